@@ -1,4 +1,4 @@
-"""Batches of records (format 2) to write to a broker that is being measured."""
+"""Record batches (format 2) for the produce requests of a calibration."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ _CODEC_BITS: Final = {NO_CODEC: 0, "gzip": 1, "zstd": 4}
 _TAIL: Final = struct.Struct(">hiqqqhii")
 _HEAD: Final = struct.Struct(">qiibI")
 _HEAD_COUNTED: Final = 9
-"""Of the head so many bytes count to the length: leader epoch, magic, checksum."""
+"""Number of bytes of the head that the length field counts: leader epoch, magic, checksum."""
 _CRC32C_POLYNOMIAL: Final = 0x82F63B78
 _WORDS: Final = [f"{word}{number:x}" for number in range(0, 4000, 7) for word in ("key", "user", "at", "is")]
 
 
 class Batch(NamedTuple):
-    """A batch as it goes over the wire."""
+    """An encoded record batch."""
 
     data: bytes
     codec: str = NO_CODEC
     unpacked_kb: float = 0.0
-    """What its records have when they are unpacked; 0 if they are not compressed."""
+    """Size (kB) of the uncompressed records; 0 if the batch is not compressed."""
 
 
 def batch(values: Sequence[bytes], now_ms: int, codec: str = NO_CODEC) -> Batch:
-    """Records of these values, written now. Raises KeyError for a codec that is not in `compressors`."""
+    """Encode one record per value, all with the timestamp `now_ms`. Raises KeyError for a codec that is not
+    in `compressors`.
+    """
     records = b"".join(map(_record, range(len(values)), values))
     packed = compressors()[codec](records) if codec else records
     counts = (_CODEC_BITS[codec], len(values) - 1, now_ms, now_ms, -1, -1, -1, len(values))
@@ -41,10 +43,10 @@ def batch(values: Sequence[bytes], now_ms: int, codec: str = NO_CODEC) -> Batch:
 
 
 def compressors() -> dict[str, Callable[[bytes], bytes]]:
-    """What this Python can compress with, by Kafka's name of the codec; always gzip."""
+    """Return compression functions by Kafka's name of the codec: gzip, and zstd if this Python has it."""
     found: dict[str, Callable[[bytes], bytes]] = {"gzip": lambda data: gzip.compress(data, 6)}
     try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # of Python 3.14
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # since Python 3.14
     except ImportError:
         return found
     found["zstd"] = zstd.compress
@@ -52,12 +54,12 @@ def compressors() -> dict[str, Callable[[bytes], bytes]]:
 
 
 def text(count: int) -> list[bytes]:
-    """So many records of 1 kB of words, no two alike."""
+    """Return `count` different records of 1 kB of words."""
     return [words(index) for index in range(count)]
 
 
 def words(index: int) -> bytes:
-    """A record of 1 kB, the same for the same index."""
+    """Return a record of 1 kB; equal indexes give equal records."""
     state, parts, size = index * 7919 + 13, list[str](), 0
     while size < RECORD_BYTES:
         state = (state * 1103515245 + 12345) & 0x7FFFFFFF
@@ -67,13 +69,13 @@ def words(index: int) -> bytes:
 
 
 def _record(index: int, value: bytes) -> bytes:
-    """Attributes, timestamp and offset after the batch's, no key, the value, no headers."""
+    """Encode attributes, timestamp delta 0, offset delta `index`, no key, the value, no headers."""
     content = b"\0\0" + varint(index) + b"\x01" + varint(len(value)) + value + b"\0"
     return varint(len(content)) + content
 
 
 def varint(value: int) -> bytes:
-    """Kafka's varint of a value that is not negative (zigzag)."""
+    """Encode a value >= 0 as Kafka's zigzag varint."""
     value, out = value << 1, bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -91,7 +93,7 @@ _CRC_TABLE: Final = [_crc_entry(index) for index in range(256)]
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), a byte at a time: a few batches are made, before anything is measured."""
+    """Return the CRC-32C (Castagnoli) of `data`, byte by byte: slow, but only a few batches are made."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte) & 0xFF]

@@ -1,4 +1,4 @@
-"""Bodies of requests, for a broker whose costs are measured."""
+"""Request bodies for calibration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOPIC_RESOURCE: Final = 2
 def produce(
     where: Mapping[str, Iterable[int]], records: bytes, acks: int = 1, timeout_ms: int = 30_000
 ) -> ProduceRequest:
-    """The same records to each of the partitions of each topic."""
+    """Produce the same records to each of these partitions (`where`: topic to partition indexes)."""
     data = [
         ProduceRequest.TopicProduceData(
             name=topic,
@@ -50,7 +50,9 @@ def fetch(
     max_wait_ms: int = 0,
     session: tuple[int, int] = NO_SESSION,
 ) -> FetchRequest:
-    """Fetch from these partitions; `session` is the id and the epoch (KIP-227)."""
+    """Fetch from these partitions, at most `at_most_bytes` each; `session` is the fetch session's id and
+    epoch (KIP-227).
+    """
     partitions = [
         FetchRequest.FetchPartition(
             partition=index,
@@ -77,7 +79,7 @@ def fetch(
 
 
 def metadata(topics: Iterable[str]) -> MetadataRequest:
-    """Ask for brokers and these topics, without creating them."""
+    """Ask for the brokers and these topics; do not create missing topics."""
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
 
@@ -85,7 +87,7 @@ def metadata(topics: Iterable[str]) -> MetadataRequest:
 def commit(
     topic: str, indexes: Iterable[int], group: str, member: str = "", generation: int = -1
 ) -> OffsetCommitRequest:
-    """Commit offsets, by default as a client that is no member."""
+    """Commit offset 1 of each partition; by default as a client that is not a member of the group."""
     parts = [
         OffsetCommitRequest.OffsetCommitRequestPartition(
             partition_index=index,
@@ -105,13 +107,13 @@ def commit(
 
 
 def committed(topic: str, indexes: Iterable[int], group: str) -> OffsetFetchRequest:
-    """Ask for committed offsets."""
+    """Ask for the group's committed offsets of these partitions."""
     wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=list(indexes))
     return OffsetFetchRequest(group_id=group, topics=[wanted])
 
 
 def list_offsets(topic: str, indexes: Iterable[int], timestamp: int = LATEST) -> ListOffsetsRequest:
-    """Ask for offsets by time."""
+    """Ask for the offset at a timestamp (ms), by default for the end offset, of each partition."""
     parts = [
         ListOffsetsRequest.ListOffsetsPartition(
             partition_index=index, current_leader_epoch=NO_EPOCH, timestamp=timestamp, max_num_offsets=1
@@ -123,7 +125,7 @@ def list_offsets(topic: str, indexes: Iterable[int], timestamp: int = LATEST) ->
 
 
 def leader_epoch(topic: str, indexes: Iterable[int]) -> OffsetForLeaderEpochRequest:
-    """Ask where an epoch of leaders ends."""
+    """Ask for the end offset of leader epoch 0 of each partition."""
     parts = [
         OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
             partition=index, current_leader_epoch=NO_EPOCH, leader_epoch=0
@@ -135,7 +137,7 @@ def leader_epoch(topic: str, indexes: Iterable[int]) -> OffsetForLeaderEpochRequ
 
 
 def describe_configs(topics: Iterable[str], keys: Sequence[str] | None = None) -> DescribeConfigsRequest:
-    """Ask for settings of topics: these, or all."""
+    """Ask for the settings `keys` of these topics; for all settings if `keys` is None."""
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE,

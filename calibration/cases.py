@@ -1,6 +1,6 @@
-"""What is sent to a broker that is measured: each API in sizes that tell its coefficients apart.
+"""The measured requests: each API in several sizes, so that its coefficients can be fitted separately.
 
-Nothing of it changes anything but the calibrator's own topic and group.
+The requests change only the calibrator's own topic and group.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ if TYPE_CHECKING:
     from protocol.values import Message
 
 WRITTEN, SMALL, BIG = 0, 1, 2
-"""Partitions of the calibrator's topic: one is written to, one has a small record, one half a megabyte."""
+"""Partition indexes of the calibrator's topic: the target of most produce requests, one with a small record,
+one with half a megabyte.
+"""
 WIDE: Final = (WRITTEN, *range(3, 10))
-"""Those that one produce request writes to."""
+"""Partitions of the produce request to several partitions."""
 PARTITIONS: Final = 34
 MANY: Final = range(10, PARTITIONS)
-"""Those that stay empty."""
+"""Partitions that stay empty."""
 BIG_BATCHES: Final = 32
 MEDIUM_RECORDS: Final = 16
 LARGE_RECORDS: Final = 200
 FETCH_BYTES: Final = 500_000
 CONVERTED_VERSION: Final = 3
-"""The newest version of Fetch that gets records in an older format than they are stored in."""
+"""The newest version of Fetch for which a broker converts stored records to an older format."""
 PAUSES_S: Final = (0.003, 0.006)
 
 BY_REQUEST: Final = ("us", "us_per_request_kb")
@@ -63,19 +65,19 @@ COEFFICIENTS: Final[Mapping[ApiKey, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: BY_RESPONSE,
     ApiKey.DESCRIBE_CLUSTER: BY_RESPONSE,
 }
-"""The APIs that are measured, and the coefficients that are fitted for each. Those that change more than the
-calibrator's own are not: a topic that is only validated costs a third of one that is created.
+"""The measured APIs, and the coefficients to fit for each. APIs that create or delete topics are missing:
+with `validate_only`, a broker does only a third of the work.
 """
 NAMES: Final[Mapping[str, ApiKey]] = {kafka_name(api): api for api in COEFFICIENTS}
 MEMBERS: Final = frozenset({ApiKey.HEARTBEAT})
-"""What only a member of a group can ask."""
+"""APIs that need a member of a group."""
 GROUPS: Final = MEMBERS | {
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_FETCH,
     ApiKey.FIND_COORDINATOR,
     ApiKey.DESCRIBE_GROUPS,
 }
-"""What needs a group."""
+"""APIs that need a group."""
 TOPICS: Final = frozenset(
     {
         ApiKey.PRODUCE,
@@ -88,7 +90,7 @@ TOPICS: Final = frozenset(
         ApiKey.DESCRIBE_CONFIGS,
     }
 )
-"""What needs a topic."""
+"""APIs that need a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +100,19 @@ class Case:
     name: str
     request: Request
     known: Mapping[str, float] = field(default_factory=dict)
-    """What it says of its cost, by the names of coefficients; its sizes are known anyway."""
+    """Amounts by name of coefficient, beside the sizes of request and response."""
     converted: bool = False
-    """The broker has to change the format of the records that it responds with."""
+    """True if the broker converts the records of the response to an older format."""
     pause_s: float = 0.0
-    """Before each."""
+    """Time (s) to wait before each request."""
 
     @property
     def api(self) -> str:
-        """Kafka's name of it."""
+        """Kafka's name of the API, such as OffsetCommit."""
         return kafka_name(self.request.api)
 
     def features(self, request_bytes: float, response_bytes: float) -> dict[str, float]:
-        """How often each coefficient applies, by what went over the wire: the values of length fields."""
+        """Return the amount to multiply with each coefficient, by name; sizes are values of length fields."""
         found = {
             "us": 1.0,
             "us_per_request_kb": request_bytes / KB,
@@ -121,8 +123,8 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """What the calibrator has at the broker."""
+class OwnResources:
+    """The calibrator's topic and group at the broker, and its membership in the group."""
 
     topic: str
     group: str
@@ -130,15 +132,17 @@ class Own:
     generation: int = -1
 
 
-def cases(broker_versions: BrokerVersions, own: Own, apis: Iterable[ApiKey], now_ms: int) -> list[Case]:
-    """Those of these APIs that the broker has, in an order in which they can be sent."""
+def cases(
+    broker_versions: BrokerVersions, own: OwnResources, apis: Iterable[ApiKey], now_ms: int
+) -> list[Case]:
+    """Return the cases of those of these APIs that the broker has, in an order in which they can be sent."""
     make = _Cases(broker_versions, own, now_ms)
     wanted = frozenset(apis)
     return [case for case in make.all() if case.request.api in wanted]
 
 
-def filling(broker_versions: BrokerVersions, own: Own, now_ms: int) -> list[Request]:
-    """What has to be written before anything is read, once each."""
+def filling(broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> list[Request]:
+    """Return the produce requests that write the records which fetch cases read; each is sent once."""
     make = _Cases(broker_versions, own, now_ms)
     small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)
     written = [(small, [SMALL]), *[(medium, [BIG])] * BIG_BATCHES]
@@ -147,7 +151,7 @@ def filling(broker_versions: BrokerVersions, own: Own, now_ms: int) -> list[Requ
 
 
 class _Cases:
-    def __init__(self, broker_versions: BrokerVersions, own: Own, now_ms: int) -> None:
+    def __init__(self, broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> None:
         self._broker_versions = broker_versions
         self._own = own
         self._now_ms = now_ms
@@ -185,7 +189,7 @@ class _Cases:
             yield from self._one(what, bodies.describe_configs((topic,), keys))
 
     def produce(self, records: Batch, indexes: Iterable[int], acks: int = 1) -> ProduceRequest:
-        """The same batch to each of these partitions."""
+        """Produce the same batch to each of these partitions."""
         return bodies.produce({self._own.topic: indexes}, records.data, acks)
 
     def _produce(self) -> Iterator[Case]:
@@ -227,7 +231,7 @@ class _Cases:
         return bodies.fetch(self._own.topic, indexes, at_most_bytes)
 
     def _partitions(self) -> Iterator[Case]:
-        """What lists partitions, one and many."""
+        """Yield requests that list partitions, one and many."""
         topic = self._own.topic
         for what, indexes in (("one partition", MANY[:1]), (f"{len(MANY)} partitions", MANY)):
             yield from self._one(what, bodies.list_offsets(topic, indexes))

@@ -1,4 +1,4 @@
-"""Requests that are sent again and again under changing client-ids, and what is read of their responses."""
+"""Encoded requests without client-id, broker versions, and the fields that are read of responses."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ BY_NAME: Final[Mapping[ApiKey, int]] = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.DELETE_TOPICS: 5,
 }
-"""The newest versions that name topics instead of giving their ids, and ask for one group at a time."""
+"""The newest versions that name topics instead of giving topic ids, and that ask for one group only."""
 CAPS: Final[Mapping[ApiKey, int]] = {**BY_NAME, ApiKey.JOIN_GROUP: 3}
-"""And give a new member its id at once."""
+"""The newest versions to use: those of `BY_NAME`, and JoinGroup v3, the last version that accepts a new
+member without an answer MEMBER_ID_REQUIRED.
+"""
 CORRELATION_ID: Final = 1
 _NO_TAGS: Final = b"\0"
 
 
 class Request(NamedTuple):
-    """One request, but for its client-id."""
+    """An encoded request without correlation id and client-id."""
 
     api: ApiKey
     version: int
     body: bytes
 
     def frame(self, client_id: str) -> bytes:
-        """All of it."""
+        """Return the whole frame under this client-id."""
         name = client_id.encode()
         tags = _NO_TAGS if request_header_version(self.api, self.version) == 2 else b""
         rest = len(name).to_bytes(2, "big") + name + tags + self.body
@@ -55,7 +57,7 @@ class Request(NamedTuple):
         return codec(response_type(self.api), self.version).decode(frame, self._body(frame))
 
     def throttle_ms(self, frame: bytes) -> int:
-        """What a response's frame says. Raises ProtocolError."""
+        """Return the throttle time (ms) of a response frame. Raises ProtocolError if the version has none."""
         where = field_offset(response_type(self.api), self.version, "throttle_time_ms")
         if where is None:
             raise ProtocolError(f"{self.api.name} v{self.version} tells no throttle time")
@@ -67,15 +69,15 @@ class Request(NamedTuple):
 
 
 class BrokerVersions:
-    """The versions that a broker and we have in common."""
+    """The API versions that both a broker and Weir support."""
 
     def __init__(self, spoken: Mapping[int, VersionRange], caps: Mapping[ApiKey, int] = CAPS) -> None:
-        """`spoken` is what the broker tells; `caps` are the newest versions to use."""
+        """Take the broker's version ranges by API key, and the newest versions to use by API."""
         self.spoken = spoken
         self._caps = caps
 
     def version(self, api: ApiKey) -> int | None:
-        """The newest version of both that `caps` let pass; None if there is none."""
+        """Return the newest common version within `caps`; None without a common version."""
         known, spoken = versions(api), self.spoken.get(api)
         if known is None or spoken is None:
             return None
@@ -84,7 +86,9 @@ class BrokerVersions:
         return newest if newest >= max(known.min, spoken.min) else None
 
     def request(self, message: Message, version: int | None = None) -> Request | None:
-        """The message in this version, or in the newest; None if the broker does not have it."""
+        """Encode the message in this version, by default the newest common one; None if the broker lacks
+        it.
+        """
         api = _api_key(message)
         version = self.version(api) if version is None else version
         if version is None or api not in self.spoken or version not in self.spoken[api]:
@@ -93,7 +97,7 @@ class BrokerVersions:
 
 
 def encoded(message: Message, version: int) -> Request:
-    """The message as a request in this version."""
+    """Encode the message in this version."""
     return Request(_api_key(message), version, codec(type(message), version).encode(message))
 
 
@@ -102,12 +106,12 @@ def _api_key(message: Message) -> ApiKey:
 
 
 def kafka_name(api: ApiKey) -> str:
-    """Kafka's own name of an API, such as OffsetCommit."""
+    """Return Kafka's name of an API, such as OffsetCommit."""
     return request_type(api).__name__.removesuffix("Request")
 
 
 def error_codes(message: Message) -> set[int]:
-    """All error codes but 0 in a response, at whatever depth."""
+    """Return all error codes but 0 in a response, nested structures included."""
     return _error_codes(msgspec.to_builtins(message))
 
 
@@ -121,6 +125,8 @@ def _error_codes(value: object) -> set[int]:
 
 
 def length_of(frame: bytes | bytearray) -> int:
-    """Of a frame that begins here, its length's own bytes included."""
+    """Return the length (bytes) of the frame at the beginning of `frame`, with the four bytes of its length
+    field.
+    """
     (length,) = LENGTH.unpack_from(frame)
     return int(length) + LENGTH_BYTES

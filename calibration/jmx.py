@@ -1,8 +1,8 @@
-"""The other instrument: what a JMX exporter says of the broker's metric `request-time`, in percent.
+"""The second probe: the broker's metric `request-time` (percent of a thread), as a JMX exporter shows it.
 
-It is `kafka.server:type=Request,client-id=...` (with or without `user=`), which a broker has for a client-id
-as long as some request quota applies to it. How an exporter writes that depends on its rules; whatever they
-are, the sample's name ends with request_time, and one of its labels is the client-id.
+The metric is `kafka.server:type=Request,client-id=...` (with or without `user=`). A broker keeps it for a
+client-id while a request quota applies to the client-id. Names in an exporter depend on its rules; with all
+known rules the name of the sample ends with request_time, and one label is the client-id.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from urllib.request import urlopen
 
 import trio
 
-from calibration.lab import CLIENT_ID_START
-from calibration.line import CalibrationError
+from calibration.broker_connection import CalibrationError
+from calibration.fixture import CLIENT_ID_START
 from quotas.calibration import Windows, measured_us
 
 if TYPE_CHECKING:
-    from calibration.instrument import QuotaInstrument
-    from calibration.run import Taken
+    from calibration.probe import QuotaProbe
+    from calibration.run import PendingReading
     from quotas.table import Quota
 
 Scrape = Callable[[], Awaitable[str]]
-"""Fetches the exporter's text. Raises CalibrationError."""
+"""Fetches the exporter's page as text. Raises CalibrationError."""
 
 GATHER_S: Final = 1.5
-"""A scrape is dear, and what it tells is forgotten after ten seconds: so it is made for a few readings."""
+"""Time (s) for which readings are collected before one scrape: a scrape is slow, and brokers forget after 10
+s.
+"""
 SCRAPE_S: Final = 20.0
 SCRAPE_BYTES_MAX: Final = 256 * 1024 * 1024
 NEVER_PERCENT: Final = 1e9
-"""A quota that nobody exceeds, for the metric's sake."""
+"""Request quota (percent) that no client exceeds; it only makes the broker keep the metric."""
 _NAME: Final = "request_time"
 _NOT: Final = ("exempt", "throttle")
 LOOKED_FOR: Final = (
@@ -49,28 +51,32 @@ _KEPT_WHILE: Final = (
 )
 
 
-class JmxInstrument:
-    """As `instrument.QuotaInstrument`, but the quotas only make the broker keep the metric."""
+class JmxProbe:
+    """Reads costs from an exporter. Its quotas throttle no client; they make the broker keep the metric."""
 
     until_throttled = False
     gather_s = GATHER_S
 
-    def __init__(self, scrape: Scrape, quotas: QuotaInstrument) -> None:
+    def __init__(self, scrape: Scrape, quotas: QuotaProbe) -> None:
         self._scrape = scrape
         self._quotas = quotas
         self._has_quotas = False
 
     async def look(self) -> list[Quota]:
-        """What an earlier run has left. Raises CalibrationError if there is no exporter, QuestionError."""
+        """Return the quotas that an earlier run left behind. Raises CalibrationError without an exporter,
+        QuestionError.
+        """
         await self._scrape()
-        with suppress(CalibrationError):  # then some quota of the operator's has to do
+        with suppress(CalibrationError):  # then the metric needs a quota that the operator has set
             left = await self._quotas.look()
             self._has_quotas = True
             return left
         return []
 
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
-        """Raises CalibrationError, QuestionError."""
+        """Set a quota for each client-id, so that the broker keeps the metric. Raises CalibrationError,
+        QuestionError.
+        """
         if self._has_quotas:
             never = dict.fromkeys(wanted, NEVER_PERCENT * 10_000.0 * windows.span_s)
             try:
@@ -79,36 +85,40 @@ class JmxInstrument:
                 await self._quotas.disarm()
                 self._has_quotas = False
 
-    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
-        """What time each has taken, in µs. Raises CalibrationError if the exporter knows none of them."""
+    async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
+        """Return the time (µs) that each reading took, or the reason why it is unknown. Raises
+        CalibrationError if the exporter shows none of the client-ids.
+        """
         before_s = trio.current_time()
         text = await self._scrape()
         at_s = (before_s + trio.current_time()) / 2
         rates = rates_of(text)
-        if not any(one.client_id in rates for one in taken):
+        if not any(one.client_id in rates for one in pending):
             raise CalibrationError(_nothing(self._has_quotas))
         return [
-            measured_us(rates[one.client_id], at_s - one.seen.began_s, windows)
+            measured_us(rates[one.client_id], at_s - one.result.began_s, windows)
             if one.client_id in rates
-            else "the exporter does not know it"
-            for one in taken
+            else "the exporter shows no request time of this client-id"
+            for one in pending
         ]
 
     async def disarm(self) -> None:
-        """Raises CalibrationError, QuestionError."""
+        """Remove the quotas that were set. Raises CalibrationError, QuestionError."""
         if self._has_quotas:
             await self._quotas.disarm()
 
     async def remove(self, quotas: Sequence[Quota]) -> None:
-        """Raises CalibrationError, QuestionError."""
+        """Remove these quotas from the broker. Raises CalibrationError, QuestionError."""
         await self._quotas.remove(quotas)
 
 
 def rates_of(text: str) -> dict[str, float]:
-    """What is said of the calibrator's client-ids, in percent; unknown is left out. Raises CalibrationError
-    if this is no text of an exporter's.
+    """Return the request time (percent) by client-id of the calibrator, without NaN. Raises CalibrationError
+    if `text` is not in Prometheus' format.
     """
-    from prometheus_client.parser import text_string_to_metric_families  # 0.1 s, for this way alone
+    from prometheus_client.parser import (
+        text_string_to_metric_families,  # takes 0.1 s; only this probe needs it
+    )
 
     found = {}
     lines = [line for line in text.splitlines() if CLIENT_ID_START in line]
@@ -131,12 +141,12 @@ def _nothing(has_quotas: bool) -> str:
 
 
 def scraper(url: str) -> Scrape:
-    """Of an exporter's address. Raises CalibrationError if it is none."""
+    """Return a function that fetches the page at `url`. Raises CalibrationError if `url` is not HTTP."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise CalibrationError(f"--jmx-prometheus is {url!r}, must be http://HOST:PORT/metrics")
 
     def fetch() -> str:
-        with urlopen(url, timeout=SCRAPE_S) as answer:  # noqa: S310  # its scheme was checked
+        with urlopen(url, timeout=SCRAPE_S) as answer:  # noqa: S310  # the scheme was checked
             content: bytes = answer.read(SCRAPE_BYTES_MAX)
             return content.decode("utf-8", "replace")
 

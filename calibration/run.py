@@ -1,7 +1,8 @@
-"""A calibration from beginning to end: look, set up, warm up, read in rounds, put everything back.
+"""A calibration from beginning to end: look, set up, warm up, measure in rounds, restore the broker.
 
-Each round reads every case once, each under a client-id and on a connection of its own, so that no reading
-sees what another has left. The rounds' medians are what is fitted; what they differ by is the spread.
+Each round measures every case once. Each reading has its own client-id and connection, so that readings do
+not influence each other. Coefficients are fitted to the medians of the rounds; the differences between rounds
+are the spread.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import trio
 
+from calibration.broker_connection import BrokerConnection, CalibrationError, exchange
 from calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
+from calibration.fixture import CLIENT_ID_START, Fixture
 from calibration.frames import BrokerVersions, Request, error_codes, kafka_name
-from calibration.lab import CLIENT_ID_START, Lab
-from calibration.line import CalibrationError, Line, exchange
-from calibration.repeat import NeverThrottledError, Seen, depth, repeat
+from calibration.load import LoadResult, NeverThrottledError, depth, generate_load
 from protocol.api import ApiKey
 from protocol.codec import response_type
 from protocol.error_codes import ErrorCode
@@ -30,7 +31,7 @@ from quotas.request_costs import shipped
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from calibration.line import Way
+    from calibration.broker_connection import BrokerAccess
     from protocol.versions import VersionRange
     from proxy.addresses import Address
     from quotas.request_costs import CostTable, Overrides
@@ -38,36 +39,36 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 3
 AT_MOST_S: Final = 110.0
-"""When so much time has passed, what there is has to do."""
+"""Time (s) after which no further round begins."""
 SHARE: Final = 0.25
-"""Of one thread, at most so much is asked for on average."""
+"""Mean load on the broker, at most, as a share of one thread."""
 WARM_UPS_MAX: Final = 5
 WARM_UP_SHARE: Final = 0.4
-"""Of the time that there is, warming up takes no more."""
+"""Share of the time limit after which warming up ends."""
 STEADY: Final = 0.9
-"""A broker is warm when a round costs at least this times the one before."""
+"""A broker is warm when a round costs at least this multiple of the round before."""
 TRIES: Final = 3
-"""Rounds beyond the wanted ones, for readings that failed."""
+"""Number of extra rounds for readings that failed."""
 FAILURES_MAX: Final = 5
-"""In a row."""
+"""Number of failed readings in a row that end the calibration."""
 PASSING: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 PASSING_S: Final = 10.0
 PUT_BACK_S: Final = 60.0
 COLD_US: Final = 60.0
-"""What is expected for a request that finds its broker idle, in addition."""
+"""Expected additional cost (µs) of a request at an idle broker."""
 _AGAIN_S: Final = 0.5
 _READING_S: Final = 0.05
-"""About what a reading takes beside its requests: connecting, and what is gathered before."""
+"""Time (s), roughly, that a reading takes beside its requests: connecting and logging in."""
 _REQUEST_S: Final = 0.0001
 HELLO: Final = Request(ApiKey.API_VERSIONS, 0, b"")
-"""Every broker answers it."""
+"""ApiVersions v0, which every broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is wanted."""
+    """The options of a calibration."""
 
     apis: tuple[ApiKey, ...] = tuple(COEFFICIENTS)
     rounds: int = ROUNDS
@@ -75,33 +76,35 @@ class Options:
     at_most_s: float = AT_MOST_S
 
 
-class Taken(NamedTuple):
-    """A reading that was made, not yet told."""
+class PendingReading(NamedTuple):
+    """A reading whose cost is not known yet."""
 
     case: Case
     client_id: str
     wanted_us: float
-    seen: Seen
+    result: LoadResult
 
 
-class Instrument(Protocol):
-    """What tells how much time of the broker's a client-id has taken."""
+class Probe(Protocol):
+    """Reads the broker's time (µs) that each client-id has taken."""
 
     until_throttled: bool
-    """A reading ends with a throttle time; otherwise after as many requests as are wanted."""
+    """True if a reading ends with a throttle time; otherwise it ends after the wanted number of requests."""
     gather_s: float
-    """For so long readings are gathered before they are told."""
+    """Time (s) for which readings are collected before one call of `costs_us`."""
 
     async def look(self) -> list[Quota]: ...
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None: ...
-    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]: ...
+    async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]: ...
     async def disarm(self) -> None: ...
     async def remove(self, quotas: Sequence[Quota]) -> None: ...
 
 
 @dataclass(slots=True)
-class Found:
-    """What is known of a case: by round, what a request cost, and what went over the wire."""
+class CaseReadings:
+    """The readings of one case: cost (µs) of a request by round, amounts of its coefficients, requests
+    sent.
+    """
 
     case: Case
     us: list[float] = field(default_factory=list)
@@ -111,13 +114,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a calibration would do; nothing has been changed yet."""
+    """The plan of a calibration, made before any change at the broker."""
 
     address: Address
     spoken: Mapping[int, VersionRange]
     generation: str
     table: CostTable
-    """What is assumed now."""
+    """The costs that Weir assumes now."""
     node_id: int
     windows: Windows
     client_ids: str
@@ -126,7 +129,7 @@ class Outlook:
     cases: list[Case]
     requests: int
     thread_s: float
-    """Of one of the broker's threads, all in all."""
+    """Time (s) of the broker's threads that all requests will take."""
     lasts_s: float
     left_quotas: list[Quota]
     left_topics: list[str]
@@ -134,39 +137,39 @@ class Outlook:
 
 @dataclass(slots=True)
 class Findings:
-    """What was measured."""
+    """The results of a calibration."""
 
-    found: list[Found]
+    found: list[CaseReadings]
     left_out: dict[str, str]
-    """APIs, or cases of them, and why."""
+    """Reasons by API or case that was not measured."""
     notes: list[str]
     left_behind: list[str] = field(default_factory=list)
-    """What could not be put back."""
+    """Topics, groups and quotas that could not be removed, or the errors."""
 
 
 class Calibration:
-    """One broker's. First `look`, then `measure`."""
+    """The calibration of one broker: call `look`, then `measure`."""
 
     def __init__(
         self,
-        way: Way,
+        access: BrokerAccess,
         address: Address,
         timeout_s: float,
         options: Options,
         costs: Overrides,
-        instrument: Callable[[Line, BrokerVersions], Instrument],
+        probe: Callable[[BrokerConnection, BrokerVersions], Probe],
         *,
         run: str,
         now_ms: int,
         say: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
     ) -> None:
-        """`run` is eight hexadecimal digits that no other run has; `costs` what is configured now; `say` is
-        told how far it is.
+        """Take the costs that are configured now; a function that makes the probe; the id of this run, eight
+        hexadecimal digits; and a function that shows progress (steps done, all steps, text).
         """
-        self._line = Line(way, address, timeout_s)
+        self._connection = BrokerConnection(access, address, timeout_s)
         self._options = options
         self._costs = costs
-        self._make_instrument = instrument
+        self._make_probe = probe
         self._run = run
         self._now_ms = now_ms
         self.say = say
@@ -176,25 +179,27 @@ class Calibration:
         self._began_s = 0.0
 
     async def look(self) -> Outlook:
-        """Ask, and change nothing. Raises CalibrationError, QuestionError."""
+        """Query the broker, without any change, and return the plan. Raises CalibrationError,
+        QuestionError.
+        """
         try:
             spoken = await self._versions()
             self._broker_versions = BrokerVersions(spoken)
-            self._instrument = self._make_instrument(self._line, self._broker_versions)
-            self._lab = Lab(self._line, self._broker_versions, self._run, self._now_ms)
-            left_quotas = await self._instrument.look()
-            left_topics = await self._lab.look()
+            self._probe = self._make_probe(self._connection, self._broker_versions)
+            self._fixture = Fixture(self._connection, self._broker_versions, self._run, self._now_ms)
+            left_quotas = await self._probe.look()
+            left_topics = await self._fixture.look()
         finally:
-            await self._line.aclose()
+            await self._connection.aclose()
         release = generation(spoken)
         self._table = self._costs.over(shipped(release))
         return self._outlook(spoken, release, left_quotas, left_topics)
 
     async def _versions(self) -> Mapping[int, VersionRange]:
-        answer = await self._line.ask(HELLO, ApiVersionsResponse)
+        answer = await self._connection.ask(HELLO, ApiVersionsResponse)
         if answer.error_code != ErrorCode.NONE:
             raise CalibrationError(
-                f"{self._line.address}: it answers ApiVersions with error {answer.error_code}"
+                f"{self._connection.address}: ApiVersions failed with error {answer.error_code}"
             )
         return ranges(answer)
 
@@ -205,7 +210,7 @@ class Calibration:
         left_quotas: list[Quota],
         left_topics: list[str],
     ) -> Outlook:
-        own, wanted = self._lab.own, frozenset(self._options.apis)
+        own, wanted = self._fixture.own, frozenset(self._options.apis)
         planned = self._cases()
         costs = [self._wanted_us(case, self._expected_us(case)) for case in planned]
         requests = [total / self._expected_us(case) for case, total in zip(planned, costs, strict=True)]
@@ -215,12 +220,12 @@ class Calibration:
             for case, cost, count in zip(planned, costs, requests, strict=True)
         )
         return Outlook(
-            address=self._line.address,
+            address=self._connection.address,
             spoken=spoken,
             generation=release,
             table=self._table,
-            node_id=self._lab.node_id,
-            windows=self._lab.windows,
+            node_id=self._fixture.node_id,
+            windows=self._fixture.windows,
             client_ids=f"{CLIENT_ID_START}{self._run}-*",
             topic=own.topic if wanted & TOPICS else None,
             group=f"{own.group}-*" if wanted & GROUPS else None,
@@ -233,29 +238,33 @@ class Calibration:
         )
 
     def _cases(self) -> list[Case]:
-        return cases(self._broker_versions, self._lab.own, self._options.apis, self._now_ms)
+        return cases(self._broker_versions, self._fixture.own, self._options.apis, self._now_ms)
 
     def _expected_us(self, case: Case) -> float:
-        """By the table that is assumed now; of responses only that they are as large as requests."""
+        """Estimate a request's cost from the costs assumed now, as if the response were as large as the
+        request.
+        """
         length = float(len(case.request.body))
         known = case.features(length, length)
         guess = estimate_us(known, coefficients_of(self._table.of(case.api)))
         return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
 
     def _wanted_us(self, case: Case, expected_us: float) -> float:
-        """Pauses take long: of those requests no more than necessary."""
+        """Return the time (µs) that a reading shall take; cases with pauses get as few requests as
+        possible.
+        """
         return COUNT_WANTED * expected_us if case.pause_s else wanted_us(expected_us)
 
-    # What changes something
+    # Steps that change the broker
 
     async def measure(self, outlook: Outlook) -> Findings:
-        """Do it, and put everything back, also when it fails or is cancelled; only then `left_behind` of the
-        findings is complete. Raises CalibrationError, QuestionError.
+        """Measure, then restore the broker, also after a failure or a cancellation. Afterwards `left_behind`
+        of the findings is complete. Raises CalibrationError, QuestionError.
         """
         self._began_s = trio.current_time()
         try:
-            await self._instrument.remove(outlook.left_quotas)
-            await self._lab.delete_topics(outlook.left_topics)
+            await self._probe.remove(outlook.left_quotas)
+            await self._fixture.delete_topics(outlook.left_topics)
             await self._set_up()
             await self._read_all()
         finally:
@@ -268,38 +277,38 @@ class Calibration:
 
     @property
     def findings(self) -> Findings:
-        """What there is, also after `measure` was cancelled."""
+        """The results so far, also after `measure` was cancelled."""
         return self._findings
 
     async def _set_up(self) -> None:
         self.say(0, 0, "creating a topic and a group to measure with")
         wanted = frozenset(self._options.apis)
         if wanted & TOPICS:
-            await self._lab.make_topic()
+            await self._fixture.make_topic()
         if wanted & GROUPS:
-            reason = await self._lab.make_group()
+            reason = await self._fixture.make_group()
             if reason is not None:
                 self._findings.left_out.update({kafka_name(api): reason for api in wanted & GROUPS})
         for api in wanted:
             if self._broker_versions.version(api) is None:
-                self._findings.left_out[kafka_name(api)] = "the broker does not have it"
+                self._findings.left_out[kafka_name(api)] = "the broker does not have this API"
 
     async def _put_back(self) -> None:
-        """Once more after a failure, on another connection: whatever has gone wrong may have passed."""
-        self.say(self._total, self._total, "putting everything back")
+        """Restore the broker; after a failure, try each step once more on a new connection."""
+        self.say(self._total, self._total, "removing quotas, topic and group")
         left: list[str] = []
         with trio.move_on_after(PUT_BACK_S) as scope:
-            for step in (self._disarm, self._lab.clear):
+            for step in (self._disarm, self._fixture.clear):
                 left += await self._twice(step)
-            await self._line.aclose()
+            await self._connection.aclose()
         if scope.cancelled_caught:
             left.append(
-                f"whatever begins with {CLIENT_ID_START}{self._run} or is called {self._lab.own.topic}"
+                f"names that begin with {CLIENT_ID_START}{self._run}, or topic {self._fixture.own.topic}"
             )
         self._findings.left_behind = left
 
     async def _disarm(self) -> list[str]:
-        await self._instrument.disarm()
+        await self._probe.disarm()
         return []
 
     async def _twice(self, step: Callable[[], Awaitable[list[str]]]) -> list[str]:
@@ -307,47 +316,47 @@ class Calibration:
             try:
                 return await step()
             except (QuestionError, CalibrationError) as error:
-                await self._line.aclose()
+                await self._connection.aclose()
                 if last:
                     return [str(error)]
                 await trio.sleep(_AGAIN_S)
         return []
 
-    # Readings
+    # Measuring
 
     async def _read_all(self) -> None:
-        found = [Found(case) for case in await self._those_that_work()]
+        found = [CaseReadings(case) for case in await self._working_cases()]
         self._findings.found = found
         if not found:
-            raise CalibrationError(f"{self._line.address}: none of what was asked for can be measured")
+            raise CalibrationError(f"{self._connection.address}: no chosen API can be measured")
         self._total = len(found) * (1 + self._options.rounds)
         expected = await self._warm_up(found)
         for turn in range(self._options.rounds + TRIES):
             if turn and self._is_late(1.0):
                 self._findings.notes.append(
-                    f"the time was over after {turn} rounds of {self._options.rounds}: spread is less sure"
+                    f"time limit reached after {turn} of {self._options.rounds} rounds: spread uncertain"
                 )
                 break
             lacking = [one for one in found if len(one.us) < min(turn + 1, self._options.rounds)]
             if not lacking:
                 break
-            for one, us, seen in await self._round(lacking, expected):
+            for one, us, result in await self._round(lacking, expected):
                 one.us.append(us)
-                one.requests += seen.reading.requests
-                one.features = one.case.features(seen.request_bytes, seen.response_bytes)
+                one.requests += result.reading.requests
+                one.features = one.case.features(result.request_bytes, result.response_bytes)
                 expected[id(one)] = min(one.us)
                 self._done += 1
         for one in found:
             if not one.us:
-                self._findings.left_out[_label(one.case)] = "no reading was good"
+                self._findings.left_out[_label(one.case)] = "no reading succeeded"
         found[:] = [one for one in found if one.us]
         if all(one.case.pause_s for one in found):
             raise CalibrationError(
-                f"{self._line.address}: no reading was good: is it too busy? try again when it is not"
+                f"{self._connection.address}: no reading succeeded; the broker may be too busy"
             )
         self._compare(found)
 
-    def _compare(self, found: Sequence[Found]) -> None:
+    def _compare(self, found: Sequence[CaseReadings]) -> None:
         ratios = [one.us[-1] / one.us[0] for one in found if len(one.us) > 1]
         if ratios and median(ratios) < STEADY:
             self._findings.notes.append(
@@ -355,8 +364,8 @@ class Calibration:
                 "or its load changes: calibrate again"
             )
 
-    async def _those_that_work(self) -> list[Case]:
-        """Ask each once."""
+    async def _working_cases(self) -> list[Case]:
+        """Send each case's request once; return the cases without an error."""
         good = []
         names = {code.value: code.name for code in ErrorCode}
         for case in self._cases():
@@ -364,7 +373,7 @@ class Calibration:
                 codes = await self._errors(case)
             except QuestionError as error:
                 self._findings.left_out[_label(case)] = str(error)
-                await self._line.aclose()
+                await self._connection.aclose()
                 continue
             if codes:
                 reason = ", ".join(names.get(code, f"error {code}") for code in sorted(codes))
@@ -374,20 +383,22 @@ class Calibration:
         return good
 
     async def _errors(self, case: Case) -> set[int]:
-        """Those that the broker answers, but for such as soon pass."""
+        """Return the error codes of the response; wait while they are transient (`PASSING`)."""
         deadline_s = trio.current_time() + PASSING_S
         while True:
-            codes = error_codes(await self._line.ask(case.request, response_type(case.request.api)))
+            codes = error_codes(await self._connection.ask(case.request, response_type(case.request.api)))
             if not codes & PASSING or trio.current_time() > deadline_s:
                 return codes
             await trio.sleep(_AGAIN_S)
 
-    async def _warm_up(self, found: Sequence[Found]) -> dict[int, float]:
-        """Read until readings do not fall any more; return what each costs, by the identity of `Found`."""
+    async def _warm_up(self, found: Sequence[CaseReadings]) -> dict[int, float]:
+        """Measure until costs stop falling; return each case's cost (µs), by the identity of
+        `CaseReadings`.
+        """
         expected = {id(one): self._expected_us(one.case) for one in found}
         for turn in range(WARM_UPS_MAX):
             before = dict(expected)
-            for one, us, _seen in await self._round(found, expected, is_rough=True):
+            for one, us, _result in await self._round(found, expected, is_rough=True):
                 expected[id(one)] = us
             if self._is_late(WARM_UP_SHARE):
                 break
@@ -397,23 +408,23 @@ class Calibration:
         return expected
 
     async def _round(
-        self, found: Sequence[Found], expected: Mapping[int, float], *, is_rough: bool = False
-    ) -> list[tuple[Found, float, Seen]]:
-        """Read each once; those that fail are left out."""
+        self, found: Sequence[CaseReadings], expected: Mapping[int, float], *, is_rough: bool = False
+    ) -> list[tuple[CaseReadings, float, LoadResult]]:
+        """Measure each case once, and leave out failed readings; a rough round also takes lower bounds."""
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
-        await self._instrument.arm(totals, self._client_id(), self._lab.windows)
-        told: list[tuple[Found, float, Seen]] = []
-        gathered: list[tuple[Found, Taken]] = []
+        await self._probe.arm(totals, self._client_id(), self._fixture.windows)
+        measured: list[tuple[CaseReadings, float, LoadResult]] = []
+        gathered: list[tuple[CaseReadings, PendingReading]] = []
         failed = 0
         since_s = trio.current_time()
         for client_id, (one, total) in wanted.items():
             if self._is_late(WARM_UP_SHARE if is_rough else 1.0) and (is_rough or one.us):
                 continue
-            self.say(self._done + len(told), self._total, "warming up" if is_rough else _label(one.case))
+            self.say(self._done + len(measured), self._total, "warming up" if is_rough else _label(one.case))
             began_s = trio.current_time()
             try:
-                seen = await self._read(one.case, client_id, total / expected[id(one)])
+                result = await self._read(one.case, client_id, total / expected[id(one)])
             except NeverThrottledError:
                 continue
             except QuestionError:
@@ -423,53 +434,55 @@ class Calibration:
                 await trio.sleep(_AGAIN_S * failed)
                 continue
             failed = 0
-            gathered.append((one, Taken(one.case, client_id, total, seen)))
-            if trio.current_time() - since_s >= self._instrument.gather_s:
-                told += await self._tell(gathered, is_rough=is_rough)
+            gathered.append((one, PendingReading(one.case, client_id, total, result)))
+            if trio.current_time() - since_s >= self._probe.gather_s:
+                measured += await self._costs_us(gathered, is_rough=is_rough)
                 gathered, since_s = [], trio.current_time()
             await trio.sleep(max(total / 1e6 / self._options.share - (trio.current_time() - began_s), 0.0))
-        return told + await self._tell(gathered, is_rough=is_rough)
+        return measured + await self._costs_us(gathered, is_rough=is_rough)
 
-    async def _tell(
-        self, gathered: Sequence[tuple[Found, Taken]], *, is_rough: bool
-    ) -> list[tuple[Found, float, Seen]]:
+    async def _costs_us(
+        self, gathered: Sequence[tuple[CaseReadings, PendingReading]], *, is_rough: bool
+    ) -> list[tuple[CaseReadings, float, LoadResult]]:
         if not gathered:
             return []
-        totals = await self._instrument.tell([taken for _one, taken in gathered], self._lab.windows)
-        told = []
-        for (one, taken), total in zip(gathered, totals, strict=True):
+        totals = await self._probe.costs_us([pending for _one, pending in gathered], self._fixture.windows)
+        measured = []
+        for (one, pending), total in zip(gathered, totals, strict=True):
             if isinstance(total, float) and total > 0:
-                told.append((one, total / taken.seen.reading.requests, taken.seen))
-            elif is_rough:  # at least so much it was
-                told.append((one, taken.wanted_us / taken.seen.reading.requests, taken.seen))
-        return told
+                measured.append((one, total / pending.result.reading.requests, pending.result))
+            elif is_rough:  # a lower bound
+                measured.append((one, pending.wanted_us / pending.result.reading.requests, pending.result))
+        return measured
 
     def _client_id(self) -> str:
-        """Of a fixed length: it counts to the size of requests."""
+        """Return a new client-id; all have the same length, because it counts towards the size of
+        requests.
+        """
         self._number += 1
         return f"{CLIENT_ID_START}{self._run}-{self._number:06d}"
 
-    async def _read(self, case: Case, client_id: str, count: float) -> Seen:
-        """Raises QuestionError, NeverThrottledError."""
-        async with await self._line.connect() as connection:
-            with failures(self._line.address, self._line.timeout_s):
+    async def _read(self, case: Case, client_id: str, count: float) -> LoadResult:
+        """Send `count` requests, or until one is throttled. Raises QuestionError, NeverThrottledError."""
+        async with await self._connection.connect() as connection:
+            with failures(self._connection.address, self._connection.timeout_s):
                 asked_s = trio.current_time()
-                # What connecting has cost the broker's network threads is charged to the first who asks.
+                # The broker charges the cost of connecting to the first request: not to a measured one.
                 await exchange(
                     connection.stream,
                     HELLO,
                     ApiVersionsResponse,
-                    self._line.timeout_s,
+                    self._connection.timeout_s,
                 )
                 round_trip_s = trio.current_time() - asked_s
-                until = self._instrument.until_throttled
-                return await repeat(
+                until = self._probe.until_throttled
+                return await generate_load(
                     connection.stream,
                     case,
                     client_id,
                     under_way=depth(case.request.frame(client_id), round_trip_s),
-                    timeout_s=self._line.timeout_s,
-                    at_most_s=self._lab.windows.span_s,
+                    timeout_s=self._connection.timeout_s,
+                    at_most_s=self._fixture.windows.span_s,
                     enough=None if until else max(round(count), 2),
                 )
 

@@ -14,20 +14,20 @@ from typing import Final, NamedTuple
 import click
 import trio
 
+from calibration.broker_connection import BrokerConnection, CalibrationError
 from calibration.cases import COEFFICIENTS, NAMES
 from calibration.frames import BrokerVersions, kafka_name
-from calibration.instrument import QuotaInstrument
-from calibration.jmx import JmxInstrument, scraper
-from calibration.line import CalibrationError, Line
+from calibration.jmx import JmxProbe, scraper
+from calibration.probe import QuotaProbe
 from calibration.run import (
     AT_MOST_S,
     ROUNDS,
     SHARE,
     Calibration,
     Findings,
-    Instrument,
     Options,
     Outlook,
+    Probe,
 )
 from cli.calibrate_show import case_lines, plan_lines, report, show, summary
 from cli.exits import DONE, FAILED, INCOMPLETE, CommandError
@@ -202,9 +202,9 @@ def _run(loaded: Config, wish: Wish) -> None:
     scrape = scraper(wish.jmx_url) if wish.jmx_url else None
     user = loaded.credentials.username if loaded.credentials is not None else ANONYMOUS
 
-    def instrument(line: Line, broker_versions: BrokerVersions) -> Instrument:
-        quotas = QuotaInstrument(line, broker_versions, user)
-        return quotas if scrape is None else JmxInstrument(scrape, quotas)
+    def probe(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+        quotas = QuotaProbe(connection, broker_versions, user)
+        return quotas if scrape is None else JmxProbe(scrape, quotas)
 
     with Bar() as bar:
         calibration = Calibration(
@@ -213,7 +213,7 @@ def _run(loaded: Config, wish: Wish) -> None:
             wish.timeout_s,
             wish.options,
             loaded.request_time.costs,
-            instrument,
+            probe,
             run=secrets.token_hex(4),
             now_ms=int(time.time() * 1000),
             say=bar.say,

@@ -48,14 +48,14 @@ Examples:
     help="As in weir run.",
 )
 @click.option(
-    "--controller-quota-samples",
+    "--controller-quota-window-num",
     type=click.IntRange(1),
     default=11,
     show_default=True,
     help="As in weir run.",
 )
 @click.option(
-    "--controller-quota-window-seconds",
+    "--controller-quota-window-size-seconds",
     type=click.IntRange(1),
     default=1,
     show_default=True,
@@ -112,8 +112,8 @@ def replay(
     days: tuple[date, date] | None,
     quota_window_num: int,
     quota_window_size_seconds: int,
-    controller_quota_samples: int,
-    controller_quota_window_seconds: int,
+    controller_quota_window_num: int,
+    controller_quota_window_size_seconds: int,
     throttle_ms_max: int,
     throttle_mode: str,
     quota_pacing: str,
@@ -133,16 +133,16 @@ def replay(
     def job(spark: SparkSession) -> Outcome:
         from pipeline.lake import Lake
         from pipeline.replay.job import Options, replay
-        from pipeline.replay.run import Rules
+        from pipeline.replay.run import BudgetSettings
         from quotas.bounded_names import EMPTY
         from quotas.limiters.throttle import INT32_MAX
         from quotas.options import Pacing
 
-        rules = Rules(
+        settings = BudgetSettings(
             quota_window_num,
             quota_window_size_seconds,
-            controller_quota_samples,
-            controller_quota_window_seconds,
+            controller_quota_window_num,
+            controller_quota_window_size_seconds,
             patience_ms=1000 * patience_s,
             throttle_ms_max=throttle_ms_max or INT32_MAX,
             hold=throttle_mode == "hold",
@@ -152,7 +152,7 @@ def replay(
             source=source,
             first=first,
             last=last,
-            rules=rules,
+            settings=settings,
             unnamed=unnamed,
             pacing=Pacing(quota_pacing),
             charges_per_record=charges_per_record,

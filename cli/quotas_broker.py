@@ -10,9 +10,8 @@ from protocol.messages import DescribeClientQuotasResponse
 from proxy.addresses import Address
 from proxy.config.config import Config
 from proxy.control.cluster.access import Access
-from proxy.control.cluster.broker_versions import ask_versions
 from proxy.control.cluster.connection import QuestionError
-from proxy.control.cluster.question import ask
+from proxy.control.cluster.discovery import ask_versions
 from proxy.control.stores.wire_quotas import EVERYTHING, VERSION, imported
 from quotas.imported import Imported
 
@@ -38,7 +37,7 @@ async def _describe(config: Config, address: Address) -> DescribeClientQuotasRes
         raise _UnfitError(
             address, "brokers before 2.6 do not tell their quotas: use `weir quotas import zookeeper`"
         )
-    answer = await ask(address, EVERYTHING, DescribeClientQuotasResponse, VERSION, timeout_s, access)
+    answer = await access.ask(address, EVERYTHING, DescribeClientQuotasResponse, VERSION, timeout_s)
     if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise _UnfitError(address, "Weir's user may not see quotas: allow it DESCRIBE_CONFIGS on the cluster")
     if answer.error_code != ErrorCode.NONE:

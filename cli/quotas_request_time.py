@@ -12,7 +12,7 @@ from cli.admin_endpoint import AdminError, ask, reachable
 from cli.exits import CommandError
 from cli.quotas_show import SHADOW, clean, columns
 from proxy.addresses import Address
-from proxy.admin.request_time_report import CLIENT_ID, PATH, USER, BudgetTime, Report
+from proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, Report
 from proxy.config.config import ConfigError, Settings, parse_address
 
 admin_option: Final = click.option(

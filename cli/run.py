@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 
 import click
 
-from cli.exits import USAGE
+from cli.exits import FAILED, USAGE
 from cli.sections import SectionedCommand
 from cli.settings_options import options_of_settings
 from proxy import logs
@@ -40,10 +41,14 @@ A quota file:
 @options_of_settings()
 def run(config_file: Path | None, **options: object) -> None:
     """Run the proxy in front of a Kafka cluster until SIGTERM or SIGINT."""
-    try:
-        loaded = config.load(config_file, options)
-        logs.configure(loaded.settings.log_level, loaded.settings.log_format)
-        run_proxy(loaded)
-    except config.ConfigError as error:
-        click.echo(f"weir: {error}", err=True)
-        sys.exit(USAGE)
+    with logs.in_background():
+        try:
+            loaded = config.load(config_file, options)
+            logs.configure(loaded.settings.log_level, loaded.settings.log_format)
+            run_proxy(loaded)
+        except config.ConfigError as error:
+            click.echo(f"weir: {error}", err=True)
+            sys.exit(USAGE)
+        except Exception:  # noqa: BLE001  # here, because the interpreter itself would wait for the log's reader
+            traceback.print_exc()
+            sys.exit(FAILED)

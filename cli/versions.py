@@ -20,8 +20,8 @@ from protocol.versions import VersionRange
 from proxy.config import config
 from proxy.config.config import ConfigError
 from proxy.control.cluster.access import Access
-from proxy.control.cluster.broker_versions import ask_versions
 from proxy.control.cluster.connection import QuestionError
+from proxy.control.cluster.discovery import ask_versions
 from proxy.handlers.plans import QUOTA_APIS
 from proxy.handlers.uplift.uplift_rule import Kind, offered, route
 

@@ -1,6 +1,6 @@
-"""The half-minute demonstration: real producers and consumers, with quotas, through Weir.
+"""The half-minute demonstration: real producers and consumers with quotas, through Weir.
 
-Three processes take part: a Kafka cluster (librdkafka's mock cluster, or a real one that is there already),
-Weir, and this one, whose threads are the clients. `run` is the room's face; it imports confluent-kafka, an
-optional dependency, so nothing here does.
+Three processes take part: a Kafka cluster (librdkafka's mock cluster, or an existing one), Weir, and this
+process, whose threads are the clients. `run.run` is the entry point. Import it late: it needs
+confluent-kafka, an optional dependency.
 """

@@ -1,4 +1,4 @@
-"""The clients: librdkafka's producers and consumers, a thread each, that count what they see."""
+"""The clients: a thread per librdkafka producer or consumer, which counts bytes and throttle times."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from demo.clusters import reason
 from demo.errors import DemoError
-from demo.measure import Meter
+from demo.measure import ClientCounters
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, ThrottleEvent
 
 MESSAGE: Final = secrets.token_bytes(10_000)
-"""Large enough that requests are little more than messages: quotas count whole requests."""
+"""A message large enough that message bytes are almost all of a request's bytes, which quotas count."""
 REQUEST_BYTES: Final = 128 * 1024
 UNDER_WAY_BYTES: Final = 1024 * 1024
-"""What a producer that is as fast as it may be has queued and unanswered, for each broker."""
+"""Number of bytes that an unpaced producer keeps queued or unacknowledged per broker."""
 MESSAGES_MAX: Final = 100
-"""How many go, or come, at a time."""
+"""Number of messages to send or receive at a time."""
 FILL_BYTES: Final = 4_000_000
-"""What a consumer reads, again and again."""
+"""Number of bytes in a consumer's partition, which it reads repeatedly."""
 POLL_S: Final = 0.02
 
 Options: TypeAlias = dict[str, str | int | float | bool | Callable[..., None] | None]
-Places: TypeAlias = tuple[str, tuple[int, ...]]
-"""A topic, and the partitions of it to use."""
+TopicPartitions: TypeAlias = tuple[str, tuple[int, ...]]
+"""A topic, and the indexes of the partitions to use."""
 
 
-def _options(bootstrap: str, client_id: str, meter: Meter) -> Options:
+def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Options:
     def throttled(event: ThrottleEvent) -> None:
-        meter.throttle(round(event.throttle_time * 1000))
+        counters.throttle(round(event.throttle_time * 1000))
 
     return {
         "bootstrap.servers": bootstrap,
@@ -48,7 +48,7 @@ def _options(bootstrap: str, client_id: str, meter: Meter) -> Options:
 
 
 class Pace:
-    """How many bytes may be asked for by now; what was not used is kept for a second."""
+    """A limit on messages per time; unused allowance is kept for one second."""
 
     def __init__(self, rate: int | None) -> None:
         """Take a rate in bytes/s, None for no limit."""
@@ -57,7 +57,7 @@ class Pace:
         self._at_s = math.inf
 
     def messages(self, now_s: float) -> int:
-        """Return how many may go now."""
+        """Return the number of messages that may be sent or taken at the time `now_s` (s, monotonic)."""
         if self.rate is None:
             return MESSAGES_MAX
         earned = max(0.0, now_s - self._at_s) * self.rate
@@ -66,26 +66,33 @@ class Pace:
         return min(int(self._credit / len(MESSAGE)), MESSAGES_MAX)
 
     def use(self, messages: int) -> None:
-        """Take off what has gone."""
+        """Subtract messages from the allowance."""
         self._credit -= messages * len(MESSAGE)
 
 
 class ProducerLoop:
-    """A producer with a bounded number of bytes under way to each partition."""
+    """A producer with a bounded number of unacknowledged bytes per partition."""
 
-    def __init__(self, bootstrap: str, client_id: str, places: Places, meter: Meter, pace: Pace) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        topic_partitions: TopicPartitions,
+        counters: ClientCounters,
+        pace: Pace,
+    ) -> None:
         """Connect in the background."""
-        self._topic, partitions = places
+        self._topic, partitions = topic_partitions
         self._under_way = dict.fromkeys(partitions, 0)
         self._sent = dict.fromkeys(partitions, 0)
-        self._meter = meter
+        self._counters = counters
         self._pace = pace
-        options = _options(bootstrap, client_id, meter)
+        options = _options(bootstrap, client_id, counters)
         self._producer = Producer(options | {"acks": 1, "linger.ms": 5, "batch.size": REQUEST_BYTES})
         self._acknowledged = {number: partial(self._delivered, number) for number in partitions}
 
     def turn(self) -> None:
-        """Send what may be sent, and hear what was acknowledged. Raises DemoError."""
+        """Send as many messages as allowed, and handle acknowledgements. Raises DemoError."""
         for _ in range(self._pace.messages(time.monotonic())):
             with_room = [number for number, count in self._under_way.items() if count < UNDER_WAY_BYTES]
             if not with_room:
@@ -102,24 +109,31 @@ class ProducerLoop:
     def _delivered(self, number: int, error: KafkaError | None, _message: Message) -> None:
         self._under_way[number] -= len(MESSAGE)
         if error is None:
-            self._meter.payload_bytes += len(MESSAGE)
+            self._counters.payload_bytes += len(MESSAGE)
         elif error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             raise DemoError(f"a message to {self._topic} was not delivered: {error.str()}")
 
     def close(self) -> None:
-        """Forget what is under way."""
+        """Drop unacknowledged messages, and close."""
         self._producer.purge()
         self._producer.flush(1)
 
 
 class ConsumerLoop:
-    """A consumer that reads one partition from its start to its end, and again."""
+    """A consumer that reads one partition from beginning to end, repeatedly."""
 
-    def __init__(self, bootstrap: str, client_id: str, places: Places, meter: Meter, pace: Pace) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        topic_partitions: TopicPartitions,
+        counters: ClientCounters,
+        pace: Pace,
+    ) -> None:
         """Connect in the background."""
-        topic, (number, *_) = places
+        topic, (number, *_) = topic_partitions
         self._start = TopicPartition(topic, number, OFFSET_BEGINNING)
-        self._meter = meter
+        self._counters = counters
         self._pace = pace
         options: Options = {
             "group.id": topic,
@@ -127,14 +141,14 @@ class ConsumerLoop:
             "enable.partition.eof": True,
             "fetch.message.max.bytes": REQUEST_BYTES,
             "fetch.wait.max.ms": 10,
-            "queued.max.messages.kbytes": 2 * REQUEST_BYTES // 1024,  # fetch little more than is taken
+            "queued.max.messages.kbytes": 2 * REQUEST_BYTES // 1024,  # prefetch little
             "fetch.queue.backoff.ms": 5,
         }
-        self._consumer = Consumer(_options(bootstrap, client_id, meter) | options)
+        self._consumer = Consumer(_options(bootstrap, client_id, counters) | options)
         self._consumer.assign([self._start])
 
     def turn(self) -> None:
-        """Take what has arrived, and may be taken. Raises DemoError."""
+        """Take messages that have arrived, as many as allowed. Raises DemoError."""
         count = self._pace.messages(time.monotonic())
         if count == 0:
             time.sleep(POLL_S)
@@ -143,19 +157,19 @@ class ConsumerLoop:
             error = message.error()
             if error is None:
                 self._pace.use(1)
-                self._meter.payload_bytes += len(message.value() or b"")
+                self._counters.payload_bytes += len(message.value() or b"")
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._consumer.seek(self._start)
             else:
                 raise DemoError(f"cannot read {self._start.topic}: {error.str()}")
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 class ClientThread(threading.Thread):
-    """Runs a client until told to stop."""
+    """Runs a client until `stop` is called."""
 
     def __init__(self, start: Callable[[], ProducerLoop | ConsumerLoop]) -> None:
         super().__init__(daemon=True)
@@ -164,7 +178,7 @@ class ClientThread(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
-        """Turn until stopped, or failed: then `failure` says why."""
+        """Run the client until `stop` is called. After an error, `failure` has the reason."""
         try:
             client = self._start_client()
             try:
@@ -178,13 +192,15 @@ class ClientThread(threading.Thread):
             self.failure = f"a client failed: {reason(error)}"
 
     def stop(self) -> None:
-        """End soon; join to wait for it."""
+        """Ask the thread to end; call `join` to wait for it."""
         self._stop_soon.set()
 
 
-def fill(upstream: str, places: Places) -> None:
-    """Write what a consumer is to read, past Weir. Raises DemoError."""
-    topic, (number, *_) = places
+def fill(upstream: str, topic_partitions: TopicPartitions) -> None:
+    """Write a consumer's messages directly to the cluster at `upstream`, not through Weir. Raises
+    DemoError.
+    """
+    topic, (number, *_) = topic_partitions
     failures: list[str] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The cluster behind Weir: librdkafka's mock cluster, or a real one; its brokers and our topics."""
+"""The cluster behind Weir, mock or real: its brokers, and the demonstration's topics."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from demo.children import child
 from demo.errors import DemoError
+from demo.subprocesses import running_module
 from proxy.config.config import ConfigError, parse_address
 
 ANSWER_S: Final = 10.0
-"""How long a cluster may take to answer."""
+"""Time (s) that a cluster may take for a response."""
 BROKERS_USED_MAX: Final = 3
 TOPIC_CONFIG: Final = {
     "retention.bytes": str(16 * 1024 * 1024),
     "segment.bytes": str(8 * 1024 * 1024),
     "retention.ms": "600000",
 }
-"""Small, and soon gone, even if we are killed before we delete the topic."""
+"""Settings of a small topic, which empties itself if this process is killed before it deletes the topic."""
 
 Leaders: TypeAlias = dict[int, int]
-"""By node id, a partition that it leads."""
+"""Partition index by node id of its leader, one partition per broker."""
 
 
 class Cluster:
-    """A real cluster. Topics have names of their own, and are deleted in the end."""
+    """An existing cluster. The demonstration creates topics with unique names, and deletes them at the
+    end.
+    """
 
     def __init__(self, upstream: str) -> None:
         """Ask for the brokers. Raises DemoError if none answers."""
@@ -68,7 +70,7 @@ class Cluster:
             raise DemoError(f"{self.upstream} does not create topics within {ANSWER_S:g} s") from None
 
     def _leaders(self, topic: str, wanted: int) -> Leaders:
-        """Wait until every partition has a leader."""
+        """Wait until every partition has a leader; return one partition per leader. Raises DemoError."""
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline:
             found = self._partitions(topic)
@@ -76,19 +78,21 @@ class Cluster:
                 return {leader: partition for partition, leader in sorted(found.items(), reverse=True)}
             time.sleep(0.05)
         raise DemoError(
-            f"topic {topic} has partitions without a leader after {ANSWER_S:g} s: is {self.upstream} well?"
+            f"topic {topic} has partitions without a leader after {ANSWER_S:g} s: check its brokers"
         )
 
     def _partitions(self, topic: str) -> dict[int, int]:
-        """Partition to leader."""
+        """Return the leader's node id by partition; -1 without a leader. Raises DemoError."""
         try:
             found = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
-            raise DemoError(f"{self.upstream} answers no more: {reason(error)}") from None
+            raise DemoError(f"{self.upstream} stopped answering: {reason(error)}") from None
         return {number: partition.leader for number, partition in found.partitions.items()}
 
     def delete_topics(self) -> None:
-        """Delete what was created; what cannot be deleted is small, and empties itself."""
+        """Delete the created topics. A topic that cannot be deleted is small, and its retention empties
+        it.
+        """
         if self._topics:
             for future in self._admin.delete_topics(self._topics, operation_timeout=ANSWER_S).values():
                 with suppress(TimeoutError):
@@ -96,9 +100,10 @@ class Cluster:
 
 
 class MockCluster(Cluster):
-    """The mock cluster cannot create topics on demand: asking a producer for one's metadata makes it.
+    """A mock cluster, which creates a topic when a producer asks for its metadata.
 
-    Its partitions have leaders by chance: where each broker shall lead one, several topics are tried.
+    The mock cluster assigns leaders at random. To find a topic with leaders at all brokers, `topic` tries
+    several.
     """
 
     TRIES: Final = 50
@@ -109,7 +114,7 @@ class MockCluster(Cluster):
         self._asking = Producer({"bootstrap.servers": upstream, "client.id": "weir-demo", "log_level": 0})
 
     def topic(self, name: str, brokers: int) -> tuple[str, Leaders]:
-        """Find a topic with partitions at this many brokers."""
+        """Return a topic with partitions at this many brokers. Raises DemoError."""
         brokers = min(brokers, len(self.node_ids))
         for number in range(self.TRIES):
             topic = f"{name}-{number}"
@@ -132,7 +137,7 @@ def real(upstream: str) -> Iterator[Cluster]:
 
 
 def _check_reachable(upstream: str) -> None:
-    """Connect once: librdkafka would try again and again, and say less. Raises DemoError."""
+    """Try to connect, because librdkafka would retry for long and report less. Raises DemoError."""
     failures = []
     for text in upstream.split(","):
         try:
@@ -150,7 +155,7 @@ def _check_reachable(upstream: str) -> None:
 def mock(folder: Path) -> Iterator[Cluster]:
     """Run a mock cluster of three brokers until the block ends. Raises DemoError."""
     log = folder / "mock.log"
-    with child("demo.mock_cluster", [], log) as process:
+    with running_module("demo.mock_cluster", [], log) as process:
         assert process.stdout is not None
         upstream = process.stdout.readline().strip()
         if not upstream:
@@ -160,6 +165,6 @@ def mock(folder: Path) -> Iterator[Cluster]:
 
 
 def reason(error: KafkaException) -> str:
-    """Say what librdkafka or the broker says."""
+    """Return the message of librdkafka or the broker."""
     inner = error.args[0] if error.args else None
     return inner.str() if isinstance(inner, KafkaError) else str(error)

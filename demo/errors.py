@@ -1,5 +1,5 @@
-"""What the demonstration gives up with."""
+"""The error of the demonstration."""
 
 
 class DemoError(Exception):
-    """Surroundings that the demonstration cannot run in; its text is one line that says what to do."""
+    """The demonstration cannot run; the message is one line that names the cause and the remedy."""

@@ -1,4 +1,4 @@
-"""Measuring: what clients count, the rate between two readings, and whether it is the quota."""
+"""Rates between two readings of clients' counters, and whether they meet the quota."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from demo.cast import Actor
+from demo.client_specs import ClientSpec
 
 TOLERANCE: Final = 0.20
-"""Kafka's own algorithm swings that much over half a minute, measured on a broker too (docs/quotas.md)."""
+"""Accepted deviation from the quota, as a share. Rates at a Kafka broker vary this much over half a minute
+(docs/quotas.md).
+"""
 
 
 @dataclass(slots=True)
-class Meter:
-    """What one client has seen. Written by that client's thread only, read by any."""
+class ClientCounters:
+    """Counters of one client. Only the client's thread writes them; any thread may read."""
 
     payload_bytes: int = 0
-    """Of messages that the broker has acknowledged, or that the application has been handed."""
+    """Number of payload bytes that the broker acknowledged, or that the application received."""
     throttled: int = 0
-    """How many responses had a throttle time."""
+    """Number of responses with a throttle time."""
     throttle_last_ms: int = 0
     throttle_max_ms: int = 0
 
     def throttle(self, throttle_ms: int) -> None:
-        """Take a throttle time from a response; 0 when librdkafka says that throttling has ended."""
+        """Count the throttle time (ms) of a response; librdkafka reports 0 when throttling has ended."""
         self.throttle_last_ms = throttle_ms
         if throttle_ms > 0:
             self.throttled += 1
@@ -33,7 +35,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An actor's meters, at one time, together."""
+    """The summed counters of all clients of a spec at the time `at_s` (s, monotonic)."""
 
     at_s: float
     payload_bytes: int = 0
@@ -42,50 +44,52 @@ class Reading:
     throttle_max_ms: int = 0
 
 
-def read(meters: Sequence[Meter], at_s: float) -> Reading:
-    """Add up the bytes and counts of an actor's clients; of throttle times, take the longest."""
+def read(counters: Sequence[ClientCounters], at_s: float) -> Reading:
+    """Sum the bytes and throttled responses of several clients, and take their longest throttle times."""
     return Reading(
         at_s,
-        sum(meter.payload_bytes for meter in meters),
-        sum(meter.throttled for meter in meters),
-        max(meter.throttle_last_ms for meter in meters),
-        max(meter.throttle_max_ms for meter in meters),
+        sum(each.payload_bytes for each in counters),
+        sum(each.throttled for each in counters),
+        max(each.throttle_last_ms for each in counters),
+        max(each.throttle_max_ms for each in counters),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an actor did from `began` to `now`; rates in bytes/s, over all brokers that it uses."""
+    """The readings of a spec's clients at the beginning and now; rates are in bytes/s over all their
+    brokers.
+    """
 
-    actor: Actor
+    spec: ClientSpec
     brokers: int
     began: Reading
     now: Reading
 
     @property
     def quota(self) -> int | None:
-        """Its quota at all its brokers together."""
-        return None if self.actor.quota is None else self.actor.quota * self.brokers
+        """Quota (bytes/s) summed over all brokers used; None without a quota."""
+        return None if self.spec.quota is None else self.spec.quota * self.brokers
 
     @property
     def target(self) -> int:
-        """What it should reach: its quota, or what it sends by itself."""
-        return self.quota or self.actor.pace or 0
+        """Byte rate (bytes/s) to reach: the quota, or the clients' own pace."""
+        return self.quota or self.spec.pace or 0
 
     @property
     def rate(self) -> float:
-        """0 before any time has passed."""
+        """Byte rate (bytes/s) since `began`; 0 before any time has passed."""
         elapsed_s = self.now.at_s - self.began.at_s
         return (self.now.payload_bytes - self.began.payload_bytes) / elapsed_s if elapsed_s > 0 else 0.0
 
     @property
     def deviation(self) -> float:
-        """How far the rate is from the target: 0.1 is 10 % above it."""
+        """Relative deviation of the rate from the target: 0.1 is 10 % above."""
         return self.rate / self.target - 1
 
     @property
     def failure(self) -> str:
-        """Why it does not pass; empty if it does."""
+        """Reason why the result fails; empty if it passes."""
         limited = self.quota is not None
         if limited and not self.now.throttled:
             return "never throttled"
@@ -98,6 +102,6 @@ class Result:
         return "slowed down" if self.deviation < 0 else "faster than meant"
 
 
-def used_up(actor: Actor, reading: Reading) -> bool:
-    """Whether the actor's burst allowance is gone: it has been throttled, or has no quota at all."""
-    return actor.quota is None or reading.throttled > 0
+def used_up(spec: ClientSpec, reading: Reading) -> bool:
+    """Return True if the clients have used up the initial burst: they were throttled, or have no quota."""
+    return spec.quota is None or reading.throttled > 0

@@ -11,14 +11,14 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from demo.children import end_with_parent
+from demo.subprocesses import end_with_parent
 
 BROKERS: Final = 3
 
 
 def main() -> None:
     """Serve until SIGTERM."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # also in threads that are yet to start
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # threads that start later inherit this
     owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": BROKERS, "log_level": 0})
     brokers = owner.list_topics(timeout=10).brokers.values()
     print(",".join(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)

@@ -1,4 +1,4 @@
-"""The pipeline's jobs over what was recorded, one after the other in one Spark session."""
+"""The pipeline's jobs over the recorded usage, one after the other in one Spark session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from demo.cast import CAST, quota_table
+from demo.client_specs import CLIENTS, quota_table
 from pipeline.ingest.job import Pace, ingest
 from pipeline.ingest.sources import Directory
 from pipeline.lake import Lake
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 Job: TypeAlias = "Callable[[SparkSession], Outcome]"
 
 SETTINGS: Final = {"spark.sql.shuffle.partitions": "4"}
-"""Half a minute's records need no more."""
+"""Spark settings for half a minute of records."""
 
 
 def jobs(files: Files, version: str) -> dict[str, Job]:
-    """By name, in the order in which they are run; `version` is told in the report."""
+    """Return the jobs by name, in the order to run them; the report shows `version`."""
     lake = Lake(str(files.lake))
     now = datetime.now(UTC)
     stop = threading.Event()
 
     def ingested(spark: SparkSession) -> Outcome:
         outcome = ingest(spark, lake, Directory(str(files.records)), pace=Pace(stop=stop))
-        if stop.is_set():  # at a signal it finishes its batch, and ends
+        if stop.is_set():  # a signal arrived, and ingest has finished its batch
             raise KeyboardInterrupt
         return outcome
 
@@ -47,7 +47,7 @@ def jobs(files: Files, version: str) -> dict[str, Job]:
         return rollup(spark, lake)
 
     def recommended(spark: SparkSession) -> Outcome:
-        quotas, name = quota_table(CAST), files.quotas.name
+        quotas, name = quota_table(CLIENTS), files.quotas.name
         plan = Plan(now=now, output=str(files.recommended), current=quotas, current_name=name)
         return recommend(spark, lake, plan, lambda lines: _write(files.recommended, "".join(lines)))
 

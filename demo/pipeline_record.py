@@ -1,4 +1,4 @@
-"""Half a minute of real clients through Weir, all that they use recorded, each request too."""
+"""Run real clients through Weir for half a minute, and record their usage and every request."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from demo.environment import QUOTAS, WARM_UP_S, environment, running, ticks
 from demo.errors import DemoError
-from demo.stage import QUOTAS, WARM_UP_S, playing, stage, ticks
 
 
 class Files(NamedTuple):
-    """Where everything of one run is."""
+    """The paths of one run's files."""
 
     directory: Path
 
     @property
     def quotas(self) -> Path:
-        """The quotas in force."""
+        """Quota file that Weir enforces."""
         return self.directory / QUOTAS
 
     @property
     def records(self) -> Path:
-        """What Weir writes."""
+        """Directory of Weir's usage and trace records."""
         return self.directory / "records"
 
     @property
@@ -32,32 +32,34 @@ class Files(NamedTuple):
 
     @property
     def recommended(self) -> Path:
-        """The quotas that are proposed."""
+        """Quota file that `recommend` writes."""
         return self.directory / "recommended.toml"
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """HTML page that `report` writes."""
         return self.directory / "report.html"
 
 
 def record(upstream: str | None, seconds: float, files: Files, show: Callable[[str, float], None]) -> None:
-    """Let the cast play, first at just their quotas, then as fast as they can. Raises DemoError.
+    """Run all clients, first at exactly their quotas, then as fast as they can. Raises DemoError.
 
-    `show` hears of the cluster in words, and how many seconds have passed, again and again.
+    `show` is called repeatedly with a description of the cluster and the seconds that have passed.
     """
     usage = {"usage_dir": str(files.records), "usage_trace_share": 1.0}
-    with stage(upstream, files.directory, usage) as set_up:
-        for part in set_up.parts:
-            part.warm_up()
-        with playing(set_up.parts):
+    with environment(upstream, files.directory, usage) as env:
+        for client_set in env.client_sets:
+            client_set.warm_up()
+        with running(env.client_sets):
             for elapsed_s in ticks(seconds):
                 if elapsed_s >= WARM_UP_S:
-                    for part in set_up.parts:
-                        part.speed_up()
-                for part in set_up.parts:
-                    part.read()
-                show(set_up.cluster, elapsed_s)
+                    for client_set in env.client_sets:
+                        client_set.speed_up()
+                for client_set in env.client_sets:
+                    client_set.read()
+                show(env.cluster, elapsed_s)
     for kind in ("usage", "trace"):
         if not any(files.records.glob(f"{kind}-*.jsonl")):
-            raise DemoError(f"Weir has left no {kind} records in {files.records}: see weir.log beside it")
+            raise DemoError(
+                f"Weir wrote no {kind} records to {files.records}: see weir.log in the same directory"
+            )

@@ -1,4 +1,6 @@
-"""What the demonstration shows, in two lines: how near the replay is, and what the proposal would change."""
+"""The result of the pipeline demonstration: the accuracy of the replay, and the effect of the recommended
+quotas.
+"""
 
 from __future__ import annotations
 
@@ -17,33 +19,33 @@ if TYPE_CHECKING:
     from demo.pipeline_record import Files
 
 TOLERANCE: Final = 0.02
-"""How far a replay of every request may be from what was recorded under the same quotas."""
+"""Accepted relative deviation of a replay of all requests from the recorded throttle times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Throttle times that all clients were told, added up."""
+    """Sums of all clients' throttle times (s)."""
 
     recorded_s: float
     in_force_s: float
-    """Replayed, under the quotas that were in force."""
+    """Throttle time (s) replayed under the quotas that were in force."""
     recommended_s: float
-    """Replayed, under those that are recommended."""
+    """Throttle time (s) replayed under the recommended quotas."""
 
     @property
     def deviation(self) -> float:
-        """How far the replay is from the records: 0.01 is 1 % more."""
+        """Relative deviation of the replay from the records: 0.01 is 1 % more."""
         return self.in_force_s / self.recorded_s - 1 if self.recorded_s else 0.0
 
     @property
     def passed(self) -> bool:
-        """Whether clients were throttled, and the replay says so too."""
+        """True if clients were throttled, and the replay deviates little from the records."""
         return self.recorded_s > 0 and abs(self.deviation) <= TOLERANCE
 
     def lines(self) -> tuple[str, str]:
-        """For people."""
+        """Return the result, and the effect of the recommended quotas, one sentence or more each."""
         passed = "Passed" if self.passed else "Failed"
-        off = f"{100 * self.deviation:+.2f} %" if self.recorded_s else "nobody was throttled"
+        off = f"{100 * self.deviation:+.2f} %" if self.recorded_s else "no client was throttled"
         replayed = (
             f"{passed}: clients were told to wait {self.recorded_s:.1f} s in all. Replayed from every "
             f"request, under the same quotas, it is {self.in_force_s:.1f} s ({off})."
@@ -52,9 +54,9 @@ class Verdict:
 
 
 def verdict(spark: SparkSession, files: Files) -> Verdict:
-    """By the table of the latest replay."""
+    """Compute the verdict from the table of the latest replay."""
     hours = read(spark, Lake(str(files.lake)).replay, REPLAY)
     summed = hours.groupBy("candidate").agg((F.sum("throttle_ms") / 1000).alias("s"))
-    found = {row.candidate: float(row.s or 0.0) for row in summed.collect()}  # three
+    found = {row.candidate: float(row.s or 0.0) for row in summed.collect()}  # three rows
     candidates = (RECORDED, files.quotas.name, files.recommended.name)
     return Verdict(*(found.get(name, 0.0) for name in candidates))

@@ -1,6 +1,6 @@
-"""`python -m demo.proxy_process SETTINGS`: Weir in a process of its own, and what starts it.
+"""`python -m demo.proxy_process SETTINGS`: run Weir; `weir` starts this module in a subprocess.
 
-SETTINGS are those of the configuration file, as JSON.
+SETTINGS is a JSON object with the settings of the configuration file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Final
 
 import msgspec
 
-from demo.children import child, end_with_parent
 from demo.errors import DemoError
+from demo.subprocesses import end_with_parent, running_module
 from proxy import logs
 from proxy.config import config
 from proxy.run import run
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = (20_000, 32_000)
-"""Where free ports are looked for: below those that systems give to outgoing connections."""
+"""First and last port to try: below the ports that systems assign to outgoing connections."""
 ATTEMPTS: Final = 200
 STARTS: Final = 3
 START_S: Final = 20.0
@@ -35,9 +35,10 @@ START_S: Final = 20.0
 def weir(
     upstream: str, node_ids: Iterable[int], quotas: Path, further: Mapping[str, object] | None = None
 ) -> Iterator[str]:
-    """Run Weir before the cluster until the block ends; give where clients bootstrap. Raises DemoError.
+    """Run Weir in front of the cluster until the block ends; yield HOST:PORT to bootstrap from. Raises
+    DemoError.
 
-    `further` settings are those of the configuration file, as well.
+    `further` are more settings, named as in the configuration file.
     """
     node_ids = sorted(node_ids)
     for attempt in range(1, STARTS + 1):
@@ -53,12 +54,14 @@ def weir(
             **(further or {}),
         }
         log = quotas.with_name("weir.log")
-        with child("demo.proxy_process", [msgspec.json.encode(settings).decode()], log) as process:
+        with running_module("demo.proxy_process", [msgspec.json.encode(settings).decode()], log) as process:
             if _accepts(process, listen):
                 yield f"{HOST}:{listen}"
                 return
         said = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
-        if "cannot listen" not in said or attempt == STARTS:  # else somebody was faster: take other ports
+        if (
+            "cannot listen" not in said or attempt == STARTS
+        ):  # otherwise another process has taken a port: choose others
             raise DemoError(f"Weir did not start: {said or f'no port opened within {START_S:g} s'}")
 
 
@@ -85,7 +88,9 @@ def free_ports(
     is_free: Callable[[int], bool] = _is_free,
     draw: Callable[[int, int], int] = random.randint,
 ) -> tuple[int, str]:
-    """Find a port to bootstrap at, and FIRST-LAST with each FIRST + offset free. Raises DemoError."""
+    """Return a free port to bootstrap at, and a range FIRST-LAST in which every FIRST + offset is free.
+    Raises DemoError.
+    """
     last = offsets[-1]
     for _ in range(ATTEMPTS if PORTS[0] + last + 1 < 65_535 else 0):
         listen = draw(PORTS[0], max(PORTS[0], PORTS[1] - last - 1))
@@ -96,7 +101,7 @@ def free_ports(
 
 
 def main() -> None:
-    """Serve until SIGTERM; what is wrong goes to standard error, one line."""
+    """Run Weir until SIGTERM; print a configuration error as one line on standard error."""
     end_with_parent()
     try:
         loaded = config.load(None, msgspec.json.decode(sys.argv[1], type=dict[str, object]))

@@ -1,4 +1,4 @@
-"""Results as text: the rows of the table, the words before and after it, and JSON."""
+"""Results as text: rows of the table, introduction and verdict, and JSON."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ WIDTH: Final = 80
 
 
 class Scene(NamedTuple):
-    """What the results are of."""
+    """The measurement that the results belong to."""
 
     cluster: str
-    """In words."""
+    """Description of the cluster, such as "A mock cluster of 3 brokers"."""
     upstream: str
     clients: int
     seconds: float
-    """How long is measured."""
+    """Duration (s) of the measurement, without the warm-up."""
 
 
 class Row(NamedTuple):
-    """One line of the table: less than 80 characters, usually."""
+    """One row of the table; usually shorter than 80 characters."""
 
     client_id: str
     who: str
@@ -39,34 +39,34 @@ class Row(NamedTuple):
 
 HEADINGS: Final = Row("client-id", "who", "MB/s: quota", "rate", "off by", "throttle time", "verdict")
 RIGHT: Final = frozenset({"quota", "rate", "deviation", "throttle"})
-"""Columns that are aligned to the right."""
+"""Right-aligned columns."""
 
 
 def live_row(result: Result) -> Row:
-    """Show what is known while measuring goes on; the throttle time is the latest."""
+    """Return the row of a running measurement, with the latest throttle time."""
     return _row(result, f"{result.now.throttle_last_ms} ms", "")
 
 
 def final_row(result: Result) -> Row:
-    """Show what came out; the throttle time is the longest."""
+    """Return the row of a finished measurement, with the longest throttle time."""
     verdict = result.failure or ("holds" if result.quota is not None else "unslowed")
     return _row(result, f"up to {result.now.throttle_max_ms} ms", verdict)
 
 
 def _row(result: Result, throttle: str, verdict: str) -> Row:
-    actor = result.actor
-    who = actor.role if actor.clients == 1 else f"{actor.clients} {actor.role}s"
+    spec = result.spec
+    who = spec.role if spec.clients == 1 else f"{spec.clients} {spec.role}s"
     deviation = f"{result.deviation:+.0%}" if result.rate else "-"
     throttle = throttle if result.now.throttled else "none"
-    return Row(actor.client_id, who, _quota(result), _mb(result.rate), deviation, throttle, verdict)
+    return Row(spec.client_id, who, _quota(result), _mb(result.rate), deviation, throttle, verdict)
 
 
 def _quota(result: Result) -> str:
-    actor = result.actor
-    if actor.quota is None:
+    spec = result.spec
+    if spec.quota is None:
         return "none"
-    before = "default " if actor.by_default else f"{result.brokers} x " if actor.every_broker else ""
-    return f"{before}{_mb(actor.quota)}"
+    before = "default " if spec.by_default else f"{result.brokers} x " if spec.every_broker else ""
+    return f"{before}{_mb(spec.quota)}"
 
 
 def _mb(rate: float) -> str:
@@ -74,7 +74,7 @@ def _mb(rate: float) -> str:
 
 
 def aligned(rows: Sequence[Row]) -> str:
-    """Lay out a table with plain characters."""
+    """Return the rows as an aligned plain-text table."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(_padded(row, widths)).rstrip() for row in rows)
 
@@ -87,13 +87,13 @@ def _padded(row: Row, widths: Sequence[int]) -> list[str]:
 
 
 def progress_line(done: float, results: Sequence[Result]) -> str:
-    """Sum up on one line how far a phase has come, and the rates in it."""
-    rates = ", ".join(f"{result.actor.client_id} {_mb(result.rate)}" for result in results)
+    """Return one line with the progress of a phase (0 to 1) and the rates."""
+    rates = ", ".join(f"{result.spec.client_id} {_mb(result.rate)}" for result in results)
     return f"{done:4.0%}  {rates}"
 
 
 def opening(scene: Scene) -> str:
-    """Say what is about to be seen."""
+    """Return the introduction, which explains the measurement."""
     return _filled(
         f"{scene.cluster}, Weir in front, and {scene.clients} librdkafka clients that go through Weir. Rates "
         "are of the bytes that clients see acknowledged, or consume; throttle times are what they report "
@@ -106,8 +106,8 @@ def opening(scene: Scene) -> str:
 
 
 def closing(results: Sequence[Result]) -> tuple[str, str]:
-    """Sum up; and say what the tolerance is for."""
-    failures = [f"{result.actor.client_id} ({result.failure})" for result in results if result.failure]
+    """Return the verdict, and a note that explains the tolerance."""
+    failures = [f"{result.spec.client_id} ({result.failure})" for result in results if result.failure]
     if failures:
         verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."
     else:
@@ -123,16 +123,16 @@ def _filled(*paragraphs: str) -> str:
 
 
 def as_json(scene: Scene, results: Sequence[Result]) -> str:
-    """Render one JSON object; rates and quotas in bytes/s, of all brokers used; times in ms."""
+    """Return one JSON object; rates and quotas are in bytes/s over all brokers used, times in ms."""
     entities = [
         {
-            "client_id": result.actor.client_id,
-            "role": result.actor.role,
-            "quota_entity": None if result.quota is None else str(result.actor.entity),
-            "clients": result.actor.clients,
+            "client_id": result.spec.client_id,
+            "role": result.spec.role,
+            "quota_entity": None if result.quota is None else str(result.spec.entity),
+            "clients": result.spec.clients,
             "brokers": result.brokers,
             "quota_bytes_per_s": result.quota,
-            "paced_bytes_per_s": result.actor.pace,
+            "paced_bytes_per_s": result.spec.pace,
             "rate_bytes_per_s": round(result.rate),
             "deviation": round(result.deviation, 4),
             "throttled_responses": result.now.throttled,

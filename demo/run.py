@@ -1,4 +1,4 @@
-"""The demonstration from start to end; whatever it starts has ended when it returns, or is interrupted."""
+"""The demonstration from start to end. All processes have ended when `run` returns or is interrupted."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from demo.cast import CAST
+from demo.client_specs import CLIENTS
+from demo.environment import WARM_UP_S, ClientSet, environment, running, ticks
 from demo.measure import Reading, Result, used_up
 from demo.rows import Scene
 from demo.screens import MEASURE, WARM_UP, Screen
-from demo.stage import WARM_UP_S, Part, playing, stage, ticks
 
 SETTLE_S: Final = 10.0
-"""How long it may take until all have been throttled, usually one."""
+"""Time (s) to wait, at most, until all clients with a quota were throttled; usually one second."""
 
 
 def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
-    """Show the demonstration, in front of a mock cluster if `upstream` is None; return whether it passed.
+    """Run the demonstration, with a mock cluster if `upstream` is None; return True if all rates pass.
 
     Raises DemoError.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-demo-")))
-        set_up = stack.enter_context(stage(upstream, folder))
+        env = stack.enter_context(environment(upstream, folder))
         stack.enter_context(screen)
-        clients = sum(actor.clients for actor in CAST)
-        scene = Scene(set_up.cluster, set_up.upstream, clients, seconds)
+        clients = sum(spec.clients for spec in CLIENTS)
+        scene = Scene(env.cluster, env.upstream, clients, seconds)
         screen.open(scene)
-        for part in set_up.parts:
-            part.warm_up()
-        with playing(set_up.parts):
-            results = _measure(set_up.parts, seconds, screen)
+        for client_set in env.client_sets:
+            client_set.warm_up()
+        with running(env.client_sets):
+            results = _measure(env.client_sets, seconds, screen)
         screen.close(scene, results)
     return not any(result.failure for result in results)
 
 
-def _measure(parts: Sequence[Part], seconds: float, screen: Screen) -> list[Result]:
+def _measure(client_sets: Sequence[ClientSet], seconds: float, screen: Screen) -> list[Result]:
     """Fill the quotas' windows evenly, then measure. Raises DemoError."""
-    cold = [part.read() for part in parts]
+    cold = [client_set.read() for client_set in client_sets]
     for elapsed_s in ticks(WARM_UP_S):
-        screen.update(WARM_UP, elapsed_s / WARM_UP_S, _results(parts, cold))
-    for part in parts:
-        part.speed_up()
+        screen.update(WARM_UP, elapsed_s / WARM_UP_S, _results(client_sets, cold))
+    for client_set in client_sets:
+        client_set.speed_up()
     for _ in ticks(SETTLE_S):
-        if all(used_up(part.actor, part.read()) for part in parts):
+        if all(used_up(client_set.spec, client_set.read()) for client_set in client_sets):
             break
-    began = [part.read() for part in parts]
-    results = _results(parts, began)
+    began = [client_set.read() for client_set in client_sets]
+    results = _results(client_sets, began)
     for elapsed_s in ticks(seconds):
-        results = _results(parts, began)
+        results = _results(client_sets, began)
         screen.update(MEASURE, elapsed_s / seconds, results)
     return results
 
 
-def _results(parts: Sequence[Part], began: Sequence[Reading]) -> list[Result]:
+def _results(client_sets: Sequence[ClientSet], began: Sequence[Reading]) -> list[Result]:
     return [
-        Result(part.actor, part.brokers, reading, part.read())
-        for part, reading in zip(parts, began, strict=True)
+        Result(client_set.spec, client_set.brokers, reading, client_set.read())
+        for client_set, reading in zip(client_sets, began, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Where results are shown: a terminal, a pipe, or a program that reads JSON."""
+"""The outputs: a terminal, plain text, or JSON."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from demo.rows import (
 )
 
 LINES: Final = 4
-"""Lines of each phase, where nothing can be redrawn."""
+"""Number of progress lines per phase in plain text."""
 WARM_UP: Final = "warming up, at just the quotas"
 MEASURE: Final = "measuring, as fast as they can"
 
 
 class Screen(Protocol):
-    """What a demonstration tells, in this order."""
+    """An output. Its methods are called in this order."""
 
     def open(self, scene: Scene, /) -> None:
         """Say what is about to be seen."""
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
-        """Show the state; `done` is the share of the phase, 0 to 1."""
+        """Show the current rates; `done` is the share of the phase, 0 to 1."""
 
     def close(self, scene: Scene, results: Sequence[Result], /) -> None:
-        """Show the outcome."""
+        """Show the results and the verdict."""
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Return the screen itself."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the screen as it was, also when interrupted."""
+        """Restore the terminal, also after an interrupt."""
 
 
 class _Still:
-    """A screen that needs no tidying up."""
+    """Base of screens without cleanup."""
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ class _Still:
 
 
 class PlainScreen(_Still):
-    """Lines, without control codes."""
+    """Plain text without control codes."""
 
     def __init__(self) -> None:
         """Show nothing yet."""
@@ -97,7 +97,7 @@ class PlainScreen(_Still):
 
 
 class JsonScreen(_Still):
-    """One JSON object, in the end."""
+    """One JSON object at the end."""
 
     def open(self, _scene: Scene) -> None:
         """See Screen."""
@@ -111,7 +111,7 @@ class JsonScreen(_Still):
 
 
 class LiveScreen:
-    """A table that moves, and a bar."""
+    """A live table and a progress bar on a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -152,7 +152,7 @@ class LiveScreen:
 
 
 def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:
-    """Draw rows, each with the style of its verdict; leave out one column."""
+    """Return a table of rows with the style of their verdicts, except the column `without`."""
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     shown = [name for name in Row._fields if name != without]
     for name in shown:
@@ -164,7 +164,7 @@ def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:
 
 
 def screen(*, json: bool) -> Screen:
-    """Choose by what standard output is."""
+    """Return the screen for JSON, a terminal, or plain text, by the type of standard output."""
     console = Console()
     if json:
         return JsonScreen()

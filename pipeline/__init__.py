@@ -1,8 +1,7 @@
-"""The usage pipeline on Spark: from what was used to what the quotas should be.
+"""The usage pipeline on Spark: from usage records to recommended quotas.
 
-Jobs, each a module with a function that takes a Spark session and its options and returns an `Outcome`:
-`ingest` (records into tables), `rollup` (tables into hours and days), `recommend` (hours into a quota file),
-`replay` (what a quota file would have throttled, by the code of `quotas/` itself), `report` (all of it as one
-HTML page). Where the tables are: `lake`; their columns: `tables`. Of our rooms only `quotas` and `usage` are
-imported.
+Each job is a function that takes a Spark session and options and returns an `Outcome`: `ingest` (records into
+tables), `rollup` (records into hours and days), `recommend` (hours into a quota file), `replay` (throttle
+times under other quota files, computed by `quotas/`), `report` (the tables as an HTML page). `lake` has the
+tables' paths, `tables` their columns. Of Weir's packages, the pipeline imports only `quotas` and `usage`.
 """

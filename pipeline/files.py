@@ -1,6 +1,6 @@
-"""What ingest, and other jobs, do with single files of a lake: look, delete, note, lock.
+"""Operations on single files of a lake: list, read, write, delete, lock.
 
-By Hadoop's file systems, so wherever Spark can write.
+They use Hadoop's file systems, and therefore work wherever Spark can write.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """The files below any path that Spark knows."""
+    """Files at any path that Spark knows. Failures of the file system raise Py4JJavaError."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm = spark.sparkContext._jvm
-        assert jvm is not None  # it runs
+        assert jvm is not None  # the session is running
         self._jvm = jvm
         self._settings = spark.sparkContext._jsc.hadoopConfiguration()
 
     def exists(self, path: str) -> bool:
-        """Is there a file or directory? A broken connection is an error."""
+        """Return True if the path is a file or a directory."""
         system, place = self._at(path)
         return bool(system.exists(place))
 
     def is_directory(self, path: str) -> bool:
-        """Is there a directory?"""
+        """Return True if the path is a directory."""
         system, place = self._at(path)
         return bool(system.exists(place)) and bool(system.getFileStatus(place).isDirectory())
 
     def matching(self, pattern: str) -> list[str]:
-        """The paths that match a pattern such as `usage/day=*/batch=5`."""
+        """Return the paths that match a pattern such as `usage/day=*/batch=5`."""
         system, place = self._at(pattern)
         return [str(status.getPath().toString()) for status in system.globStatus(place) or ()]
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory and all that is in it."""
+        """Delete a file, or a directory with its content; do nothing if the path does not exist."""
         system, place = self._at(path)
         system.delete(place, True)
 
     def text(self, path: str) -> str:
-        """What a small file says, nothing if it is not there."""
+        """Return the text of a small UTF-8 file; "" if the file does not exist."""
         system, place = self._at(path)
         if not system.exists(place):
             return ""
@@ -59,7 +59,7 @@ class Files:
             stream.close()
 
     def note(self, path: str, text: str) -> None:
-        """Write a small file."""
+        """Write a small UTF-8 file, replacing an earlier one."""
         system, place = self._at(path)
         stream = system.create(place, True)
         try:
@@ -69,10 +69,11 @@ class Files:
 
     @contextmanager
     def locked(self, path: str, job: str = "ingest") -> Iterator[None]:
-        """Be the only one in the block. Raises PipelineError if another is.
+        """Hold an exclusive lock on `path` during the block. Raises PipelineError if another process holds
+        it.
 
-        The lock is held by the JVM, which does the writing and may outlive this process for a moment. Only
-        local file systems have such locks: elsewhere there is none.
+        The JVM holds the lock, because it writes the tables and may outlive this process for a moment. Only
+        local file systems are locked; on others the block runs without a lock.
         """
         system, place = self._at(path)
         if system.getScheme() != "file":
@@ -82,7 +83,7 @@ class Files:
         file = self._jvm.java.io.RandomAccessFile(place.toUri().getPath(), "rw")
         try:
             if not self._take(file):
-                raise PipelineError(f"{path}: another {job} is at work here; wait for its end, or end it")
+                raise PipelineError(f"{path}: another {job} is running here; wait until it ends, or stop it")
             yield
         finally:
             file.close()
@@ -91,7 +92,7 @@ class Files:
         channel = file.getChannel()
         try:
             return channel.tryLock() is not None
-        except Py4JJavaError as error:  # held by this very JVM
+        except Py4JJavaError as error:  # this JVM holds the lock already
             if "OverlappingFileLockException" not in str(error.java_exception):
                 raise
             return False

@@ -1,7 +1,7 @@
-"""The jars of Spark's Kafka connector, which PySpark does not bring.
+"""The jars of Spark's Kafka connector, which PySpark does not contain.
 
-Spark's own way (`--packages`) asks the repository with Java, which does not know the certificate authorities
-that the machine trusts. So they are locked in `jars.txt` and fetched by Python.
+`--packages` would download them with Java, which does not trust the certificate authorities of the machine.
+Therefore `jars.txt` locks their versions, and Python downloads them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from pipeline.locked_jars import Jar, fetched, parse_lock
 from pipeline.outcome import PipelineError
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""What to give to `spark-submit --packages`."""
+"""Value of `spark-submit --packages` for the connector."""
 
 
 def locked() -> list[Jar]:
-    """The jars of the lock file."""
+    """Return the jars of the lock file."""
     return parse_lock(files("pipeline").joinpath("jars.txt").read_text("utf-8"), "pipeline/jars.txt")
 
 
 def cache_directory() -> Path:
-    """Where fetched jars stay: $WEIR_CACHE, else below $XDG_CACHE_HOME, else below ~/.cache."""
+    """Return the directory of downloaded jars: $WEIR_CACHE, else below $XDG_CACHE_HOME, else below
+    ~/.cache.
+    """
     if chosen := os.environ.get("WEIR_CACHE"):
         return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -33,8 +35,10 @@ def cache_directory() -> Path:
 
 
 def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
-    """Paths of the connector's jars: those `brought`, if any, else the locked ones, fetched if need be; `say`
-    hears of long downloads. Raises PipelineError.
+    """Return the paths of the connector's jars: `brought` if not empty, else the locked jars, which are
+    downloaded if missing.
+
+    `say` is called with the progress of long downloads. Raises PipelineError.
     """
     for path in brought:
         if not path.is_file():
@@ -45,7 +49,9 @@ def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]
 
 
 def settings(jars: Sequence[Path]) -> dict[str, str]:
-    """What tells Spark of jars when its JVM starts. Raises PipelineError for a path that it would misread."""
+    """Return the Spark settings that load these jars. Raises PipelineError for a path with a comma, which
+    Spark would split.
+    """
     for path in jars:
         if "," in str(path):
             raise PipelineError(f"{path}: Spark takes no jar with a comma in its path")

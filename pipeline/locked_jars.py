@@ -1,7 +1,7 @@
-"""Jars that a lock file names: fetched from a Maven repository, verified, kept in a cache.
+"""Download the jars of a lock file from a Maven repository, verify them, and keep them in a cache.
 
-A lock file has one `group:artifact:version sha256 bytes` per line; `#` starts a comment. No Maven is needed,
-and what Python trusts (private certificate authorities, proxies) holds for the download.
+A lock file has one `group:artifact:version sha256 bytes` per line; `#` starts a comment. Python downloads the
+jars without Maven, with Python's certificate authorities and proxy settings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class JarError(PipelineError):
-    """A lock file or a jar is missing, damaged or not to be had."""
+    """A lock file or a jar is missing, damaged or cannot be downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Where a Maven repository keeps it."""
+        """Path of the jar in a Maven repository."""
         group, artifact, version = self.coordinates.split(":")
         return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
@@ -56,7 +56,7 @@ class Jar:
 
 
 def parse_lock(text: str, where: str) -> list[Jar]:
-    """The jars of a lock file's `text`; `where` names it in errors. Raises JarError."""
+    """Parse the `text` of a lock file; errors name `where`. Raises JarError."""
     jars = [_parse_line(line, f"{where}:{number}") for number, line in _lines(text)]
     if not jars:
         raise JarError(f"{where}: no jar in it; write the lock file anew")
@@ -77,7 +77,9 @@ def _parse_line(line: str, where: str) -> Jar:
 
 
 def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], None]) -> list[Path]:
-    """Paths of jars below `root`, fetched if need be; `say` hears of downloads over 2 s. Raises JarError."""
+    """Return the paths of jars below `root`; download missing ones. `say` is called if this takes over 2
+    s. Raises JarError.
+    """
     missing = [jar for jar in jars if not _present(root / jar.path, jar)]
     if missing:
         _fetch_all(missing, root, _Progress(what, sum(jar.size for jar in missing), say))
@@ -85,7 +87,9 @@ def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], Non
 
 
 def _present(path: Path, jar: Jar) -> bool:
-    """A file gets its name only after its hash was right, so its size is check enough."""
+    """Return True if the jar exists. Its size is sufficient evidence: a file gets its name after its hash
+    was verified.
+    """
     return path.is_file() and path.stat().st_size == jar.size
 
 
@@ -101,9 +105,9 @@ def _fetch_all(jars: Sequence[Jar], root: Path, progress: _Progress) -> None:
 
 
 def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
-    """Fetch one jar into its place below `root`; `count` is told bytes as they come. Raises JarError.
+    """Download one jar to its path below `root`; call `count` with the bytes received. Raises JarError.
 
-    Safe beside other processes that fetch the same jar: each writes a file of its own and renames it.
+    Processes may download the same jar at once: each writes its own file and renames it.
     """
     base = (os.environ.get("WEIR_MAVEN_REPOSITORY") or _MAVEN_CENTRAL).rstrip("/")
     url, target = f"{base}/{jar.path}", root / jar.path
@@ -125,7 +129,7 @@ def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
 
 @contextmanager
 def _new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when the block ends well, and vanishes otherwise."""
+    """Yield a temporary file; rename it to `target` if the block succeeds, else delete it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -138,7 +142,9 @@ def _new_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def _download(url: str, file: BinaryIO, count: Callable[[int], None]) -> str:
-    """Copy `url` into `file` and return its SHA-256. Raises OSError, or EOFError if it ends too early."""
+    """Copy `url` into `file`; return its SHA-256. Raises OSError, or EOFError if the download is too
+    short.
+    """
     digest, received = hashlib.sha256(), 0
     with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:  # noqa: S310 (the operator's repository)
         expected = response.headers.get("Content-Length")
@@ -153,7 +159,7 @@ def _download(url: str, file: BinaryIO, count: Callable[[int], None]) -> str:
 
 
 class _Progress:
-    """Tells every two seconds how far a download is; says nothing about one that is shorter. Thread-safe."""
+    """Reports the progress of a download every two seconds; silent for shorter downloads. Thread-safe."""
 
     def __init__(self, what: str, total: int, say: Callable[[str], None]) -> None:
         self._what, self._total, self._say = what, total, say

@@ -1,4 +1,4 @@
-"""What every job returns and the command line prints: what it read, wrote, and where."""
+"""The result of a job, which the command line prints."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 
 class PipelineError(Exception):
-    """A job cannot do what it was asked for: one line that says what is wrong, where, and what to do."""
+    """A job cannot run; the message is one line with the problem, its location and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A few rows worth a look."""
+    """A small table of results, to print."""
 
     title: str
     columns: tuple[str, ...]
@@ -20,15 +20,17 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run of a job."""
+    """The result of one run of a job."""
 
     job: str
     read: dict[str, int] = field(default_factory=dict)
-    """Counts by what was read, such as `{"records": 1000}`."""
+    """Number of inputs by kind, such as `{"records": 1000}`."""
     wrote: dict[str, int] = field(default_factory=dict)
+    """Number of outputs by kind."""
     where: dict[str, str] = field(default_factory=dict)
-    """Paths by what is there."""
+    """Paths by kind of input or output."""
     notes: tuple[str, ...] = ()
-    """What whoever runs it should know, each one line."""
+    """Remarks for the operator, one line each."""
     listings: tuple[Listing, ...] = ()
     seconds: float = 0.0
+    """Duration (s) of the run."""

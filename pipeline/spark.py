@@ -20,9 +20,9 @@ SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.skewJoin.enabled": "true",
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",  # what is shuffled by entity can meet by more
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",  # fewer shuffles for joins
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # what is kept is asked again
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # caches are queried often
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
@@ -33,18 +33,21 @@ SETTINGS: Final = {
 def session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for one job, stopped at the end; `master` None leaves the choice to spark-submit.
+    """Yield a session for one job, and stop it after the block; spark-submit chooses the master if `master`
+    is None.
 
     Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # logs what it also raises
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(
+        logging.CRITICAL
+    )  # Spark raises the same errors
     for name in ("", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_not_raised_too)
     is_main = threading.current_thread() is threading.main_thread()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         spark = _start(name, master, settings or {})
-        if is_main:  # PySpark's talks to the JVM in the middle of other talk, and both get wrong answers
+        if is_main:  # PySpark's handler calls the JVM during other calls, and mixes up responses
             signal.signal(signal.SIGINT, signal.default_int_handler)
         spark.sparkContext.setLogLevel("ERROR")
     except BaseException:
@@ -59,7 +62,7 @@ def session(
     except BaseException:
         from py4j.protocol import Py4JError
 
-        with suppress(OSError, Py4JError):  # if its Java has died, that is what is raised already
+        with suppress(OSError, Py4JError):  # if Java has died, the original error says so
             spark.stop()
         raise
     spark.stop()
@@ -70,7 +73,9 @@ _RAISED_TOO: Final = {
     "Exception while sending command.",
     "Exception occurred while shutting down connection",
 }
-"""Py4J logs these with a traceback if Ctrl-C or the end of Java cuts a call off, and raises them as well."""
+"""Messages that Py4J logs with a traceback when Ctrl-C or the end of Java aborts a call. Py4J also raises
+the error.
+"""
 
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:
@@ -78,7 +83,9 @@ def _is_not_raised_too(record: logging.LogRecord) -> bool:
 
 
 def _end_java(spark: SparkSession) -> None:
-    """After an interrupt the connection to the JVM may be in the middle of an answer: say nothing more."""
+    """Terminate the JVM without another call: after an interrupt, the connection may be in the middle of a
+    response.
+    """
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is not None:
         process.terminate()
@@ -86,7 +93,7 @@ def _end_java(spark: SparkSession) -> None:
 
 
 def submitted() -> bool:
-    """Is this run by spark-submit? Then the JVM was started by it, with its settings."""
+    """Return True under spark-submit, which has started the JVM with its own settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

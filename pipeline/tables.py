@@ -1,7 +1,7 @@
-"""The tables' columns, and how they are read and written.
+"""The tables' columns, and functions that read and write them.
 
-A table is Parquet, partitioned; it may not be there yet, and is then empty. Partitions are replaced as a
-whole (`replace`): what is done again after a kill gives what was there, never twice.
+Tables are partitioned Parquet. A missing table reads as empty. `replace` replaces whole partitions, so that
+repeating a job after a kill doubles no rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DAY: Final = StructField("day", DateType())
-"""In UTC, of a record's `time_ms`."""
+"""Day (UTC) of a record's `time_ms`."""
 BATCH: Final = StructField("batch", LongType())
 """Spark's number of the micro-batch that wrote the partition."""
 
@@ -45,7 +45,7 @@ MALFORMED: Final = StructType(
         BATCH,
     ]
 )
-"""`source` is the file, or topic/partition/offset."""
+"""Malformed lines; `source` is the file, or topic/partition/offset."""
 
 RATES: Final = (
     "producer_byte_rate",
@@ -53,21 +53,21 @@ RATES: Final = (
     "request_percentage",
     "controller_mutation_rate",
 )
-"""What rolls up to a rate and may have a quota, in the quotas' own units."""
+"""Names of the rates in roll-ups. Each rate has the unit of the quota with the same name."""
 RATE: Final = StructType([StructField(name, DoubleType()) for name in ("mean", "p50", "p95", "p99", "max")])
-"""Of one entity at one broker (mutations: in the cluster): `mean` over the whole period at the busiest one,
-the others over the windows in which there was any of it, at any broker.
+"""A rate of one entity at one broker; of mutations in the whole cluster. `mean` is over the period at the
+busiest broker, all others are over windows with any such use, at any broker.
 """
 SECONDS_BY_QUOTA: Final = StructType([StructField(field.name, DoubleType()) for field in BY_QUOTA.fields])
 LEVELS: Final = ("user-client-id", "user", "client-id")
-"""Whose use is summed up: each pair's, each user's, each client-id's."""
+"""Entity levels of the roll-ups: pairs, users, client-ids."""
 ROLLUP: Final = StructType(
     [
         StructField("level", StringType()),
         StructField("user", StringType()),  # null at level client-id
         StructField("client_id", StringType()),  # null at level user
         StructField("start_ms", LongType()),
-        StructField("seconds", LongType()),  # of the period: 3600 or 86400
+        StructField("seconds", LongType()),  # length of the period: 3600 or 86400
         StructField("requests", LongType()),
         StructField("bytes_in", LongType()),
         StructField("bytes_out", LongType()),
@@ -93,50 +93,50 @@ ROLLED: Final = StructType(
         StructField("batches", LongType()),
         StructField("files", LongType()),
         StructField("bytes", LongType()),
-        StructField("digest", LongType()),  # of the files' names, which are new when a batch is written anew
+        StructField("digest", LongType()),  # hash of the file names, which change when a batch is rewritten
         StructField("window_s", LongType()),
         StructField("records", LongType()),
         DAY,
     ]
 )
-"""What a day's roll-ups were made of."""
+"""The files that a day's roll-ups were computed from."""
 RECOMMENDATION: Final = StructType(
     [
         StructField("user", StringType()),
         StructField("client_id", StringType()),
-        StructField("client_id_prefix", StringType()),  # null, but for those who share a prefix's quota
+        StructField("client_id_prefix", StringType()),  # null unless the client-ids share a prefix's quota
         StructField("quota", StringType()),  # one of RATES
-        StructField("used", DoubleType()),  # the chosen statistic of what was used
+        StructField("used", DoubleType()),  # the chosen statistic of the usage
         StructField("current", DoubleType()),  # the limit of the current quota file, null for none
         StructField("proposed", DoubleType()),
-        StructField("in_default", BooleanType()),  # covered by the default entry, so it has none of its own
+        StructField("in_default", BooleanType()),  # True if the default entry covers it
         StructField("flags", ArrayType(StringType())),  # `pipeline.recommend.flags.MEANINGS`
         StructField("reason", StringType()),
     ]
 )
 REPLAY: Final = StructType(
     [
-        StructField("candidate", StringType()),  # the quota file's name; "recorded" is what was
+        StructField("candidate", StringType()),  # name of the quota file; "recorded" for the records
         StructField("quota", StringType()),
-        StructField("user", StringType()),  # of the budget that was charged: null where all share it
-        StructField("client_id", StringType()),  # of a prefix it ends with *
+        StructField("user", StringType()),  # of the charged budget: null if all users share it
+        StructField("client_id", StringType()),  # ends with * for a prefix
         StructField("broker", LongType()),  # null for mutations
-        StructField("start_ms", LongType()),  # of the hour
+        StructField("start_ms", LongType()),  # beginning of the hour
         StructField("limit", DoubleType()),
         StructField("charged", DoubleType()),
         StructField("charges", LongType()),
         StructField("violations", LongType()),
         StructField("throttle_ms", LongType()),  # sum of the throttle times
-        StructField("throttled_s", DoubleType()),  # time during which some client waited
+        StructField("throttled_s", DoubleType()),  # time during which any client waited
         StructField("first_ms", LongType()),  # first and last throttle within the hour, null for none
         StructField("last_ms", LongType()),
-        StructField("given_up", LongType()),  # requests that waited longer than their client is patient
+        StructField("given_up", LongType()),  # requests that waited longer than the client's timeout
     ]
 )
 
 
 def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
-    """A table, empty if it is not there."""
+    """Read a table; a missing table is empty."""
     try:
         return spark.read.schema(columns).parquet(path)
     except AnalysisException as error:
@@ -146,14 +146,14 @@ def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
 
 
 def empty(spark: SparkSession, columns: StructType) -> DataFrame:
-    """No rows, of which Spark knows that they are none: no task runs for a question to it.
+    """Return an empty table that Spark knows to be empty, so that queries start no tasks.
 
-    For a list that is empty it would start Python processes.
+    `createDataFrame([])` would start Python processes.
     """
     nothing = (sql.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields)
     return spark.range(1).where(sql.lit(False)).select(*nothing)
 
 
 def replace(rows: DataFrame, path: str, *by: str) -> None:
-    """Write rows, in place of all that their partitions held; other partitions stay."""
+    """Write rows, replacing the content of their partitions (columns `by`); other partitions stay."""
     rows.write.partitionBy(*by).option("partitionOverwriteMode", "dynamic").mode("overwrite").parquet(path)

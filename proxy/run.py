@@ -6,16 +6,21 @@ import select
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 import trio
 
 from proxy.config.config import Config
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.choose import Chosen, choose
+from proxy.control.stores.broker import broker_store
+from proxy.control.stores.file import FileStore
 from proxy.control.stores.quota_manager import QuotaManager
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.snapshot import LastKnown
+from proxy.control.stores.store import QuotaStore, StoreHealth
+from proxy.control.stores.topic import topic_store
 from proxy.control.usage.start import Recording, recording
 from proxy.net import sockets
 from proxy.net.drivers import monotonic_us, run_hosting_trio
@@ -52,6 +57,34 @@ def _check_system() -> None:
         )
 
 
+class Chosen(NamedTuple):
+    """A store, and the first quotas."""
+
+    store: QuotaStore
+    table: QuotaTable
+    foreign_records: Callable[[], int] = int
+    """Returns the number of records that no Weir wrote; 0 unless the store is a topic."""
+
+
+def choose(config: Config) -> Chosen:
+    """Open the store and read it for the first time, before Trio runs. Raises ConfigError."""
+    settings = config.settings
+    if settings.quota_store == "file":
+        if settings.quota_snapshot:
+            raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")
+        file = FileStore(config.quota_file)
+        return Chosen(file, file.start())
+    if config.quota_file is not None:
+        raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
+    snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
+    if settings.quota_store == "broker":
+        store = LastKnown(broker_store(config), snapshot)
+        return Chosen(store, trio.run(store.start))
+    topic = topic_store(config)
+    store = LastKnown(topic, snapshot)
+    return Chosen(store, trio.run(store.start), lambda: topic.foreign)
+
+
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
     """Put the table in force, with the configured windows."""
     settings = config.settings
@@ -59,8 +92,8 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
         table,
         settings.quota_window_num,
         settings.quota_window_size_seconds,
-        settings.controller_quota_samples,
-        settings.controller_quota_window_seconds,
+        settings.controller_quota_window_num,
+        settings.controller_quota_window_size_seconds,
         in_shadow=settings.quota_mode == "shadow",
         pacing=Pacing(settings.quota_pacing),
         unnamed=EMPTY if settings.empty_client_id == "default" else "",
@@ -88,11 +121,11 @@ async def _main(
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:
-            from proxy.admin import start  # its libraries take half a second to import, and 20 MB
+            from proxy.admin import endpoint  # its libraries take half a second to import, and 20 MB
 
             tally = recorded.writer.tally if recorded is not None else None
-            sources = start.Sources(server, registry, state, lambda: reactor.now_ms, tally)
-            await start.start(nursery, config.admin, sources, listening)
+            sources = endpoint.Sources(server, registry, state, lambda: reactor.now_ms, tally)
+            await endpoint.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         nursery.start_soon(_obey_hangup, quota_manager.reload)

@@ -1,8 +1,8 @@
-"""The quota rules: whom a limit is for, what was used, how long to wait. Numbers in, numbers out.
+"""The quota rules: which limit applies to a client, how much of it was used, and the throttle time.
 
-Nothing here reads a clock or a socket: time is an argument, `now_ms`, in ms on a monotonic clock. The rules
-are those of Kafka's brokers (3.8 and newer), checked against numbers that Kafka's own classes produced;
-`docs/quotas.md` tells where they differ on purpose.
+Numbers in, numbers out. This package reads no clock and no socket: time is an argument, `now_ms`, in ms on a
+monotonic clock. The rules are those of Kafka's brokers (3.8 and newer). Tests compare the results with
+numbers from Kafka's own classes; `docs/quotas.md` lists the intended differences.
 
 The way through the room: a quota file becomes a `QuotaTable`; the table gives each broker's `BrokerQuotas`
 their limits; a connection asks these for its client's `ClientLedger`, and charges it.

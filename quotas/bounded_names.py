@@ -1,8 +1,8 @@
-"""The names under which a limiter is known: no name that clients give makes memory grow without bound.
+"""Bounds on the number and the length of the names under which limiters are kept.
 
-Names that the quota table gives are few, and kept unchanged: prefixes and topics always. A default quota
-applies to any name that a client gives. Of a long one only its start and its digest are kept. Where a
-registry of limiters is full, all newcomers of a user share the overflow limiter of this user.
+Names in the quota table, among them all prefixes and topics, are few and are kept unchanged. A default quota
+applies to any name that a client sends. Of a long name, Weir keeps only its start and its digest. When a
+registry of limiters is full, all new clients of a user share the overflow limiter of that user.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ if TYPE_CHECKING:
     from quotas.entities import Tags
 
 NAME_CHARS_MAX: Final = 255
-"""Longer names are shortened. Names that people give are shorter (Kafka allows a topic 249 characters); a
+"""Maximum number of characters in a name that is kept unchanged. Kafka allows 249 characters in a topic; a
 client-id may have 32,767 bytes.
 """
 OVERFLOW: Final = "<others>"
-"""The client-id, or address, of an overflow limiter. A client of this name is known by another one."""
+"""Client-id, or address, of an overflow limiter. A client that sends this name itself is kept under
+another.
+"""
 EMPTY: Final = "<empty>"
-"""The name of a client without a client-id, where default quotas are to apply to it. A client that calls
-itself so shares the limiter of those without a client-id.
+"""Client-id that stands for an empty client-id if default quotas are to apply to such clients. A client that
+sends this client-id itself shares their limiter.
 """
 
 _DIGEST_CHARS: Final = 64
 
 
 def is_bounded(user: str, client_id: str) -> bool:
-    """Return True if both names are kept unchanged, whether or not the quota table gives them."""
+    """Return True if both names are kept unchanged even if the quota table does not contain them."""
     return len(user) <= NAME_CHARS_MAX and len(client_id) <= NAME_CHARS_MAX and client_id != OVERFLOW
 
 
 def bounded_tags(tags: Tags, named: Tags) -> Tags:
-    """Return `tags` with long names shortened; never the same for two different clients.
+    """Return the tags with long names shortened. Different clients get different tags.
 
-    `named` has the names in `tags` that the quota table gives.
+    `named` has the names of `tags` that the quota table contains, "" for the others.
     """
     return tags._replace(
         user=named.user or shortened(tags.user), client_id=named.client_id or shortened(tags.client_id)
@@ -43,10 +45,10 @@ def bounded_tags(tags: Tags, named: Tags) -> Tags:
 
 
 def overflow_tags(tags: Tags, named: Tags, user: str) -> Tags:
-    """Return the tags of the overflow limiter of `user` for clients that draw on a limiter of these tags; the
-    same as `tags` if these have no client-id, or one that the quota table gives.
+    """Return the tags of the overflow limiter of `user` that replaces a limiter with `tags`. Equal to `tags`
+    if they have no client-id, or one that the quota table contains.
 
-    `named` has the names in `tags` that the quota table gives.
+    `named` has the names of `tags` that the quota table contains, "" for the others.
     """
     if named.client_id or not tags.client_id:
         return tags
@@ -54,8 +56,9 @@ def overflow_tags(tags: Tags, named: Tags, user: str) -> Tags:
 
 
 def shortened(name: str) -> str:
-    """Return a long name as its start and its SHA-256. No other name has the same short form: that is itself
-    one character longer than any name that is left as it is.
+    """Return a name unchanged, or as its start and its SHA-256 if it is too long or equal to `OVERFLOW`. The
+    form of a long name cannot equal an unchanged name, because it has one character more than
+    `NAME_CHARS_MAX`.
 
     >>> len(shortened("x" * 255)), len(shortened("x" * 256)), len(shortened("x" * 30_000))
     (255, 256, 256)

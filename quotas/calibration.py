@@ -1,20 +1,21 @@
-"""A broker's own request quota as an instrument: what its throttle times say about the cost of requests.
+"""Measures the request time of a broker's requests by the broker's own request quota.
 
-A client-id that nobody else has gets a small request_percentage P, and sends one request again and again. The
-broker records the time of each (KIP-124). Once the sum, spread over the window W, is above P, it answers with
+A client-id that is used for nothing else gets a small request_percentage P, and sends the same request again
+and again. The broker records the time of each request (KIP-124). Once the sum, spread over the window W, is
+above P, the broker answers with
 
     throttle = (rate - P) / P · W,    rate = sum / W,    so    sum = P · (W + throttle)
 
-percent-seconds, of which one is 10 ms of a thread. By N requests that is the cost of one. W is not what was
-waited: Kafka's `Rate` takes the N-1 windows before the first record for silent ones (`quotas.limiters.rate`),
-so that W is 10 s plus what has passed since the last full second.
+in percent-seconds; one percent-second is 10 ms of a thread. The sum divided by the number of requests is the
+cost of one request. W is longer than the time of the measurement: Kafka's `Rate` assumes N-1 silent windows
+before the first record (`quotas.limiters.rate`), so W is 10 s plus the time since the last full second.
 
 >>> spent = spent_us(percent=0.1, throttle_ms=40, elapsed_s=0.2, windows=Windows())
 >>> round(spent, 3), round(spent / 512, 2)  # 0.1 % of 10.24 s, by 512 requests
 (10240.0, 20.0)
 
-A request's time on the network threads is recorded after its response was sent, so the last one's is missing:
-with N of at least `COUNT_WANTED` that is nothing.
+The broker records a request's time on the network threads after the response, so the sum lacks that time of
+the last request. With at least `COUNT_WANTED` requests the error is negligible.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COUNT_WANTED: Final = 100
-"""So many requests, at least, make a reading: then the last one's surplus, the throttle time, is small."""
+"""Minimum number of requests in a reading, so that the last request adds little to the sum."""
 SPENT_WANTED_US: Final = 25_000.0
-"""So much time of the broker's, at least, makes a reading: a tenth of it is what a throttle time can tell."""
+"""Minimum request time (µs) in a reading. The resolution of a throttle time is about a tenth of that."""
 EDGE_S: Final = 0.02
-"""So near to where a window falls back by a whole second, ours and the broker's clock may differ about it."""
+"""Time (s) around a full second in which Weir's clock and the broker's may disagree about the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,52 +46,58 @@ class Windows:
 
     @property
     def span_s(self) -> int:
-        """What a rate is measured over at least."""
+        """Minimum length (s) of the window of a rate."""
         return max((self.num - 1) * self.size_s, 1)
 
     def window_s(self, elapsed_s: float) -> float:
-        """What a rate is measured over, so long after its first record."""
+        """Return the length (s) of the window of a rate, `elapsed_s` after its first record."""
         return elapsed_s if elapsed_s >= self.span_s else self.span_s + elapsed_s % self.size_s
 
 
 class Reading(NamedTuple):
-    """What was seen until a response told a throttle time."""
+    """A series of requests up to the first response with a throttle time."""
 
     requests: int
-    """That were answered, the last one included."""
+    """Number of requests answered, including the last."""
     throttle_ms: int
+    """Throttle time (ms) in the last response."""
     elapsed_s: float
-    """From the first response to the last."""
+    """Time (s) from the first response to the last."""
 
 
 def percent_for(total_us: float, windows: Windows) -> float:
-    """The quota, in percent of a thread, that so much time is just too much for."""
+    """Return the highest quota (percent of a thread) that `total_us` exceeds."""
     return total_us / US_PER_PERCENT / windows.span_s
 
 
 def wanted_us(expected_us: float) -> float:
-    """How much time a reading should take of the broker, of requests that are expected to cost so much."""
+    """Return the request time (µs) that a reading should use, if each request is expected to cost
+    `expected_us`.
+    """
     return max(SPENT_WANTED_US, COUNT_WANTED * expected_us)
 
 
 def spent_us(percent: float, throttle_ms: int, elapsed_s: float, windows: Windows) -> float:
-    """The time that a broker must have recorded to tell this throttle time under this quota."""
+    """Return the request time (µs) that a broker has recorded if it tells this throttle time under a quota of
+    `percent`.
+    """
     return percent * US_PER_PERCENT * (windows.window_s(elapsed_s) + throttle_ms / 1000)
 
 
 def measured_us(percent: float, elapsed_s: float, windows: Windows) -> float:
-    """The time that a broker must have recorded to show this rate (its metric `request-time`)."""
+    """Return the request time (µs) that a broker has recorded if its metric `request-time` shows
+    `percent`.
+    """
     return percent * US_PER_PERCENT * windows.window_s(elapsed_s)
 
 
 def fault(reading: Reading, windows: Windows) -> str | None:
-    """Why a reading says nothing; None if it is good.
+    """Return the reason why a reading is useless, as one line; None if the reading is good.
 
-    A throttle time of a whole window is a cut one (brokers never tell more), so it says only that the sum
-    was at least so much.
+    Brokers cut a throttle time at one window, so a throttle time of a whole window gives only a lower bound.
     """
     if reading.throttle_ms >= 1000 * windows.size_s:
-        return "its last request was dearer than a whole window"
+        return "its last request cost more than a whole window"
     if reading.elapsed_s >= windows.span_s:
         return f"it took longer than {windows.span_s} s"
     if reading.elapsed_s > EDGE_S and windows.size_s > EDGE_S * 2:
@@ -102,7 +109,7 @@ def fault(reading: Reading, windows: Windows) -> str | None:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one, or between the two. Raises ValueError if there is none."""
+    """Return the median. Raises ValueError if there are no values."""
     if not values:
         raise ValueError("no values")
     ordered, half = sorted(values), len(values) // 2

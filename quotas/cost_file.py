@@ -1,4 +1,4 @@
-"""Writing files of costs, which `quotas.request_costs` reads."""
+"""Writes files of request costs, which `quotas.request_costs` reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def render(costs: Overrides, head: Sequence[str] = (), notes: Mapping[str, str] | None = None) -> str:
-    """The text of a file; `head` are lines of comment above it, `notes` comments beside what an API has."""
+    """Return the text of a file of costs (TOML). `head`: comment lines at the top; `notes`: API name, or
+    `rest`, → comment beside its table.
+    """
     document = tomlkit.document()
     for line in head:
         document.add(tomlkit.comment(line))

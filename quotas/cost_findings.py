@@ -1,4 +1,4 @@
-"""From readings of a broker to a file of costs: coefficients, how sure they are, where they come from."""
+"""Turns readings of a broker into a file of request costs: coefficients, their ranges, and their origin."""
 
 from __future__ import annotations
 
@@ -19,53 +19,61 @@ _COLD: Final = "cold"
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What requests of one kind cost, in µs, once per round."""
+    """Measured costs of one kind of request."""
 
     api: str
+    """Kafka's name of the API."""
     us: Sequence[float]
+    """Cost (µs of one thread) of a request, per round."""
     features: Mapping[str, float]
+    """Name of a coefficient → number of times that it applies to the request."""
     gap_us: float = 0.0
-    """For so long the broker was idle before each; 0 if it never was."""
+    """Time (µs) for which the broker was idle before each request; 0 for no pause."""
 
     @property
     def typical(self) -> Sample:
-        """The median of the rounds."""
+        """Median cost of the rounds, with the features."""
         return Sample(median(self.us), self.features)
 
     def in_round(self, number: int) -> Sample | None:
-        """None if there is no such reading."""
+        """Return the cost in a round, counted from 0; None if the round has no reading."""
         return Sample(self.us[number], self.features) if number < len(self.us) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficient:
-    """One number of a table."""
+    """One coefficient of a cost table, in µs."""
 
     api: str
-    """Or `cold`."""
+    """Kafka's name of the API, or `rest`, or `cold`."""
     name: str
+    """Name of the field in `ApiCost` or `ColdCost`; see `cost_fitting.UNPACKED` for coefficients by codec."""
     old: float | None
-    """What was assumed before; None: the API had no coefficients of its own."""
+    """Former value; None if the API had no coefficients of its own."""
     new: float
+    """New value."""
     low: float
+    """Lowest value in any single round."""
     high: float
-    """The least and the most that single rounds say."""
+    """Highest value in any single round."""
     measured: bool = True
-    """False: scaled like what was measured."""
+    """True if the value was fitted to readings; False if the former value was scaled."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostFindings:
-    """What readings come down to."""
+    """The coefficients that follow from all readings."""
 
     coefficients: list[Coefficient]
     ratio: float
-    """Of what the readings cost to what was assumed of them, the median."""
+    """Median of measured cost / former estimate, over the readings without pauses."""
     misfits: dict[str, float] = field(default_factory=dict)
-    """By API: by which factor the coefficients miss one of its readings at most."""
+    """API → largest factor between a reading and its estimate by the new coefficients; at least 1."""
 
     def overrides(self, broker: str, source: str, old: CostTable) -> Overrides:
-        """As a file of costs has them."""
+        """Return the coefficients as a file of costs. `broker` is the release measured, `source` the origin
+        of the figures; `old` gives the times of the cold cost.
+        """
         by_api: dict[str, dict[str, float]] = {}
         for one in self.coefficients:
             by_api.setdefault(one.api, {})[one.name] = round(one.new, 3)
@@ -85,9 +93,9 @@ class CostFindings:
 def findings(
     readings: Sequence[Readings], names: Mapping[str, Sequence[str]], old: CostTable
 ) -> CostFindings:
-    """Fit each API's coefficients (`names`, by API) to its readings. What was not measured, of coefficients
-    and of APIs, is scaled like what was: a broker that is slower in all of that is hardly as fast in the
-    rest.
+    """Fit each API's coefficients (`names`: API → names of coefficients) to its readings. Coefficients and
+    APIs without readings are scaled by the median ratio, because a broker that is slower in all measured
+    requests is probably slower in the others too.
 
     Raises ValueError if there are no readings.
     """
@@ -124,7 +132,7 @@ def _misfit(one: Readings, new: Mapping[str, float]) -> float:
 
 
 def _fitted(own: Sequence[Readings], names: Sequence[str]) -> dict[str, tuple[float, float, float]]:
-    """The coefficient, the lowest and the highest of single rounds, by name."""
+    """Return name → (coefficient, lowest value of single rounds, highest value of single rounds), in µs."""
     whole = fit([one.typical for one in own], names)
     rounds = []
     for number in range(max(len(one.us) for one in own)):
@@ -136,7 +144,9 @@ def _fitted(own: Sequence[Readings], names: Sequence[str]) -> dict[str, tuple[fl
 
 
 def _cold(paused: Sequence[Readings], found: Sequence[Coefficient], old: CostTable) -> list[Coefficient]:
-    """What those that were sent after pauses cost beyond what their coefficients say."""
+    """Return the coefficient of the cold cost: the cost of requests sent after pauses beyond the estimate by
+    their coefficients. Empty without such readings.
+    """
     values = []
     for one in paused:
         new = {each.name: each.new for each in found if each.api == one.api}

@@ -1,8 +1,8 @@
-"""From costs of single requests to the coefficients of an API: least squares, and nothing below zero.
+"""Fits the coefficients of an API to measured costs of single requests, by non-negative least squares.
 
-What is made small is the sum of *relative* errors squared: a request of 15 µs counts as much as one of 1500.
-With the few coefficients that an API has, all subsets of them can be tried: the best of those whose
-coefficients are all positive is the solution, those left out being zero.
+The fit minimises the sum of squared *relative* errors: a request of 15 µs counts as much as one of 1500 µs.
+An API has few coefficients, so the fit tries all subsets of them. The solution is the best subset whose
+coefficients are all positive; the other coefficients are zero.
 
 >>> names = ("us", "us_per_request_kb")
 >>> samples = [Sample(21.0, dict(zip(names, (1, 1)))), Sample(120.0, dict(zip(names, (1, 100))))]
@@ -23,20 +23,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 UNPACKED: Final[Mapping[str, str]] = {codec: f"us_per_unpacked_kb.{codec}" for codec in CODECS}
-"""What the coefficients by codec are called here; all others as in `ApiCost`."""
+"""Codec → name of its coefficient in this module. All other coefficients are named like fields of
+`ApiCost`.
+"""
 _SINGULAR: Final = 1e-12
 
 
 class Sample(NamedTuple):
-    """What one request costs, and how often each coefficient applies to it."""
+    """Measured cost of one request."""
 
     us: float
+    """Cost (µs of one thread)."""
     features: Mapping[str, float]
+    """Name of a coefficient → number of times that it applies to the request."""
 
 
 def fit(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, float]:
-    """The coefficients that come nearest to the samples, by name; none is negative. Raises ValueError if
-    there are no samples, or one that costs nothing.
+    """Return name → coefficient (µs, at least 0) of the best fit. Raises ValueError if there are no samples,
+    or if a sample's cost is not above 0.
     """
     if not samples or any(not sample.us > 0 for sample in samples):
         raise ValueError("needs samples, each with a cost above 0")
@@ -55,7 +59,7 @@ def fit(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, float]:
 
 
 def _subsets(count: int) -> Iterator[tuple[int, ...]]:
-    """The small ones first: of two that fit alike, the simpler is taken."""
+    """Yield the subsets of `count` indexes, small ones first, so that the smaller of two equal fits wins."""
     return chain.from_iterable(combinations(range(count), size) for size in range(1, count + 1))
 
 
@@ -78,8 +82,8 @@ def _least_squares(rows: Sequence[Sequence[float]], chosen: Sequence[int]) -> li
 
 
 def _eliminate(matrix: list[list[float]]) -> list[float] | None:
-    """Solve equations whose last column is the right side, by Gauss and Jordan; None if there is no one
-    solution.
+    """Solve linear equations whose last column is the right side, by Gauss-Jordan elimination; None if the
+    matrix is singular.
     """
     size = len(matrix)
     for step in range(size):
@@ -97,20 +101,20 @@ def _eliminate(matrix: list[list[float]]) -> list[float] | None:
 
 
 def estimate_us(features: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
-    """What the coefficients say that such a request costs."""
+    """Return the estimated cost (µs) of a request with these features."""
     return sum(amount * coefficients.get(name, 0.0) for name, amount in features.items())
 
 
 def coefficients_of(cost: ApiCost) -> dict[str, float]:
-    """An API's coefficients by name, those by codec as in `UNPACKED`."""
+    """Return an API's coefficients (µs) by name; coefficients by codec have the names in `UNPACKED`."""
     names = [field.name for field in msgspec.structs.fields(ApiCost) if field.name != "us_per_unpacked_kb"]
     plain = {name: float(getattr(cost, name)) for name in names}
     return {**plain, **{UNPACKED[codec]: us for codec, us in cost.us_per_unpacked_kb.items()}}
 
 
 def api_cost(coefficients: Mapping[str, float]) -> ApiCost:
-    """The inverse of `coefficients_of`; what is not given is 0. Raises msgspec.ValidationError for what a
-    file of costs could not say.
+    """Return the inverse of `coefficients_of`; missing coefficients are 0. Raises msgspec.ValidationError if
+    a coefficient is invalid in a file of costs.
     """
     by_name = {name: codec for codec, name in UNPACKED.items()}
     plain: dict[str, object] = {name: us for name, us in coefficients.items() if name not in by_name}

@@ -1,19 +1,17 @@
-"""Entities: whom a quota is set for, which of several quotas wins, and who shares a budget (KIP-55).
+"""Entities: the subjects of quotas, the precedence of quotas, and the clients that share a budget (KIP-55).
 
-An entity is a user, a client-id, or a client-id of a user. Each part is a name or the default, which stands
-for every name that has no quota of its own. A client-id may also be a prefix, which is Weir's own. There are
-eleven such *levels*, Kafka's eight among them; the first that has a quota for a client decides, and it
-decides two things at once: the limit, and with whom it is shared. Everyone with equal `Tags` draws on one
-budget.
+An entity is a user, a client-id, or a client-id of a user. Each part is a name or the default. The default
+stands for every name without a quota of its own. A client-id may also be a prefix, which Kafka does not have.
+There are eleven such *levels*, among them Kafka's eight. The first level with a quota for a client decides
+the limit, and also the clients that share the limit: all clients with equal `Tags` share one budget.
 
-A default is a value, never a common pot: clients under the default user's quota have a budget each. A prefix
-is a pot: all client-ids that match share one budget. Of several prefixes that match, the longest counts.
+A default quota is a value, not a shared budget: each client under the default user's quota has a budget of
+its own. All client-ids that match a prefix share one budget. If several prefixes match, the longest counts.
 
-A topic's quota is no level: it holds in addition, for all clients of the topic together. Nor is an IP
-address's, which is of connections.
+Topics and IP addresses are not levels. A topic's quota applies in addition to the clients' quotas, to all
+clients of the topic together. An IP address's quota limits connections.
 
-An empty client-id is no client-id. No quota can name it and no default means it: only the levels without a
-client-id apply, whatever else is configured.
+An empty client-id counts as no client-id: only levels without a client-id apply, neither names nor defaults.
 """
 
 from __future__ import annotations
@@ -22,33 +20,31 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from quotas.names import sanitize
-
 
 class Default(Enum):
-    """The type of `DEFAULT`; distinct from every string, so that a user may be called `<default>`."""
+    """Type of `DEFAULT`. It differs from every string, so that a user may be called `<default>`."""
 
     DEFAULT = "<default>"
 
 
 DEFAULT: Final = Default.DEFAULT
-"""The default user, or the default client-id."""
+"""The default user, client-id or IP address."""
 
 Name: TypeAlias = str | Literal[Default.DEFAULT]
-"""A name, not empty, or the default."""
+"""A non-empty name, or the default."""
 
 
 class Prefix(NamedTuple):
-    """Every client-id that begins with `start`: one budget for all of them. Weir's own, not Kafka's."""
+    """All client-ids that begin with `start`; they share one budget. Kafka has no prefixes."""
 
     start: str
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Whom a quota is set for. A part that is None is not part of the entity.
+    """The subject of a quota. A part is None if the entity does not have it.
 
-    An IP address (of connections, KIP-612) and a topic (Weir's own) stand alone.
+    An IP address (for connections, KIP-612) or a topic (not in Kafka) cannot be combined with another part.
     """
 
     user: Name | None = None
@@ -57,7 +53,7 @@ class Entity:
     topic: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError if there is no part, an empty one, or a combination that cannot be."""
+        """Raise ValueError if there is no part, an empty name, or an invalid combination."""
         client = [part for part in (self.user, self.client_id) if part is not None]
         alone = [part for part in (self.ip, self.topic) if part is not None]
         if not client and not alone:
@@ -68,7 +64,7 @@ class Entity:
             raise ValueError("an entity's names must not be empty")
 
     def __str__(self) -> str:
-        """Such as `user alice, client-id <default>`."""
+        """Return a text such as `user alice, client-id <default>`."""
         parts: tuple[tuple[str, Name | None], ...]
         if isinstance(self.client_id, Prefix):
             parts = (("user", self.user), ("client-id prefix", self.client_id.start))
@@ -87,39 +83,33 @@ class Entity:
 
 
 class Tags(NamedTuple):
-    """Who shares a budget: the names as clients give them; "" where the quota does not distinguish.
+    """Names that identify a budget, as clients send them; "" for a name that does not matter to the budget.
 
-    A prefix has a field of its own: a client-id may be any string, so no spelling of a prefix as a client-id
-    is safe from being one.
+    A prefix has a field of its own because a client-id may be any string, also one that looks like a prefix.
     """
 
     user: str
     client_id: str
     client_id_prefix: str = ""
-    """The prefix, as the quota table gives it, of all client-ids that share. Then `client_id` is ""."""
+    """Prefix, as in the quota table, whose client-ids share the budget; then `client_id` is ""."""
     topic: str = ""
-    """The topic, of a topic's budget. Then all else is ""."""
+    """Topic of a topic's budget; then all other fields are ""."""
     ip: str = ""
-    """The address, of the connections from one. Then all else is ""."""
-
-    @property
-    def sanitized_user(self) -> str:
-        """The user as in Kafka's metrics. (Their `client-id` tag is the plain `client_id`.)"""
-        return sanitize(self.user)
+    """Address of a budget of connections; then all other fields are ""."""
 
 
 class Part(Enum):
-    """What a level says about the user, or about the client-id."""
+    """Form of the user, or of the client-id, in the entities of a level."""
 
     NAMED = "named"
     PREFIX = "prefix"
-    """Of client-ids only."""
+    """Only client-ids have this form."""
     DEFAULT = "default"
     ABSENT = "absent"
 
     @classmethod
     def of(cls, name: Name | Prefix | None) -> Part:
-        """The part that `name` is in its entity."""
+        """Return the form of a part of an entity."""
         if isinstance(name, str):
             return cls.NAMED
         if name is None:
@@ -128,7 +118,9 @@ class Part(Enum):
 
 
 class Level(NamedTuple):
-    """A kind of entity. A budget is per name of each part that is not absent, or per prefix."""
+    """A kind of entity. Each combination of names (or prefixes) of the parts that are not absent has a
+    budget.
+    """
 
     user: Part
     client_id: Part
@@ -147,4 +139,4 @@ LEVELS: Final = (
     Level(Part.ABSENT, Part.PREFIX),
     Level(Part.ABSENT, Part.DEFAULT),
 )
-"""In order of precedence. Without the prefixes, they are Kafka's."""
+"""All levels, in order of precedence. Without those of prefixes, levels and order are Kafka's."""

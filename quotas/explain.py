@@ -1,4 +1,5 @@
-"""Why a client is limited as it is: every level in order, which entry wins, why others do not, who shares.
+"""Explains a client's limits: all levels in order of precedence, the winning entry, the reasons why other
+entries do not win, and the clients that share the budget.
 
 >>> table = QuotaTable({(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 >>> produce = explain(table, "alice", "app").charges[0]
@@ -26,72 +27,75 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What becomes of an entry."""
+    """Result of looking at an entry or a level."""
 
     WINS = "wins"
-    """It is enforced."""
+    """The entry is enforced."""
     COUNTED = "counted"
-    """A shadow entry that would win if it were enforced."""
+    """The entry is a shadow entry that would win if it were enforced."""
     OUTRANKED = "outranked"
-    """Another entry comes first."""
+    """An entry of higher precedence wins."""
     NOT_MEANT = "not meant"
-    """It does not mean clients without a client-id."""
+    """The entry does not apply to clients without a client-id."""
     NO_ENTRY = "no entry"
-    """There is none at this level."""
+    """The level has no entry for the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry that was looked at, or a level that has none."""
+    """One entry that could apply to the client, or a level without such an entry."""
 
     who: str
-    """Such as `user alice, client-id <default>`."""
+    """Entity of the entry or level, as text, such as `user alice, client-id <default>`."""
     entity: Entity | None
-    """Whose entry it is; None if there is none."""
+    """Entity of the entry; None for a level without an entry."""
     value: float | None
+    """Value of the entry (units per second, or percent of one thread); None for a level without an entry."""
     is_shadow: bool
+    """True if the entry is a shadow entry."""
     verdict: Verdict
     reason: str
-    """The verdict in words."""
+    """Reason for the verdict, for operators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """How one quota is found for a client, a topic, or an address."""
+    """The limit of one quota for a client, a topic, or an address, and the steps that lead to the limit."""
 
     key: QuotaKey
     subject: str
-    """`client`, `topic` or `ip`. A topic's quota counts in addition to the client's."""
+    """Kind of subject: `client`, `topic` or `ip`. A topic's quota applies in addition to the client's."""
     steps: tuple[Step, ...]
-    """In order of precedence."""
+    """Steps in order of precedence."""
     limit: Limit | None
-    """What is enforced; None: nothing."""
+    """Enforced limit; None for no limit."""
     shared_by: str
-    """Who shares that budget, in words; "" if there is none."""
+    """Description of the clients that share the enforced limit; "" for no limit."""
     shadow: Limit | None
-    """What is only counted; None: nothing."""
+    """Shadow limit, which is only counted; None for no limit."""
     shadow_shared_by: str
+    """Description of the clients that share the shadow limit; "" for no limit."""
 
     @property
     def is_paced(self) -> bool:
-        """Whether a pacing means anything to this quota."""
+        """True if the quota has a pacing (byte rates)."""
         return self.key in _VERBS
 
     @property
     def is_scoped(self) -> bool:
-        """Whether a scope means anything to this quota."""
+        """True if the quota has a scope (byte rates and request time)."""
         return self.key in _VERBS or self.key is QuotaKey.REQUEST_PERCENTAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All quotas that concern a client."""
+    """All quotas of a client."""
 
     user: str
     client_id: str
-    """As the client gives it."""
+    """Client-id that the client sends."""
     taken_as: str
-    """The client-id that is looked up: another one only if clients without one are given a name."""
+    """Client-id that is looked up: `client_id`, or the name that stands for an empty client-id."""
     ip: str | None
     topic: str | None
     charges: tuple[Charge, ...]
@@ -106,11 +110,11 @@ def explain(
     topic: str | None = None,
     unnamed: str = "",
 ) -> Explanation:
-    """Explain what limits a client, and the connections from its address and its use of a topic, if given.
+    """Explain the limits of a client, of connections from the address `ip`, and of the topic `topic`.
 
-    `user` is the name of its principal, without type; "" is no client-id, and then the client is taken to be
-    called `unnamed`. `ip` is spelled as `canonical_ip` does. Of a global shadow mode, give `in_shadow()`.
-    Raises ValueError if there is no user: without authentication it is ANONYMOUS.
+    `user` is the name of the principal, without type. `client_id` is "" for no client-id; `unnamed` is the
+    client-id that then stands for it. `ip` has its canonical form (`canonical_ip`). In global shadow mode,
+    pass `table.in_shadow()`. Raises ValueError if `user` is empty: without authentication it is ANONYMOUS.
     """
     if not user:
         raise ValueError("a client has a user; without authentication it is ANONYMOUS")
@@ -140,13 +144,14 @@ def _reach(key: QuotaKey, limit: Limit) -> str:
 
 
 class _Candidate(NamedTuple):
-    """A level, as far as it concerns the client."""
+    """The entity of a level for the client: an entry of this entity could apply to the client."""
 
     who: str
+    """Entity as text."""
     entity: Entity | None
-    """None if there can be no entry."""
+    """None if no such entry can exist."""
     why_not: str = ""
-    """Why an entry of this level does not mean the client; "" if it does."""
+    """Reason why the entry does not apply to the client; "" if it applies."""
 
 
 def _client_charge(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Charge:
@@ -200,10 +205,13 @@ def _charge(
 
 
 def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:
-    """Every entry that concerns the client, the shadow entry of an entity before its enforced one."""
+    """Yield a step per entry of the candidates, an entity's shadow entry before its enforced entry, and a
+    step per candidate without an entry.
+    """
     enforced: _Candidate | None = None
+    """The first candidate with an enforced entry."""
     first: _Candidate | None = None
-    """The first that has either; a shadow entry counts only if it is that one's."""
+    """The first candidate with any entry; only its shadow entry is counted."""
     for candidate in candidates:
         who, entity, why_not = candidate
         entries = 0
@@ -227,7 +235,9 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
 
 
 def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, str]:
-    """What becomes of an entry that means the client; `before` is the entry that comes first, if one does."""
+    """Return verdict and reason for an entry that applies to the client; `before` has the winning entry, if
+    that is another one.
+    """
     shadow = "shadow: " if is_shadow else ""
     if before is not None:
         return Verdict.OUTRANKED, f"{shadow}a more specific one wins, {before.who}"
@@ -237,7 +247,9 @@ def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, st
 
 
 def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Iterator[_Candidate]:
-    """The levels in order; of prefixes all that match, the longest first."""
+    """Yield a candidate per level in order of precedence; for a level of prefixes, one per matching prefix,
+    the longest first.
+    """
     prefixes = _prefixes(table, key, client_id)
     for level in LEVELS:
         its_user = _name(level.user, user)
@@ -253,7 +265,7 @@ def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> 
 
 
 def _name(part: Part, name: str) -> Name | None:
-    """The name of a part of a level for a client."""
+    """Return the user, or the client-id, of a client's entity at a level."""
     return None if part is Part.ABSENT else DEFAULT if part is Part.DEFAULT else name
 
 
@@ -271,7 +283,9 @@ def _joined(user: Name | None, client_id: str) -> str:
 
 
 def _prefixes(table: QuotaTable, key: QuotaKey, client_id: str) -> list[Entity]:
-    """The entities with a prefix that matches a client-id, of an empty one all; the longest prefix first."""
+    """Return the entities whose prefix matches a client-id (all prefixes match the empty client-id), the
+    longest prefix first.
+    """
     found: dict[Entity, int] = {}
     for entity, its_key in chain(table.values, table.shadow):
         prefix = entity.client_id
@@ -285,7 +299,7 @@ def _prefixes(table: QuotaTable, key: QuotaKey, client_id: str) -> list[Entity]:
 
 
 def _client_words(tags: Tags) -> str:
-    """Who shares a client's budget."""
+    """Return a description of the clients that share a budget."""
     whose = f"of user {tags.user} " if tags.user else ""
     if tags.client_id_prefix:
         which = f"whose client-id begins with {tags.client_id_prefix}, together"
@@ -293,4 +307,4 @@ def _client_words(tags: Tags) -> str:
         which = f"with client-id {tags.client_id}"
     else:
         return f"all connections {whose.rstrip()}, whatever the client-id"
-    return f"all connections {whose}{which}" + ("" if tags.user else ", whoever the user is")
+    return f"all connections {whose}{which}" + ("" if tags.user else ", of any user")

@@ -1,6 +1,7 @@
-"""Quotas that come from elsewhere (ZooKeeper, brokers): what of them Weir can hold, what not, and why.
+"""Import of quotas from ZooKeeper or brokers.
 
-Weir holds what its quota file can say (`quotas.quota_file`). The rest is listed, never lost in silence.
+Weir imports the quotas that its quota file can contain (`quotas.quota_file`). Other quotas are listed with
+the reason why they were skipped.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ _KEYS = {key.value: key for key in QuotaKey}
 
 
 class Skipped(NamedTuple):
-    """Something that was not imported."""
+    """A quota, or all quotas of an entity, that were not imported."""
 
     where: str
-    """A path, or an entity."""
+    """Path of a znode, or an entity, as text."""
     key: str | None
-    """The quota's key; None if it is all that stands there."""
+    """Key of the quota; None for all quotas of `where`."""
     reason: str
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         return f"{self.where}: {self.key + ': ' if self.key is not None else ''}{self.reason}"
 
 
 class Imported:
-    """A table in the making, and what was left out of it."""
+    """Quotas imported so far, and the skipped ones."""
 
     def __init__(self) -> None:
         self.values: dict[Quota, float] = {}
@@ -39,11 +40,11 @@ class Imported:
 
     @property
     def table(self) -> QuotaTable:
-        """What was taken so far."""
+        """Table of the quotas imported so far."""
         return QuotaTable(self.values)
 
     def take(self, where: str, entity: Entity, key: str, value: float) -> None:
-        """Take a quota, or note why not."""
+        """Import a quota, or skip it with a reason."""
         reason = self._refusal(entity, key, value)
         if reason is not None:
             self.skip(where, key, reason)
@@ -51,7 +52,7 @@ class Imported:
             self.values[entity, _KEYS[key]] = value
 
     def skip(self, where: str, key: str | None, reason: str) -> None:
-        """Note what is left out."""
+        """Record a skipped quota."""
         self.skipped.append(Skipped(where, key, reason))
 
     def _refusal(self, entity: Entity, key: str, value: float) -> str | None:

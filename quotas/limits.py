@@ -1,4 +1,4 @@
-"""Limits: the quotas of one key, made ready for lookup. Which of them applies to a client, and who shares it.
+"""Limits: the quotas of one key, prepared for lookup: the limit of a client, and the clients that share it.
 
 >>> limits = Limits([(Entity("alice"), 10.0), (Entity(client_id=Prefix("etl-")), 5.0)])
 >>> limits.resolve("alice", "etl-1") == Limit(10.0, Tags("alice", ""))
@@ -20,36 +20,42 @@ if TYPE_CHECKING:
 
 
 class Limit(NamedTuple):
-    """What applies to a client, a topic or an address: a value, and who shares it."""
+    """The limit that applies to a client, a topic or an address."""
 
     value: float
+    """Units per second; percent of one thread for request time."""
     tags: Tags
+    """Tags of the clients that share the limit."""
     is_shadow: bool = False
-    """It is counted, not enforced."""
+    """True if the limit is counted, not enforced."""
     pacing: Pacing = Pacing.KAFKA
-    """How it is held; of byte rates only."""
+    """Pacing; only byte rates have one."""
     scope: Scope = Scope.BROKER
-    """How far the budget reaches; of byte rates and request time only."""
+    """Scope of the budget; only byte rates and request time have one."""
 
 
-class _Rung(NamedTuple):
-    """A level that has quotas, made ready for lookup; of the prefixes of a level, those of one length."""
+class _LevelQuotas(NamedTuple):
+    """All quotas of one level (for a level of prefixes: all prefixes of one length), prepared for lookup."""
 
     per_user: bool
+    """True if each user has a budget of its own."""
     per_client_id: bool
+    """True if each client-id or prefix has a budget of its own."""
     names_user: bool
+    """True if the entries name users."""
     names_client_id: bool
+    """True if the entries name client-ids."""
     prefix_chars: int
-    """The length of the prefixes, 0 if the level has none."""
+    """Number of characters in each prefix; 0 if the level has no prefixes."""
     values: dict[tuple[str, str], float]
-    """By (user, client-id or prefix), "" for a part that is not named."""
+    """(user, client-id or prefix) → value; "" for a part that the entries do not name."""
     shadows: set[tuple[str, str]]
-    """Those among them that are shadow entries."""
+    """Keys of `values` that are shadow entries."""
     options: dict[tuple[str, str], Options]
-    """Those of entries that have some."""
+    """Key of `values` → options, for entries with options."""
 
     @classmethod
-    def of(cls, level: Level, prefix_chars: int) -> _Rung:
+    def of(cls, level: Level, prefix_chars: int) -> _LevelQuotas:
         return cls(
             level.user is not Part.ABSENT,
             level.client_id is not Part.ABSENT,
@@ -63,11 +69,12 @@ class _Rung(NamedTuple):
 
 
 class Limits:
-    """The limits of one quota key. Immutable; a lookup costs one dict access per level in use; of a level
-    with prefixes, one per length of them.
+    """The limits of one quota key. Immutable.
+
+    A lookup costs one dict access per level in use; for a level with prefixes, one per length of prefixes.
     """
 
-    __slots__ = ("_alone", "_has_options", "_is_shadow", "_pacing", "_rungs")
+    __slots__ = ("_has_options", "_is_shadow", "_levels", "_pacing", "_unleveled")
 
     def __init__(
         self,
@@ -76,27 +83,27 @@ class Limits:
         options: Mapping[tuple[Entity, bool], Options] = MappingProxyType({}),
         pacing: Pacing = Pacing.KAFKA,
     ) -> None:
-        """Take each entity's value. Of an entity that has both, the shadow entry counts. `options` are by
-        entity, and whether it is the shadow entry; `pacing` is that of entries that say none.
+        """Prepare the entities' values (units per second). If an entity is in both, its shadow entry counts.
+        `options`: (entity, True for its shadow entry) → options; `pacing`: default of entries without pacing.
         """
         self._pacing = pacing
         self._has_options = pacing is not Pacing.KAFKA or bool(options)
-        rungs: dict[tuple[Level, int], _Rung] = {}
-        """By level, and the length of its prefixes."""
-        self._alone: dict[tuple[str, Name], tuple[float, bool]] = {}
-        """Of topics and addresses: the value, and whether it is a shadow entry."""
+        levels: dict[tuple[Level, int], _LevelQuotas] = {}
+        """(level, number of characters in its prefixes) → quotas."""
+        self._unleveled: dict[tuple[str, Name], tuple[float, bool]] = {}
+        """(`topic` or `ip`, name) → (value, True for a shadow entry); these entities belong to no level."""
         self._is_shadow = False
         for entity, value in quotas:
-            self._add(rungs, entity, value, False, options.get((entity, False), PLAIN))
+            self._add(levels, entity, value, False, options.get((entity, False), PLAIN))
         for entity, value in shadow:
             self._is_shadow = True
-            self._add(rungs, entity, value, True, options.get((entity, True), PLAIN))
-        in_order = sorted(rungs.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
-        self._rungs = tuple(rung for _level, rung in in_order)
+            self._add(levels, entity, value, True, options.get((entity, True), PLAIN))
+        in_order = sorted(levels.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
+        self._levels = tuple(quotas for _level, quotas in in_order)
 
     def _add(
         self,
-        rungs: dict[tuple[Level, int], _Rung],
+        levels: dict[tuple[Level, int], _LevelQuotas],
         entity: Entity,
         value: float,
         is_shadow: bool,
@@ -105,97 +112,98 @@ class Limits:
         user, client_id = entity.user, entity.client_id
         if user is None and client_id is None:
             if entity.topic is not None:
-                self._alone[_TOPIC, entity.topic] = value, is_shadow
+                self._unleveled[_TOPIC, entity.topic] = value, is_shadow
             elif entity.ip is not None:
-                self._alone[_IP, entity.ip] = value, is_shadow
+                self._unleveled[_IP, entity.ip] = value, is_shadow
             return
         name = _plain(client_id)
         prefix_chars = len(name) if isinstance(client_id, Prefix) else 0
         level = Level(Part.of(user), Part.of(client_id))
-        rung = rungs.get((level, prefix_chars))
-        if rung is None:
-            rung = rungs[level, prefix_chars] = _Rung.of(level, prefix_chars)
+        its = levels.get((level, prefix_chars))
+        if its is None:
+            its = levels[level, prefix_chars] = _LevelQuotas.of(level, prefix_chars)
         key = _plain(user), name
-        rung.values[key] = value
+        its.values[key] = value
         if is_shadow:
-            rung.shadows.add(key)
-        rung.options.pop(key, None)  # those of the enforced entry
+            its.shadows.add(key)
+        its.options.pop(key, None)  # options of the enforced entry
         if options != PLAIN:
-            rung.options[key] = options
+            its.options[key] = options
 
     def resolve(self, user: str, client_id: str) -> Limit | None:
-        """What applies to a client; None if nothing does.
+        """Return the limit of a client; None if the client has no limit.
 
-        `user` is the name of its principal, without type; a null client-id is the empty one.
+        `user` is the name of its principal, without type; for a null client-id, pass "".
         """
         found = self._find(user, client_id)
         if found is None:
             return None
-        rung, key, value = found
-        prefix = key[1] if rung.prefix_chars else ""
+        level, key, value = found
+        prefix = key[1] if level.prefix_chars else ""
         tags = Tags(
-            user if rung.per_user else "", client_id if rung.per_client_id and not prefix else "", prefix
+            user if level.per_user else "", client_id if level.per_client_id and not prefix else "", prefix
         )
-        is_shadow = self._is_shadow and key in rung.shadows
+        is_shadow = self._is_shadow and key in level.shadows
         if not self._has_options:
             return Limit(value, tags, is_shadow)
-        pacing, scope = self._options(rung, key)
+        pacing, scope = self._options(level, key)
         return Limit(value, tags, is_shadow, pacing, scope)
 
-    def _options(self, rung: _Rung, key: tuple[str, str]) -> tuple[Pacing, Scope]:
-        pacing, scope = rung.options.get(key, PLAIN)
+    def _options(self, level: _LevelQuotas, key: tuple[str, str]) -> tuple[Pacing, Scope]:
+        pacing, scope = level.options.get(key, PLAIN)
         return pacing or self._pacing, scope
 
     def named(self, user: str, client_id: str) -> Tags:
-        """The names that the quota which applies gives itself; "" for a part that it leaves to the client."""
+        """Return the names in the entry that applies to a client; "" for a part that the entry does
+        not name.
+        """
         found = self._find(user, client_id)
         if found is None:
             return Tags("", "")
-        rung, (its_user, name), _value = found
-        return Tags(its_user, "", name) if rung.prefix_chars else Tags(its_user, name)
+        level, (its_user, name), _value = found
+        return Tags(its_user, "", name) if level.prefix_chars else Tags(its_user, name)
 
-    def _find(self, user: str, client_id: str) -> tuple[_Rung, tuple[str, str], float] | None:
-        rungs = self._rungs if user and client_id else self._rungs_for(user, client_id)
-        for rung in rungs:
-            _, _, names_user, names_client_id, prefix_chars, values, _, _ = rung
+    def _find(self, user: str, client_id: str) -> tuple[_LevelQuotas, tuple[str, str], float] | None:
+        levels = self._levels if user and client_id else self._levels_for(user, client_id)
+        for level in levels:
+            _, _, names_user, names_client_id, prefix_chars, values, _, _ = level
             name = client_id if names_client_id else client_id[:prefix_chars] if prefix_chars else ""
             key = (user if names_user else "", name)
             value = values.get(key)
             if value is not None:
-                return rung, key, value
+                return level, key, value
         return None
 
-    def _rungs_for(self, user: str, client_id: str) -> tuple[_Rung, ...]:
-        """Those for somebody who lacks a name: no level that is per name means the empty one."""
+    def _levels_for(self, user: str, client_id: str) -> tuple[_LevelQuotas, ...]:
+        """Return the quotas that can apply to a client without a user or without a client-id: those with one
+        budget per user, or per client-id, cannot.
+        """
         return tuple(
-            rung
-            for rung in self._rungs
-            if not (rung.per_user and not user) and not (rung.per_client_id and not client_id)
+            level
+            for level in self._levels
+            if not (level.per_user and not user) and not (level.per_client_id and not client_id)
         )
 
     def resolve_topic(self, topic: str) -> Limit | None:
-        """What applies to a topic, in addition to what applies to the client; None if nothing does."""
-        found = self._alone.get((_TOPIC, topic))
+        """Return the limit of a topic, which applies in addition to the client's; None for no limit."""
+        found = self._unleveled.get((_TOPIC, topic))
         return found and Limit(found[0], Tags("", "", topic=topic), found[1])
 
     def resolve_ip(self, ip: str) -> Limit | None:
-        """What applies to the connections from an address, in its canonical form; None if nothing does."""
-        found = self._alone.get((_IP, ip)) or self._alone.get((_IP, DEFAULT))
+        """Return the limit of connections from an address in canonical form (`canonical_ip`); None for no
+        limit.
+        """
+        found = self._unleveled.get((_IP, ip)) or self._unleveled.get((_IP, DEFAULT))
         return found and Limit(found[0], Tags("", "", ip=ip), found[1])
 
     def names_ip(self, ip: str) -> bool:
-        """Whether an address has an entry of its own."""
-        return (_IP, ip) in self._alone
-
-    @property
-    def has_topics(self) -> bool:
-        """Whether any topic has a quota."""
-        return any(kind == _TOPIC for kind, _name in self._alone)
+        """Return True if an address has an entry of its own."""
+        return (_IP, ip) in self._unleveled
 
     def of(self, tags: Tags) -> float | None:
-        """The value that holds for those who share `tags`; None if no level that shares so has one.
+        """Return the value for the clients that share `tags`; None if no level with such tags has a value.
 
-        Of limits with shadow entries, None too if the entry that wins is enforced: it counts nothing there.
+        For limits with shadow entries, return None also if the winning entry is enforced.
         """
         if tags.topic or tags.ip:
             limit = self.resolve_topic(tags.topic) if tags.topic else self.resolve_ip(tags.ip)
@@ -203,42 +211,46 @@ class Limits:
         found = self._shared(tags)
         if found is None:
             return None
-        rung, key, value = found
-        return value if (key in rung.shadows) == self._is_shadow else None
+        level, key, value = found
+        return value if (key in level.shadows) == self._is_shadow else None
 
     def options_of(self, tags: Tags) -> tuple[Pacing, Scope]:
-        """How the limit of those who share `tags` (not of topics, not of addresses) is held, and how far it
-        reaches; plainly if they have none.
+        """Return pacing and scope of the limit for the clients that share `tags`; Kafka's if they have no
+        limit. Not for tags of topics or addresses.
         """
         found = self._shared(tags) if self._has_options else None
         return (Pacing.KAFKA, Scope.BROKER) if found is None else self._options(found[0], found[1])
 
-    def _shared(self, tags: Tags) -> tuple[_Rung, tuple[str, str], float] | None:
-        """What holds for those who share `tags`."""
+    def _shared(self, tags: Tags) -> tuple[_LevelQuotas, tuple[str, str], float] | None:
+        """Return (level, key, value) of the entry for the clients that share `tags`; None for no entry."""
         user, client_id, prefix, _topic, _ip = tags
         prefix_chars = len(prefix)
         has_user, has_client_id = user != "", client_id != "" or prefix_chars > 0
-        for rung in self._rungs:
-            per_user, per_client_id, names_user, names_client_id, its_chars, values, _, _ = rung
+        for level in self._levels:
+            per_user, per_client_id, names_user, names_client_id, its_chars, values, _, _ = level
             if per_user == has_user and per_client_id == has_client_id and its_chars == prefix_chars:
                 key = (user if names_user else "", client_id if names_client_id else prefix)
                 value = values.get(key)
                 if value is not None:
-                    return rung, key, value
+                    return level, key, value
         return None
 
     @property
     def has_options(self) -> bool:
-        """Whether any limit may be other than Kafka's in its pacing or its scope."""
+        """True if a limit may have another pacing or scope than Kafka's."""
         return self._has_options
 
     def same_as(self, other: Limits) -> bool:
-        """Whether both have the same values, and options, for the same entities."""
-        return self._rungs == other._rungs and self._alone == other._alone and self._pacing is other._pacing
+        """Return True if both have the same values and options for the same entities."""
+        return (
+            self._levels == other._levels
+            and self._unleveled == other._unleveled
+            and self._pacing is other._pacing
+        )
 
 
 NONE: Final = Limits()
-"""Nobody is limited."""
+"""No limits."""
 
 _TOPIC: Final = "topic"
 _IP: Final = "ip"

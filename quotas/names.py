@@ -1,5 +1,5 @@
-"""Names in the one form in which they are compared or shown: users as in Kafka's metric tags and in ZooKeeper
-(`Sanitizer`), IP addresses.
+"""Canonical forms of names: users as in Kafka's metric tags and in ZooKeeper (Kafka's `Sanitizer`), and IP
+addresses.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def sanitize(name: str) -> str:
 
 
 def canonical_ip(address: str) -> str:
-    """Spell an address in the usual way (RFC 5952), an IPv4-mapped one as IPv4. Raises ValueError if it is
-    none.
+    """Return an address in its canonical form (RFC 5952); an IPv4-mapped IPv6 address becomes IPv4. Raises
+    ValueError if `address` is no IP address.
 
     >>> canonical_ip("2001:DB8:0::1"), canonical_ip("::ffff:10.0.0.1"), canonical_ip("10.0.0.1")
     ('2001:db8::1', '10.0.0.1', '10.0.0.1')

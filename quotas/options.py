@@ -1,4 +1,6 @@
-"""Options of a quota entry: how its rate is held, and how far a budget reaches. They are Weir's own."""
+"""Options of a quota entry, which Kafka does not have: the pacing of a byte rate, and the scope of a
+budget.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +9,35 @@ from typing import Final, NamedTuple
 
 
 class Pacing(Enum):
-    """How a byte rate is held."""
+    """Limiter of a byte rate."""
 
     KAFKA = "kafka"
-    """By Kafka's samples: bursts of ten seconds' worth, and long waits after them."""
+    """Kafka's sampled rate: bursts of ten seconds' worth of bytes, and long throttle times after them."""
     SMOOTH = "smooth"
-    """Evenly: short bursts, and short waits (`quotas.limiters.smooth`)."""
+    """Even pacing: short bursts, and short throttle times (`quotas.limiters.smooth`)."""
 
 
 class Scope(Enum):
-    """How far a budget of bytes or of request time reaches."""
+    """Brokers that share a budget of bytes or of request time."""
 
     BROKER = "broker"
-    """A budget for each broker, as in Kafka."""
+    """One budget per broker, as in Kafka."""
     CLUSTER = "cluster"
     """One budget for all brokers of this Weir."""
 
 
 class Options(NamedTuple):
-    """What an entry says beside its values."""
+    """Options of one quota entry."""
 
     pacing: Pacing | None = None
-    """None: the configured one."""
+    """None for the configured default."""
     scope: Scope = Scope.BROKER
 
     def __str__(self) -> str:
-        """Such as `smooth, cluster`; "" if nothing is said."""
+        """Return the options other than defaults, such as `smooth, cluster`."""
         scope = "" if self.scope is Scope.BROKER else self.scope.value
         return ", ".join(filter(None, ("" if self.pacing is None else self.pacing.value, scope)))
 
 
 PLAIN: Final = Options()
-"""Those of an entry that says nothing of them."""
+"""Options of an entry without options."""

@@ -1,9 +1,9 @@
-"""Changing a quota file's text as its operator would: only where something changes.
+"""Edits the text of a quota file and changes as little as an operator would.
 
-Comments, order, spacing and the spelling of numbers stay wherever an entry is not touched, and comments also
-within an entry that is. New entries go to the end. An entry that is left without a quota goes, and with it
-the comment lines that are surely its own: those directly above its header, with a blank line before them, and
-those directly below its last line, with a blank line after them.
+Comments, order, spacing and the spelling of numbers stay in entries without changes; comments stay also in
+changed entries. New entries are appended. An entry without any remaining quota is removed, together with the
+comment lines that surely belong to it: those directly above its header, if a blank line precedes them, and
+those directly below its last line, if a blank line follows them.
 
 >>> text = '[[quota]]  # hers\\nuser = "alice"\\nproducer_byte_rate = 1_000  # for now\\n'
 >>> print(edited(text, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 2000.0}), end="")
@@ -11,9 +11,10 @@ those directly below its last line, with a blank line after them.
 user = "alice"
 producer_byte_rate = 2000  # for now
 
-tomlkit, which keeps all this, takes ten times as long as tomllib to read a file. So the lines of an entry are
-found by the headers, and tomlkit sees only those of the entries that change. Where headers do not tell
-(`quota = [...]`, or a header spelled with escapes), it sees the whole text.
+tomlkit, which preserves comments and spacing, takes ten times as long as tomllib to parse a file. So this
+module finds the lines of entries by their headers, and tomlkit parses only the entries that change. If
+headers do not show the entries (`quota = [...]`, or a header spelled with escapes), tomlkit parses the whole
+text.
 """
 
 from __future__ import annotations
@@ -58,12 +59,11 @@ def edited(
     shadow: bool = False,
     options: Options | None = None,
 ) -> str:
-    """The text with these values, None for none; of its enforced entries, or of its shadow entries. The
-    entries that it names get `options`; None: they keep theirs.
+    """Return the text with changed values (None removes a value) of enforced entries or of shadow entries.
+    The changed entries get `options`, or keep their own if `options` is None.
 
-    `parse` reads it as it reads `text`, `altered` by the changes. Raises QuotaFileError if the text is no
-    quota file, if a file cannot say what is to change (as `render`), or if it is spelled in a way that only
-    a person can change.
+    The result parses to `parse(text).altered(changes, ...)`. Raises QuotaFileError if the text is no quota
+    file, if a file cannot represent a change (see `render`), or if Weir cannot edit the spelling of the text.
     """
     entries = read(text)
     edits, added = _plan(entries, changes, shadow=shadow, options=options)
@@ -76,7 +76,7 @@ def edited(
 
 
 def _ended(text: str) -> str:
-    """The text with an end of its last line."""
+    """Return the text with a line end after its last line."""
     return text if not text or text.endswith("\n") else text + _line_end(text)
 
 
@@ -85,17 +85,19 @@ def _line_end(text: str) -> str:
 
 
 class _Edit(NamedTuple):
-    """What becomes of the entry at this place, counted from 0."""
+    """A change of one entry."""
 
     at: int
+    """Number of the entry in the file, from 0."""
     before: Entry
     after: Entry
+    """The changed entry; the entry is removed if this has no rates."""
 
 
 def _plan(
     entries: list[Entry], changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None
 ) -> tuple[list[_Edit], list[Entry]]:
-    """Which entries change, in their order, and which are new."""
+    """Return the changes of existing entries, in the order of the file, and the new entries."""
     wanted: dict[Entity, dict[QuotaKey, float | None]] = {}
     for (entity, key), value in changes.items():
         wanted.setdefault(entity, {})[key] = value
@@ -115,10 +117,10 @@ def _merged(entry: Entry, changed: Mapping[QuotaKey, float | None], options: Opt
 
 
 def _by_lines(text: str, edits: list[_Edit], entries: int) -> str | None:
-    """The text with its entries changed; None if it cannot be told which lines are whose.
+    """Return the text with changed entries; None if the lines of entries cannot be found by their headers.
 
-    A line outside of strings that looks like a header is one, for an entry's values are strings and numbers.
-    If there is one for each entry, none was overlooked.
+    Values of entries are strings and numbers. So every line outside of strings that looks like a header is
+    one, and if there are as many such lines as entries, all headers are found.
     """
     shape = _without_long_strings(text)
     headers = header_lines(shape)
@@ -138,37 +140,41 @@ def _by_lines(text: str, edits: list[_Edit], entries: int) -> str | None:
             new = []
         result += lines[done:first] + new
         done = last
-    if done == len(lines):  # nothing is left to be kept apart from
+    if done == len(lines):  # the last entry was removed: remove the blank lines before it, too
         while result and _is_blank(result[-1]):
             result.pop()
     return "".join(f"{line}\n" for line in result + lines[done:])
 
 
 def _without_long_strings(text: str) -> str:
-    """The text with each multi-line string as so many lines of something else."""
+    """Return the text with the content of multi-line strings replaced by `x`, with the same number of
+    lines.
+    """
     if '"""' not in text and "'''" not in text:
         return text
     return _TOKEN.sub(lambda token: re.sub(r".", "x", token[0]) if "\n" in token[0] else token[0], text)
 
 
 def _core_stop(kinds: list[str], start: int, stop: int) -> int:
-    """The end of what an entry says, before comments and blank lines."""
+    """Return the line after an entry's last value, before comments and blank lines."""
     while stop > start + 1 and (_is_blank(kinds[stop - 1]) or _is_comment(kinds[stop - 1])):
         stop -= 1
     return stop
 
 
 def _own_lines(kinds: list[str], start: int, core_stop: int, stop: int) -> tuple[int, int]:
-    """From where to where an entry's lines go when it goes; `stop` is the next header, or the end."""
+    """Return (first, last + 1) of the lines to remove with an entry; `stop` is the next header, or
+    the end.
+    """
     first = start
     while first > 0 and _is_comment(kinds[first - 1]):
         first -= 1
-    if first == 0 or not _is_blank(kinds[first - 1]):  # the comment is the file's, or the entry's before
+    if first == 0 or not _is_blank(kinds[first - 1]):  # the comment belongs to the file or the former entry
         first = start
     last = core_stop
     while last < stop and _is_comment(kinds[last]):
         last += 1
-    if last == stop < len(kinds):  # or the next entry's
+    if last == stop < len(kinds):  # the comment may belong to the next entry
         last = core_stop
     if first == 0 or _is_blank(kinds[first - 1]):
         while last < stop and _is_blank(kinds[last]):
@@ -185,7 +191,7 @@ def _is_comment(line: str) -> bool:
 
 
 def _altered(lines: list[str], edit: _Edit) -> list[str]:
-    """The lines of one entry, changed; with the line ends that they had."""
+    """Return the changed lines of one entry, with their former line ends."""
     text = "".join(line.removesuffix("\r") + "\n" for line in lines)
     changed = _by_document(text, [edit._replace(at=0)]).removesuffix("\n").split("\n")
     inner = "\r" if lines[0].endswith("\r") else ""
@@ -194,7 +200,9 @@ def _altered(lines: list[str], edit: _Edit) -> list[str]:
 
 
 def _by_document(text: str, edits: list[_Edit]) -> str:
-    """The text with its entries changed, by tomlkit, however they are spelled."""
+    """Return the text with changed entries, edited by tomlkit. Raises QuotaFileError if tomlkit fails, or if
+    the result does not parse to the expected entries.
+    """
     try:
         document = tomlkit.parse(text)
         tables = document[ENTRY]
@@ -237,7 +245,7 @@ def _set_options(table: MutableMapping[str, object], edit: _Edit) -> None:
 
 
 def _appended(text: str, added: list[Entry]) -> str:
-    """The text with new entries at its end, after a blank line."""
+    """Return the text with new entries at its end, after a blank line."""
     if not header_lines(_without_long_strings(text)):
         try:
             document = tomlkit.parse(text)

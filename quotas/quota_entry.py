@@ -1,8 +1,8 @@
 """One `[[quota]]` entry of a quota file: its keys and values, in both directions.
 
-What an entry may say: whom it is for (`NAME_KEYS`), whether it is enforced (`MODE_KEY`), its options
-(`PACING_KEY`, `SCOPE_KEY`), and the quotas that fit whom it is for (`keys_of`), each a number of its unit
-within its bounds (`UNITS`, `least`, `most`).
+An entry has an entity (`NAME_KEYS`), a mode (`MODE_KEY`: enforced or shadow), options (`PACING_KEY`,
+`SCOPE_KEY`), and the quotas that its entity can have (`keys_of`). Each quota is a number of its unit within
+its bounds (`UNITS`, `least`, `most`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_MARKER: Final = DEFAULT.value
 NAME_KEYS: Final = ("user", "client_id", "client_id_prefix", "ip", "topic")
 MODE_KEY: Final = "mode"
 MODES: Final = {"enforce": False, "shadow": True}
-"""What `mode` may be, and whether the entry is then a shadow entry."""
+"""Value of `mode` → True for a shadow entry."""
 PACING_KEY: Final = "pacing"
 SCOPE_KEY: Final = "scope"
 UNITS: Final = {
@@ -35,23 +35,27 @@ UNITS: Final = {
     QuotaKey.CONTROLLER_MUTATION_RATE: "a number of partitions/s",
     QuotaKey.CONNECTION_CREATION_RATE: "a whole number of connections/s",
 }
-"""What the values of each quota are."""
+"""Quota → description of its values, for error messages."""
 RATE_MAX: Final = 2**63 - 1
-"""Kafka keeps byte rates in a long. The others that are doubles there overflow nothing below this."""
+"""Maximum of byte rates, which Kafka stores as a long. Also the maximum of quotas that are doubles in
+Kafka.
+"""
 CONNECTION_RATE_MAX: Final = 2**31 - 1
-"""Kafka keeps it in an int."""
+"""Maximum of connection rates, which Kafka stores as an int."""
 MUTATION_RATE_MIN: Final = 0.000001
-"""A partition in 12 days. Nothing overflows below it, but a rate of 4.7e-7 and less makes a single missing
-partition wait for longer than a throttle time can be (2^31 - 1 ms): it could as well be zero.
+"""Minimum mutation rate, one partition in 12 days. Below 4.7e-7 the throttle time for one missing partition
+would exceed the maximum of a throttle time (2^31 - 1 ms).
 """
 PERCENTAGE_MIN: Final = 5e-324
-"""The smallest double: nobody waits longer than a window for request time, however little is allowed."""
+"""Minimum of request time: the smallest double. Any value works, because throttle times for request time are
+at most one window long.
+"""
 
 _LEAST: Final = {
     QuotaKey.CONTROLLER_MUTATION_RATE: MUTATION_RATE_MIN,
     QuotaKey.REQUEST_PERCENTAGE: PERCENTAGE_MIN,
 }
-"""The smallest values of quotas that are doubles in Kafka; the others are whole numbers."""
+"""Quota → minimum, for quotas that are doubles in Kafka; the others are whole numbers with the minimum 1."""
 _QUOTA_KEYS: Final = {key.value: key for key in UNITS}
 _PACINGS: Final = {pacing.value: pacing for pacing in Pacing}
 _SCOPES: Final = {scope.value: scope for scope in Scope}
@@ -65,33 +69,35 @@ _INSTEAD_OF_DEFAULT: Final = {
 
 
 class QuotaFileError(ValueError):
-    """The quota file cannot be used, or written. The message is one line, without the file's name."""
+    """A quota file cannot be read, or written. The message is one line, without the file's name."""
 
 
 class EntryError(ValueError):
-    """An entry cannot be used: what is wrong, and with which key."""
+    """An entry is invalid; the message is the error and the remedy, in one line."""
 
     def __init__(self, what: str, key: str | None = None) -> None:
-        """`key` is one that the entry has, for the line to be found; None if it is about the whole."""
+        """`key` is the key of the entry that is invalid, for finding its line; None for the whole entry."""
         super().__init__(what)
         self.key = key
 
 
 class Entry(NamedTuple):
-    """What an entry says."""
+    """The content of one entry."""
 
     entity: Entity
     is_shadow: bool
+    """True if the entry is a shadow entry."""
     rates: dict[QuotaKey, float]
+    """Quota → value (units per second, or percent of one thread)."""
     options: Options = PLAIN
 
     def __str__(self) -> str:
-        """Whom it is for, such as `user alice, in shadow`."""
+        """Return entity and mode, such as `user alice, in shadow`."""
         return f"{self.entity}, in shadow" if self.is_shadow else str(self.entity)
 
 
 def read_entry(values: Mapping[str, object]) -> Entry:
-    """What the table of an entry says. Raises EntryError."""
+    """Return the entry in a TOML table. Raises EntryError."""
     for key in values:
         _check_key(key)
     entity = _entity({key: _name(key, values[key]) for key in NAME_KEYS if key in values})
@@ -110,9 +116,9 @@ def read_entry(values: Mapping[str, object]) -> Entry:
 def entry_lines(
     entry: Entry, comments: Mapping[QuotaKey, Iterable[str]] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Write an entry that `read_entry` reads back as equal, each quota below its comments.
+    """Yield the lines of an entry that `read_entry` reads back as equal, each quota below its comments.
 
-    Raises QuotaFileError if it cannot be said.
+    Raises QuotaFileError if the format cannot represent the entry.
     """
     entity, is_shadow, rates, (pacing, scope) = entry
     yield f"[[{ENTRY}]]"
@@ -137,7 +143,7 @@ def entry_lines(
 
 
 def comment(text: str) -> str:
-    """A comment of one line, whatever the text: what begins a line, or may not stand in TOML, is escaped.
+    """Return a comment of one line. Line ends, and characters that TOML forbids in comments, are escaped.
 
     >>> comment("of etl\\n[[quota]]")
     '# of etl\\\\U0000000A[[quota]]'
@@ -146,30 +152,31 @@ def comment(text: str) -> str:
 
 
 def number(entity: Entity, key: QuotaKey, rate: float) -> str:
-    """A rate as TOML: without a point if it is whole, else such that it reads back exactly.
+    """Return a rate as TOML: without a point if it is whole, else with all digits needed to read it back.
 
-    Raises QuotaFileError if it is none that can be read.
+    Raises QuotaFileError if `read_entry` would refuse the rate.
     """
     if key not in keys_of(entity):
         raise QuotaFileError(f"{key.value} cannot be set for {_kind(entity)} ({entity}); remove it")
     if not least(key) <= rate <= float(most(key)) or not _is_unit(key, rate):
         bounds = f"from {_plain(least(key))} to {most(key)}"
         raise QuotaFileError(f"{key.value} of {entity} is {rate}; it must be {UNITS[key]} {bounds}")
-    return str(min(int(rate), most(key))) if _is_whole(rate) else repr(rate)  # as a double it is 1 more
+    # The maximum of a byte rate is one more as a double.
+    return str(min(int(rate), most(key))) if _is_whole(rate) else repr(rate)
 
 
 def least(key: QuotaKey) -> float:
-    """The smallest value of a quota."""
+    """Return the minimum of a quota."""
     return _LEAST.get(key, 1)
 
 
 def most(key: QuotaKey) -> int:
-    """The largest value of a quota."""
+    """Return the maximum of a quota."""
     return CONNECTION_RATE_MAX if key is QuotaKey.CONNECTION_CREATION_RATE else RATE_MAX
 
 
 def shown(value: object) -> str:
-    """A value as in the file, nearly, in one short line."""
+    """Return a value of the file as one short line of nearly the same text, for messages."""
     text = _quoted(value) if isinstance(value, str) else str(value)
     text = text.lower() if isinstance(value, bool) else " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -208,7 +215,7 @@ def _ip(address: str) -> str:
 
 
 def _entity(names: Mapping[str, Name]) -> Entity:
-    """The entity of the names that an entry gives."""
+    """Return the entity with these names (key of the file → name). Raises EntryError."""
     if not names:
         raise EntryError(
             "does not say whom it is for; add user, client_id or client_id_prefix, or user and one of these, "
@@ -266,7 +273,7 @@ def _options(values: Mapping[str, object], entity: Entity) -> Options:
 
 
 def _one_of(known: Iterable[str], value: object, key: str, remedy: str) -> str:
-    """The value, if it is known. Raises EntryError."""
+    """Return the value if it is one of `known`; else raise EntryError."""
     if not isinstance(value, str) or value not in known:
         raise EntryError(f"{key} must be {_either(map(_quoted, known))}, not {shown(value)}; {remedy}", key)
     return value
@@ -291,7 +298,9 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _written(key: str, name: Name | Prefix) -> str:
-    """A name as the file says it."""
+    """Return a name as in the file, without quotes. Raises QuotaFileError if the format cannot
+    represent it.
+    """
     if isinstance(name, Default):
         return DEFAULT_MARKER
     text = name.start if isinstance(name, Prefix) else name
@@ -312,21 +321,21 @@ def _is_canonical(address: str) -> bool:
 
 
 def _is_unit(key: QuotaKey, rate: float) -> bool:
-    """Whether the rate is what `UNITS` says."""
+    """Return True if the rate is a number of the kind that `UNITS` describes."""
     return _is_whole(rate) or (key in _LEAST and not math.isnan(rate))
 
 
 def _is_whole(rate: float) -> bool:
-    return rate == rate // 1  # not true of nan, nor of infinity
+    return rate == rate // 1  # False for nan and infinity
 
 
 def _plain(bound: float) -> str:
-    """A bound without an exponent, if that can be."""
+    """Return a bound as text, without an exponent from 1e-6 on."""
     return f"{bound:f}" if 1e-6 <= bound < 1 else str(bound)
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Return a TOML basic string."""
     return f'"{"".join(_escaped(char) for char in text)}"'
 
 

@@ -10,10 +10,11 @@
     pacing = "smooth"                # byte rates are held evenly
     scope = "cluster"                # one budget for all brokers
 
-TOML. What an entry may say: `quota_entry`. One entity, one entry, and one with `mode = "shadow"`. A mistake
-raises `QuotaFileError`, whose message is one line: where, what, and what to do about it. TOML readers do not
-tell where a value stood, so lines are found by looking for the headers again; where that could mislead
-(headers in a multi-line string, or `quota = [...]` in one line), only the entry's number is given.
+The file is TOML; `quota_entry` has the keys of an entry. An entity may have one entry, and in addition one
+with `mode = "shadow"`. An error raises `QuotaFileError`, whose message is one line: the place, the error, and
+the remedy. TOML parsers do not report the lines of values, so this module searches the text for the headers
+of entries. If that search could be wrong (headers in a multi-line string, or `quota = [...]` in one line),
+the message has only the entry's number.
 
 >>> table = parse('[[quota]]\\nuser = "alice"\\nproducer_byte_rate = 1000\\n')
 >>> print(render(table), end="")
@@ -49,41 +50,42 @@ def parse(text: str) -> QuotaTable:
 
 
 def read(text: str) -> list[Entry]:
-    """The entries of a quota file, in its order. Raises QuotaFileError."""
+    """Return the entries of a quota file, in its order. Raises QuotaFileError."""
     document = _toml(text)
     tables = document.pop(ENTRY, [])
     for unknown in document:
         raise QuotaFileError(f"unknown key {shown(unknown)}; begin each quota with [[{ENTRY}]]")
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise QuotaFileError(f"{ENTRY!r} is not a list of tables; begin each entry with [[{ENTRY}]]")
-    places = _Places(text, len(tables))
+    locator = _Locator(text, len(tables))
     entries: list[Entry] = []
     seen: dict[tuple[Entity, bool], int] = {}
     for number, table in enumerate(tables, start=1):
         try:
             entry = read_entry(table)
         except EntryError as error:
-            raise QuotaFileError(f"{places.key(number, error.key)}: {error}") from error
+            raise QuotaFileError(f"{locator.key(number, error.key)}: {error}") from error
         first = seen.setdefault((entry.entity, entry.is_shadow), number)
         if first != number:
             raise QuotaFileError(
-                f"{places.entry(number)}: {entry} has an entry already, {places.entry(first)}; merge the two"
+                f"{locator.entry(number)}: {entry} has an entry already, {locator.entry(first)}; "
+                "merge the two"
             )
         entries.append(entry)
     return entries
 
 
 def render(table: QuotaTable) -> str:
-    """Write a quota file that `parse` reads back as an equal table, the shadow entries last.
+    """Return a quota file that `parse` reads back as an equal table, the shadow entries last.
 
-    Raises QuotaFileError for what the format cannot say: a name that is literally `<default>`, a lone
+    Raises QuotaFileError if the format cannot represent a quota: a name that is literally `<default>`, a lone
     surrogate in a name, a byte rate with a fraction.
     """
     return render_entries(entries_of(table))
 
 
 def entries_of(table: QuotaTable) -> list[Entry]:
-    """The entries that say what a table says, the shadow entries last."""
+    """Return the entries of a table, the shadow entries last."""
     enforced = [Entry(entity, False, rates, table.options_of(entity)) for entity, rates in table.entities()]
     shadow = (
         Entry(entity, True, rates, table.options_of(entity, shadow=True))
@@ -93,12 +95,12 @@ def entries_of(table: QuotaTable) -> list[Entry]:
 
 
 def render_entries(entries: list[Entry]) -> str:
-    """Write entries, a blank line between two. Raises QuotaFileError as `render`."""
+    """Return the text of entries, separated by blank lines. Raises QuotaFileError like `render`."""
     return "\n".join("".join(f"{line}\n" for line in entry_lines(entry)) for entry in entries)
 
 
 def header_lines(text: str) -> list[int]:
-    """Where lines look like the header of an entry, counted from 0."""
+    """Return the numbers, from 0, of the lines that look like the header of an entry."""
     return [number for number, line in enumerate(text.split("\n")) if _HEADER.match(line)]
 
 
@@ -114,8 +116,8 @@ def _toml(text: str) -> dict[str, object]:
         raise QuotaFileError(f"not valid TOML: {' '.join(what.split())}; correct this place") from error
 
 
-class _Places:
-    """Where the entries stand in the text, as far as can be told."""
+class _Locator:
+    """Finds the lines of entries in the text, for error messages."""
 
     def __init__(self, text: str, entries: int) -> None:
         self._text = text
@@ -126,12 +128,14 @@ class _Places:
         return headers if len(headers) == self._entries else []
 
     def entry(self, number: int) -> str:
-        """The place of an entry; both numbers count from 1."""
+        """Return the place of an entry, as text; entry and line count from 1."""
         headers = self._headers()
         return f"[[{ENTRY}]] entry {number}" + (f" (line {headers[number - 1]})" if headers else "")
 
     def key(self, number: int, key: str | None) -> str:
-        """The place of a key of an entry, or of the whole entry."""
+        """Return the place of a key in an entry, as text; the place of the entry if the key is None or not
+        found.
+        """
         headers = self._headers()
         if headers and key is not None:
             lines = self._text.split("\n")

@@ -1,30 +1,29 @@
-"""What-if: recorded requests against a budget with another limit, and clients that wait when they are told.
+"""What-if: a replay of recorded requests under another limit. Simulated clients wait for throttle times.
 
-One `Replay` is one budget. It is fed what was charged, in the order in which the requests were taken, and
-computes with the classes that enforce the quota who would have had to wait, and for how long. A request whose
-connection would still be waiting is taken when that is over, those behind it after it; so the backlog of a
-limit that is too low grows. How long a broker takes to answer stays as recorded, and so does when clients
-that do not wait ask.
+One `Replay` simulates one budget. Its input are the recorded charges, in the order in which the requests were
+taken. It uses the classes that enforce the quota to compute throttle times. If a request's connection is
+still throttled, the request is taken when the throttle ends, and later requests of the connection follow; so
+a limit that is too low produces a growing backlog. Service times of the broker stay as recorded, and so do
+the times of requests on connections that do not wait.
 
-A connection waits for throttle times that it was told, and for no others. When a request is charged is as in
-`proxy.connection`:
+A connection waits only for throttle times that its own responses told. Charges happen at the same moments as
+in `proxy.connection`:
 
-* Produce is charged when it is taken.
-* A fetch is charged when its response begins. One of a connection is under way at a time. If the budget is
-  throttled by then, whoever caused that, the response has no records: it tells the rest of the throttle time,
-  and is not charged. Its client fetches the same records again when that time is over; they are there by
-  then, so they come at once. A fetch that was answered without records when it was recorded brings none here
-  either: the records came with a later one, which is fed too.
-* Share fetches, and all fetches in hold mode, get their records whatever was charged.
-* Request time is charged when the response begins. Near the limit, and of those that had to wait, one request
-  of a connection is under way at a time.
-* Mutations are charged when they are taken. Where a topic is refused (error 89), the client asks again after
-  the throttle time, as Java's does.
+* Produce is charged when the request is taken.
+* A fetch is charged when its response begins. A connection has one fetch in flight at a time. If the
+  budget is throttled by then, because of any connection, the response has no records: it tells the remaining
+  throttle time, and is not charged. The client fetches the same records again after that time; they exist by
+  then, so the response comes at once. A fetch that was recorded without records has no records in the replay
+  either: the records are in a later recorded fetch.
+* Share fetches, and all fetches in hold mode, get their records even if the budget is throttled.
+* Request time is charged when the response begins. Near the limit, and after a wait, a connection has one
+  request in flight at a time.
+* Mutations are charged when the request is taken. If a topic is refused (error 89), the client tries again
+  after the throttle time, like Java's client.
 
-That the first request of a new connection may be held for some seconds is not replayed: it is in the recorded
-times where it happened.
+The replay adds no hold of the first request of a new connection; the recorded times contain such holds.
 
-A request that has waited longer than its client is patient is given up: nobody is charged for it.
+A client gives up a request that has waited longer than the client's patience; the request is not charged.
 
 >>> replay = Replay(QuotaKey.PRODUCER_BYTE_RATE, 1000.0)
 >>> replay.feed([0, 1, 2], [0] * 3, [6102.0] * 3, [7] * 3, [0] * 3, [0] * 3)  # three requests at once
@@ -51,68 +50,77 @@ from quotas.request_time import RequestBudget
 from quotas.table import QuotaKey
 
 PATIENCE_MS: Final = 120_000
-"""`delivery.timeout.ms` of Java's producer."""
+"""Default of Java's producer for `delivery.timeout.ms`."""
 CONNECTIONS_MAX: Final = 100_000
-"""More than so many are not remembered after they have been silent for an hour."""
+"""Number of connections from which on the replay forgets connections that are silent for `IDLE_MS`."""
 IDLE_MS: Final = 3_600_000
+"""Time (ms) of silence after which a connection may be forgotten."""
 NEVER: Final = 2**62
+"""Time (ms) that never comes."""
 SHARE_FETCH: Final = 78
-"""The API key of fetches that acquire records (KIP-932)."""
+"""API key of ShareFetch (KIP-932)."""
 _WAKE, _CHARGE = 0, 1
-"""At one moment waits end before anything is charged."""
-_NOBODY: Final = Tags("", "")
+"""Kinds of events in the order of processing at equal times: waits end before charges happen."""
+_ALL_CLIENTS: Final = Tags("", "")
 
 Asked: TypeAlias = tuple[int, int, float, int, int, int]
-"""One request: when it was taken (ms), how much later it was answered (ms), what it was charged, its
-connection, the throttle time that was recorded (ms), a note: the API of request time and of fetches, of
-mutations whether topics are refused (1, strict).
+"""One request: (time in ms at which it was taken; service time in ms; units charged; number of its
+connection; recorded throttle time in ms; note). The note is the API key for request time and fetches; for
+mutations it is 1 if topics may be refused (strict), else 0.
 """
 
 
 def rank(asked: Asked) -> int:
-    """Where a request belongs among those that were answered in the same ms: the throttle times of charges
-    grow, and requests that are not charged are told the last of them.
+    """Return the sort key of a request among those answered in the same ms: by throttle time, because the
+    throttle times of successive charges grow; requests without a charge come after the charge whose throttle
+    time they tell.
     """
     return 2 * asked[4] + (not asked[2])
 
 
 class Connection:
-    """Of a client, as far as one budget knows it."""
+    """A connection of the replay, for one budget."""
 
-    __slots__ = ("alone", "seen_ms", "under_way", "until_ms", "waiting", "wake_ms")
+    __slots__ = ("in_flight", "seen_ms", "serial", "until_ms", "waiting", "wake_ms")
 
     def __init__(self) -> None:
         self.until_ms = 0
-        """Time (ms) before which no request is taken."""
-        self.alone = False
-        """True while no request is taken because one is under way, or waits to be fetched again."""
-        self.under_way = 0
+        """Time (ms) until which no request is taken."""
+        self.serial = False
+        """True while no request is taken because one is in flight, or waits to be fetched again."""
+        self.in_flight = 0
+        """Number of requests in flight."""
         self.waiting: deque[Asked] = deque()
+        """Requests that wait to be taken, oldest first."""
         self.wake_ms = -1
+        """Time (ms) of the latest wake-up in the replay's heap; -1 before the first."""
         self.seen_ms = 0
+        """Time (ms) of the latest recorded request."""
 
 
 class _Kind(Protocol):
-    """How one kind of budget is charged, and when its clients wait."""
+    """Charges and throttles of one kind of budget."""
 
     @property
     def over_until_ms(self) -> int:
-        """Time (ms) until which requests are told to wait and are not charged."""
+        """Time (ms) until which responses tell a throttle time and are not charged; 0 for none."""
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """A request is taken: charge it, or wait for its answer."""
+        """Take a request: charge it, or put it in flight."""
 
     def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """Its response begins: charge it."""
+        """Charge a request whose response begins."""
 
 
 class _Produce:
-    """Charged when it is taken."""
+    """Produce requests: charged when the request is taken."""
 
     __slots__ = ("_budget",)
 
     def __init__(self, limit: float, num_samples: int, window_s: int, pacing: Pacing) -> None:
-        self._budget = paced(Budget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s), pacing)
+        self._budget = paced(
+            Budget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s), pacing
+        )
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         value = asked[2]
@@ -129,16 +137,16 @@ class _Produce:
 
 
 class _HeldFetches(_Produce):
-    """Charged when they are answered, one of a connection at a time."""
+    """Fetches in hold mode: charged when the response begins; one in flight per connection."""
 
     __slots__ = ()
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        replay.await_answer(connection, asked, now_ms, alone=True)
+        replay.await_answer(connection, asked, now_ms, serial=True)
 
 
 class _Fetches(_HeldFetches):
-    """Answered without records while the budget is throttled."""
+    """Fetches: like `_HeldFetches`, but answered without records while the budget is throttled."""
 
     __slots__ = ()
 
@@ -159,16 +167,16 @@ class _Fetches(_HeldFetches):
 
 
 class _Time:
-    """Charged when the request is answered."""
+    """Request time: charged when the response begins."""
 
     __slots__ = ("_budget",)
     over_until_ms = 0
 
     def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
-        self._budget = RequestBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
+        self._budget = RequestBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        replay.await_answer(connection, asked, now_ms, alone=self._budget.near)
+        replay.await_answer(connection, asked, now_ms, serial=self._budget.near)
 
     def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         percent = asked[2]
@@ -179,20 +187,20 @@ class _Time:
 
 
 class _Mutations:
-    """Charged when the request is taken; the wait begins when it is answered."""
+    """Mutations: charged when the request is taken; the throttle begins with the response."""
 
     __slots__ = ("_budget",)
     over_until_ms = 0
 
     def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
-        self._budget = MutationBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
+        self._budget = MutationBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         _at, service_ms, cost, _connection, recorded_ms, strict = asked
         request = self._budget.begin(strict=strict != 0)
         admitted = not cost or request.admit(cost, now_ms)
         refused = not admitted
-        if admitted and strict and recorded_ms:  # it asked for more; all that is known is that it was refused
+        if admitted and strict and recorded_ms:  # the refused topics' costs were not recorded
             refused = not request.admit(0.0, now_ms)
         replay.hours.count(cost if admitted else 0.0, now_ms)
         answered_ms = now_ms + service_ms
@@ -214,7 +222,7 @@ _KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {
 
 
 class Replay:
-    """One budget and its clients, from nothing used on."""
+    """One budget and its connections; begins without usage."""
 
     __slots__ = (
         "_again",
@@ -241,9 +249,12 @@ class Replay:
         hold: bool = False,
         pacing: Pacing = Pacing.KAFKA,
     ) -> None:
-        """`limit` is in the unit of `key`; the numbers are those of the budgets of this key. Nobody is told a
-        longer throttle time than `throttle_ms_max`. `hold`: True if the throttle mode is that. `pacing`: of
-        a byte rate. Raises KeyError if it is not a quota of clients.
+        """Begin without usage.
+
+        `limit` is in the unit of `key` per second (percent of one thread for request time). `num_samples` and
+        `window_s` are those of Kafka's quota manager for `key`. `patience_ms`: time (ms) after which a client
+        gives up a request. `throttle_ms_max`: maximum throttle time (ms). `hold`: True to simulate hold mode.
+        `pacing`: limiter of a byte rate. Raises KeyError if `key` is not a quota of clients.
         """
         self.hours = Hours()
         kind = _HeldFetches if hold and key is QuotaKey.CONSUMER_BYTE_RATE else _KINDS[key]
@@ -253,14 +264,14 @@ class Replay:
         self._connections: dict[int, Connection] = {}
         self._connections_max = CONNECTIONS_MAX
         self._heap: list[tuple[int, int, int, int, Connection | None, Asked | None]] = []
-        """What is to come: (when, wake or charge, rank, number, connection, request). Without a connection:
-        wake those of `_again`.
+        """Events to come: (time in ms, `_WAKE` or `_CHARGE`, rank, serial number, connection, request). An
+        event without a connection wakes the connections in `_again`.
         """
         self._next_ms = NEVER
         self._number = 0
         self._again: deque[Connection] = deque()
-        """Connections that fetch the same once more when the budget's throttle time is over. They may be
-        many, and all but one be told again to wait: they have one place in the heap together.
+        """Connections that repeat a fetch when the budget's throttle is over. They share one event in the
+        heap, because there may be many, and most of them will be throttled again.
         """
 
     def feed(
@@ -272,78 +283,78 @@ class Replay:
         recorded_ms: Sequence[int],
         notes: Sequence[int],
     ) -> None:
-        """Take requests, `at_ms` in ascending order, also from one call to the next; see `Asked`.
-
-        Where several were taken in one ms, give them by `rank`: that tells the order in which they were
-        charged.
+        """Process requests; `Asked` has the meaning of the columns. `at_ms` must ascend, also between calls.
+        Requests taken in the same ms must be in the order of `rank`, which is the order of their charges.
         """
         known = self._connections
         for asked in zip(at_ms, service_ms, values, connections, recorded_ms, notes, strict=True):
             now_ms = asked[0]
             if self._next_ms <= now_ms:
-                self._go_on(now_ms, rank(asked))
+                self._process_events(now_ms, rank(asked))
             connection = known.get(asked[3])
             if connection is None:
                 connection = self._meet(asked[3], now_ms)
             connection.seen_ms = now_ms
-            if connection.until_ms > now_ms or connection.alone or connection.waiting:
+            if connection.until_ms > now_ms or connection.serial or connection.waiting:
                 self._hold(connection, asked, now_ms)
             else:
                 self._kind.begin(self, connection, asked, now_ms)
 
     def take(self) -> list[Hour]:
-        """Take the hours that are over."""
+        """Return and remove the hours that are over."""
         return self.hours.take()
 
     def finish(self) -> list[Hour]:
-        """No more is to come: let all waits end; return the hours that were not taken."""
-        self._go_on(NEVER, 0)
+        """Process all events to come; return the remaining hours."""
+        self._process_events(NEVER, 0)
         return self.hours.take(over=True)
 
-    # What kinds of budgets use
+    # Called by kinds of budgets
 
     def throttle(self, connection: Connection, wait_ms: int, now_ms: int, from_ms: int) -> None:
-        """A request was told at `now_ms` to wait, from `from_ms` on."""
+        """Throttle a connection for `wait_ms`, beginning at `from_ms`; the charge was made at `now_ms`."""
         wait_ms = min(wait_ms, self._throttle_ms_max)
         self.hours.violated(wait_ms, now_ms, from_ms)
         connection.until_ms = max(connection.until_ms, from_ms + wait_ms)
 
-    def await_answer(self, connection: Connection, asked: Asked, now_ms: int, *, alone: bool) -> None:
-        """The request is under way; what it costs is charged when it is answered."""
+    def await_answer(self, connection: Connection, asked: Asked, now_ms: int, *, serial: bool) -> None:
+        """Put a request in flight, to be charged at its response. If `serial`, take no other request of the
+        connection before.
+        """
         service_ms = asked[1]
-        if not (service_ms or connection.under_way):
+        if not (service_ms or connection.in_flight):
             self._kind.answered(self, connection, asked, now_ms)
             return
-        connection.under_way += 1
-        connection.alone = connection.alone or alone
+        connection.in_flight += 1
+        connection.serial = connection.serial or serial
         self._push(now_ms + service_ms, _CHARGE, rank(asked), connection, asked)
 
     def ask_again(self, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """The client asks the same once more when its wait is over."""
+        """Repeat a request when the connection's throttle is over."""
         connection.until_ms = max(connection.until_ms, now_ms + 1)
         connection.waiting.appendleft(asked)
         self._resume(connection, now_ms)
 
     def fetch_again(self, connection: Connection, asked: Asked) -> None:
-        """The client fetches the same records once more when the budget's throttle time is over. They are
-        there by then, so they come at once.
+        """Repeat a fetch when the budget's throttle is over. The records exist by then, so the service time
+        is 0.
         """
         at_ms, _service_ms, value, number, recorded_ms, api_key = asked
         connection.waiting.appendleft((at_ms, 0, value, number, recorded_ms, api_key))
         until_ms = connection.until_ms
-        if until_ms != self._kind.over_until_ms:  # it was not told the whole rest
+        if until_ms != self._kind.over_until_ms:  # the told throttle time was capped
             connection.wake_ms = until_ms
             self._push(until_ms, _WAKE, 0, connection, None)
             return
-        connection.alone = True
+        connection.serial = True
         if not self._again:
             self._push(until_ms, _WAKE, 0, None, None)
         self._again.append(connection)
 
-    # What happens by and by
+    # Events
 
-    def _go_on(self, now_ms: int, rank: int) -> None:
-        """Do what is due before a request of this rank that was taken at `now_ms`."""
+    def _process_events(self, now_ms: int, rank: int) -> None:
+        """Process the events before a request of this rank that was taken at `now_ms`."""
         heap = self._heap
         while heap:
             when_ms, what, its_rank, _number, connection, asked = heap[0]
@@ -356,22 +367,22 @@ class Replay:
             if asked is None:
                 self._resume(connection, when_ms)
                 continue
-            connection.under_way -= 1
-            connection.alone = connection.alone and connection.under_way > 0
+            connection.in_flight -= 1
+            connection.serial = connection.serial and connection.in_flight > 0
             self._kind.answered(self, connection, asked, when_ms)
             if connection.waiting:
                 self._resume(connection, when_ms)
         self._next_ms = heap[0][0] if heap else NEVER
 
     def _wake_fetches(self, now_ms: int) -> None:
-        """Let connections fetch again, one after the other, until one of them has exceeded the quota; the
-        others are told to wait again, all for the same time.
+        """Let the connections in `_again` repeat their fetches, one after the other, until one of them
+        exceeds the quota. The other connections are throttled again, all for the same time.
         """
         again, self._again = self._again, deque()
         kind = self._kind
         while again and (kind.over_until_ms <= now_ms or self._is_too_old(again[0].waiting[0], now_ms)):
             connection = again.popleft()
-            connection.alone = False
+            connection.serial = False
             self._resume(connection, now_ms)
         if again:
             rest_ms = min(kind.over_until_ms - now_ms, self._throttle_ms_max)
@@ -383,11 +394,11 @@ class Replay:
             self._again = again
 
     def _is_too_old(self, asked: Asked, now_ms: int) -> bool:
-        """Return whether the client has given this request up."""
+        """Return True if the client has given up this request."""
         return asked[0] + self._patience_ms < now_ms
 
     def _hold(self, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """A request has to wait."""
+        """Add a request to those that wait; drop the requests that the client has given up."""
         waiting = connection.waiting
         waiting.append(asked)
         while self._is_too_old(waiting[0], now_ms):
@@ -397,9 +408,11 @@ class Replay:
             self._resume(connection, now_ms)
 
     def _resume(self, connection: Connection, now_ms: int) -> None:
-        """Take what waits, as far as that may be taken now; look again when more may be."""
+        """Take waiting requests until the connection is throttled or serial; if it is throttled, add a
+        wake-up for the end of the throttle.
+        """
         waiting = connection.waiting
-        while waiting and not connection.alone:
+        while waiting and not connection.serial:
             until_ms = connection.until_ms
             if until_ms > now_ms:
                 if connection.wake_ms != until_ms:
@@ -411,8 +424,8 @@ class Replay:
                 self.hours.gave_up(now_ms)
                 continue
             self._kind.begin(self, connection, asked, now_ms)
-            if asked[0] < now_ms and connection.under_way:  # nobody sends a backlog all at once
-                connection.alone = True
+            if asked[0] < now_ms and connection.in_flight:  # clients do not send a backlog at once
+                connection.serial = True
 
     def _push(
         self, when_ms: int, what: int, rank: int, whose: Connection | None, asked: Asked | None
@@ -422,12 +435,12 @@ class Replay:
         self._next_ms = min(self._next_ms, when_ms)
 
     def _meet(self, name: int, now_ms: int) -> Connection:
-        """A connection that is not known yet; those that are long silent are forgotten if there are many."""
+        """Add a connection. If there are too many, remove the connections that are silent for `IDLE_MS`."""
         if len(self._connections) >= self._connections_max:
             gone = [
                 name
                 for name, one in self._connections.items()
-                if one.seen_ms + IDLE_MS < now_ms and not (one.waiting or one.under_way)
+                if one.seen_ms + IDLE_MS < now_ms and not (one.waiting or one.in_flight)
             ]
             for silent in gone:
                 if self._connections[silent].until_ms <= now_ms:

@@ -1,4 +1,4 @@
-"""What a replay has seen of one budget, hour by hour."""
+"""Hourly results of a replay of one budget."""
 
 from __future__ import annotations
 
@@ -10,46 +10,51 @@ HOUR_MS: Final = 3_600_000
 
 @dataclass(slots=True)
 class Hour:
-    """One hour of a budget. Charges count in the hour in which they are made."""
+    """Result of one hour. A charge counts in the hour in which it is made."""
 
     start_ms: int
+    """Time (ms) at which the hour begins."""
     charges: int = 0
-    """Number of requests, those included that were refused or answered without records."""
+    """Number of requests, including requests refused or answered without records."""
     charged: float = 0.0
+    """Number of units charged."""
     violations: int = 0
     """Number of requests that were answered with a throttle time, or refused."""
     throttle_ms: int = 0
-    """The sum of these throttle times."""
+    """Sum of the throttle times (ms) of the violations."""
     throttled_ms: int = 0
-    """The time in this hour during which somebody was waiting: where waits overlap, it counts once."""
+    """Time (ms) in this hour during which at least one connection waited; overlapping waits count once."""
     first_ms: int | None = None
-    """When the first request was answered so, and the last."""
+    """Time (ms) of the first violation; None without violations."""
     last_ms: int | None = None
+    """Time (ms) of the last violation; None without violations."""
     given_up: int = 0
-    """Requests that had waited for longer than their client is patient."""
+    """Number of requests that waited longer than their clients' patience."""
 
 
 class Hours:
-    """Sums up charges, made in the order of time, by the hour."""
+    """Sums charges by hour. Calls must be in the order of time."""
 
     __slots__ = ("_hour", "_hours", "_waiting_until_ms", "until_ms")
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin without hours."""
         self._hours: dict[int, Hour] = {}
         self._hour = Hour(0)
         self.until_ms = 0
-        """When the current hour ends."""
+        """Time (ms) at which the current hour ends."""
         self._waiting_until_ms = 0
 
     def count(self, value: float, now_ms: int, requests: int = 1) -> None:
-        """Count a charge, or several requests that are charged the same in all."""
+        """Count a charge of `value` units for one request, or in total for several requests."""
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
         hour.charges += requests
         hour.charged += value
 
     def violated(self, wait_ms: int, now_ms: int, from_ms: int, requests: int = 1) -> None:
-        """A request, or several, was told at `now_ms` to wait, from `from_ms` on."""
+        """Count violations: at `now_ms`, the requests were told to wait for `wait_ms`, beginning at
+        `from_ms`.
+        """
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
         hour.violations += requests
         hour.throttle_ms += wait_ms * requests
@@ -62,7 +67,7 @@ class Hours:
             self._spread(start_ms, stop_ms)
 
     def gave_up(self, now_ms: int) -> None:
-        """A client did not wait any longer with one request."""
+        """Count a request that its client has given up."""
         (self._hour if now_ms < self.until_ms else self._turn(now_ms)).given_up += 1
 
     def _spread(self, start_ms: int, stop_ms: int) -> None:
@@ -85,6 +90,6 @@ class Hours:
         return hour
 
     def take(self, *, over: bool = False) -> list[Hour]:
-        """Take the hours in which nothing can happen any more; all of them if it is `over`."""
+        """Return and remove the hours before the current one; all hours if the replay is `over`."""
         past = [start for start in self._hours if over or start < self._hour.start_ms]
         return [self._hours.pop(start) for start in sorted(past)]

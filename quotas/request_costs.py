@@ -1,13 +1,13 @@
-"""What requests cost a broker, in time of one thread: the numbers, as files write them.
+"""Tables of request costs: coefficients in µs of one thread, and the files that contain them.
 
-A broker charges a request with the time that its threads spent on it (KIP-124). A proxy sees the bytes of a
-request and of its response, and when they pass; of these only the bytes say what the request cost. So the
-cost is a model with a few coefficients per API, which were measured at real brokers:
+A broker charges a request with the time that its threads spent on it (KIP-124). A proxy does not see that
+time. It sees the bytes of a request and of its response. So the cost is a model with a few coefficients per
+API, which were measured at real brokers:
 
     us + us_per_request_kb · request + us_per_response_kb · response + ...
 
-One table is shipped per generation of brokers (`costs/`), each with where it came from; `weir calibrate`
-writes one for a broker at hand. A kB is 1000 bytes.
+Weir ships one table per generation of brokers (`costs/`), with the origin of its figures; `weir calibrate`
+writes a table for a given broker. A kB is 1000 bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Microseconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
 class ApiCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What one request of an API costs, in microseconds. Every term that is left out is zero."""
+    """Cost of one request of an API (µs of one thread). Omitted terms are zero."""
 
     us: Microseconds
     us_per_request_kb: Microseconds = 0.0
@@ -43,46 +43,51 @@ class ApiCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     us_acks_all: Microseconds = 0.0
     """Produce: for acks=all, in addition."""
     us_per_unpacked_kb: dict[Literal["gzip", "snappy", "lz4", "zstd"], Microseconds] = {}
-    """Produce: for each kB that compressed records have when unpacked, by codec: brokers unpack to check."""
+    """Produce: by codec, for each kB of the unpacked size of compressed records, because brokers unpack
+    records to validate them.
+    """
     us_per_session_kb: Microseconds = 0.0
-    """Fetch: for each kB by which a request that goes on with a fetch session (KIP-227) is shorter than the
-    longest of that session.
+    """Fetch: for each kB by which a request of a fetch session (KIP-227) is shorter than the longest request
+    of that fetch session.
     """
     us_per_converted_kb: Microseconds = 0.0
-    """Fetch: for each kB of a response in an older format than the records are stored in, in addition."""
+    """Fetch: in addition, for each kB of a response that the broker converts to an older record format."""
 
 
 class ColdCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a request costs in addition when its broker has had nothing to do for a while: its caches are
-    cold, its threads parked. Grows with the gap, from nothing at `from_us` to `us` at `full_us`.
+    """Additional cost of a request whose broker was idle before: its caches are cold, its threads parked. For
+    an idle time t of at least `from_us` it is `us` · min(1, t / `full_us`).
     """
 
     us: Microseconds
+    """Maximum additional cost (µs)."""
     from_us: Microseconds
+    """Minimum idle time (µs) that has an additional cost."""
     full_us: Annotated[float, msgspec.Meta(gt=0.0, le=1e9)]
+    """Idle time (µs) from which the additional cost is at its maximum."""
 
 
 class CostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The costs at one kind of broker."""
+    """Costs at one kind of broker."""
 
     format: Literal[1] = 1
     broker: str
-    """The release that was measured, such as 3.9.1."""
+    """Release that was measured, such as 3.9.1."""
     source: str
-    """When and how."""
+    """Date and method of the measurement."""
     cold: ColdCost
     rest: ApiCost
-    """Of every API that is not in `apis`."""
+    """Cost of every API that is not in `apis`."""
     apis: dict[str, ApiCost]
-    """By Kafka's name of the API, such as `OffsetCommit`."""
+    """Kafka's name of the API, such as `OffsetCommit` → cost."""
 
     def of(self, api: str) -> ApiCost:
-        """Return what a request of this API costs."""
+        """Return the cost of a request of this API."""
         return self.apis.get(api, self.rest)
 
 
 class Overrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A file of the operator's: what it does not say is as in the shipped table."""
+    """A file of costs of the operator. Omitted values are those of the shipped table."""
 
     format: Literal[1] = 1
     broker: str = ""
@@ -135,7 +140,7 @@ def parse(text: str, apis: Collection[str]) -> Overrides:
 
 
 def _converted(value: object, kind: type[T], place: str) -> T:
-    """Check what stands at a place of the file. Raises CostsError."""
+    """Convert the value at a path of the file, such as `apis.Fetch`. Raises CostsError."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

@@ -1,12 +1,12 @@
-"""Request time: what one request is estimated to cost its broker, and how that becomes a charge (KIP-124).
+"""Request time: the estimated cost of a request for its broker, and its charge (KIP-124).
 
-`request_costs` has the coefficients as files write them; a `Cost` is what they come down to for one API and
-version, ready for the requests of a busy session. The estimate is in microseconds of one thread; a charge is
-in percent of a thread's second, as in Kafka (100 is one thread, busy for one second).
+`request_costs` has the coefficients; a `Cost` has them in the form that connections use for one API and
+version. The estimate is in µs of one thread. A charge is in percent of a thread's second, as in Kafka: 100 is
+one thread that is busy for one second.
 
-A request that finds its broker idle costs more: `Cost.cold_us` has what, by the time since anything was last
-forwarded to that broker. The time that a fetch waits for data, or a join for other members, is never in it: a
-broker does not count it either.
+A request to an idle broker costs more: `Cost.cold_us`, by the time since any request was last forwarded to
+that broker. The time for which a fetch waits for data, or JoinGroup for other members, is not part of the
+cost; a broker does not count that time either.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from quotas.request_costs import ApiCost, ColdCost
 
 US_PER_PERCENT: Final = 10_000.0
-"""A hundredth of a second is one percent of it."""
+"""Number of microseconds in one percent of a second."""
 _BYTES_PER_KB: Final = 1000.0
 API_KEYS_OWN: Final = 128
-"""API keys from here on, and negative ones, share one entry of `RequestBudget.by_api`: Kafka uses the first
-hundred, and a client can name 65,536.
+"""Number of API keys with an entry of their own in `RequestBudget.by_api`. All other keys share one entry:
+Kafka uses about a hundred keys, and a client can send 65,536.
 """
 OTHER_APIS: Final = -1
-"""The key of that entry."""
+"""Key of the shared entry in `RequestBudget.by_api`."""
 
 
 class Cost:
-    """What requests of one API and version cost at one kind of broker, in microseconds."""
+    """Cost (µs of one thread) of requests of one API and version at one kind of broker."""
 
     __slots__ = (
         "_cold_full_us",
@@ -45,31 +45,33 @@ class Cost:
     )
 
     def __init__(self, api: ApiCost, cold: ColdCost, *, converted: bool = False) -> None:
-        """`converted`: the broker has to change the format of what it responds with."""
+        """`converted`: True if the broker converts the records of responses to an older format."""
         self.api = api
-        """Of whose further coefficients what looks into requests makes use."""
+        """Coefficients of the API; those for features of a request are used by `request_features`."""
         self.us = api.us
         self.us_per_byte = api.us_per_request_kb / _BYTES_PER_KB
         per_response_kb = api.us_per_response_kb + (api.us_per_converted_kb if converted else 0.0)
         self.us_per_response_byte = per_response_kb / _BYTES_PER_KB
         self._cold_max_us = cold.us
         self.cold_from_us = cold.from_us
-        """For how long a broker must have been idle for that to matter."""
+        """Minimum idle time (µs) of the broker that has an additional cost."""
         self._cold_full_us = cold.full_us
 
     def cold_us(self, gap_us: float) -> float:
-        """What a request costs in addition, the broker having been idle for `gap_us`."""
+        """Return the additional cost (µs) of a request whose broker was idle for `gap_us`."""
         if gap_us < self.cold_from_us:
             return 0.0
         return self._cold_max_us * min(1.0, gap_us / self._cold_full_us)
 
     def begun_us(self, length: int) -> float:
-        """What is known of the cost when a request of this frame length is forwarded to a busy broker."""
+        """Return the cost (µs) that is known when a request of this frame length is forwarded to a busy
+        broker.
+        """
         return self.us + self.us_per_byte * length
 
 
 class RequestBudget(Budget):
-    """The request time that those who share `tags` have used lately, and may use: percent of one thread."""
+    """Budget of request time for the clients that share `tags`, in percent of one thread."""
 
     __slots__ = ("_pending", "_quiet_from_ms", "_quiet_until_ms", "_room", "by_api", "near")
 
@@ -83,7 +85,9 @@ class RequestBudget(Budget):
         window_s: int = WINDOW_S_DEFAULT,
         is_shadow: bool = False,
     ) -> None:
-        """As `Budget`, but nobody waits for longer than one window."""
+        """See `Budget`. Throttle times are at most one window long, as in Kafka
+        (ClientRequestQuotaManager).
+        """
         super().__init__(
             tags,
             limit,
@@ -94,19 +98,21 @@ class RequestBudget(Budget):
             is_shadow=is_shadow,
         )
         self.by_api: dict[int, float] = {}
-        """Everything ever charged, by API key; `OTHER_APIS` for those that are none of Kafka's."""
+        """API key → percent charged ever; `OTHER_APIS` for keys from `API_KEYS_OWN` on."""
         self._pending = 0.0
-        """Charged within the quiet time that `_rate` was last found in, but not recorded there yet."""
+        """Percent charged in the current quiet time but not yet recorded in `_rate`."""
         self._room = -1.0
-        """As much may be pending without coming near the limit: then the rate need not be looked at."""
+        """Percent that may be pending while the rate surely stays below half of the limit; below 0 if the
+        rate must be computed at each charge.
+        """
         self._quiet_from_ms = self._quiet_until_ms = now_ms
         self.near = False
-        """At the last charge more than half of the limit was in use: from here on one request is taken at a
-        time, as brokers do, lest many are under way when the first is found to be too much.
+        """True if more than half of the limit was in use at the last charge. Connections then have one
+        request in flight, as at a broker, so that the limit is not exceeded by many requests at once.
         """
 
     def charge_api(self, api_key: int, percent: float, now_ms: int) -> int:
-        """Charge what a request of this API has cost; return how many ms whoever caused it must wait."""
+        """Charge a request of this API; return the throttle time (ms) of its client, 0 for none."""
         try:
             self.by_api[api_key] += percent
         except KeyError:
@@ -119,7 +125,7 @@ class RequestBudget(Budget):
         return self._charge_in_full(percent, now_ms)
 
     def _charge_in_full(self, percent: float, now_ms: int) -> int:
-        """Do what `Budget.charge` does, what was left pending first."""
+        """Record pending charges, then do as `Budget.charge` does."""
         self._record_pending()
         self.charged_ms = now_ms
         rate = self._rate.add(percent, now_ms)
@@ -133,31 +139,31 @@ class RequestBudget(Budget):
         return 0
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge request time of no API, as `Budget.charge`."""
+        """Charge request time without an API; see `Budget.charge`."""
         self._record_pending()
         self._room = -1.0
         return super().charge(value, now_ms)
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record request time that was charged elsewhere, as `Budget.absorb`."""
+        """Record request time that was charged elsewhere; see `Budget.absorb`."""
         self._record_pending()
         self._room = -1.0
         super().absorb(units, now_ms)
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit, as `Budget.set_limit`."""
+        """Replace the limit; see `Budget.set_limit`."""
         super().set_limit(limit)
         self._room = -1.0
 
     def inherit(self, other: Budget) -> None:
-        """Begin with what `other` has used, as `Budget.inherit`."""
+        """Begin with the charges of `other`; see `Budget.inherit`."""
         if isinstance(other, RequestBudget):
             other._record_pending()
         super().inherit(other)
         self._pending, self._room = 0.0, -1.0
 
     def rate(self, now_ms: int) -> float:
-        """Percent of one thread now: for metrics."""
+        """Return the current rate (percent of one thread), for metrics."""
         self._record_pending()
         return super().rate(now_ms)
 
@@ -167,6 +173,6 @@ class RequestBudget(Budget):
             self._room, self._pending = self._room - self._pending, 0.0
 
     def _first_of(self, api_key: int, percent: float) -> None:
-        """Count what a request of an API has cost that has no entry of its own, or none yet."""
+        """Add the first charge of an API to `by_api`, or a charge of the other APIs."""
         entry = api_key if 0 <= api_key < API_KEYS_OWN else OTHER_APIS
         self.by_api[entry] = self.by_api.get(entry, 0.0) + percent

@@ -1,4 +1,4 @@
-"""The quota table: everything that is configured, as one immutable value."""
+"""The quota table: all configured quotas as one immutable value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class QuotaKey(Enum):
-    """What is limited, by Kafka's names."""
+    """The quotas, with Kafka's names."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     """Bytes per second."""
@@ -42,22 +42,22 @@ _OF_IPS: Final = (QuotaKey.CONNECTION_CREATION_RATE,)
 
 
 def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
-    """What can be limited for an entity: of an IP address its connections (KIP-612), of a topic byte rates,
-    of users and client-ids everything but connections (KIP-546).
+    """Return the quotas that an entity can have: an IP address a rate of connections (KIP-612), a topic byte
+    rates, users and client-ids all quotas other than connections (KIP-546).
     """
     return _OF_IPS if entity.ip is not None else _OF_TOPICS if entity.topic is not None else _OF_CLIENTS
 
 
 Quota: TypeAlias = tuple[Entity, QuotaKey]
-"""What a value can be configured for."""
+"""An entity and one of its quotas."""
 
 
 class QuotaTable:
-    """An immutable set of configured quotas. Equal to a table with the same quotas, in whatever order.
+    """An immutable set of configured quotas. Tables with the same quotas are equal, in any order.
 
-    Enforced entries and shadow entries are independent: an entity may have either, or both. What is enforced
-    does not see the shadow entries. They are laid over the enforced ones to find what would happen if they
-    were enforced: that is counted, and nothing more.
+    Enforced entries and shadow entries are independent: an entity may have either, or both. Shadow entries do
+    not change enforcement. For the counters of shadow quotas, shadow entries replace the enforced entries of
+    the same entities.
     """
 
     __slots__ = (
@@ -83,8 +83,8 @@ class QuotaTable:
         shadow_options: Mapping[Quota, Options] | None = None,
         pacing: Pacing = Pacing.KAFKA,
     ) -> None:
-        """Take a value for each (entity, key), and the options of those that have some; `pacing` is that of
-        entries that say none. Raises ValueError if a value is not a finite number above 0.
+        """Begin with these values (units per second, or percent of one thread) and options. `pacing` is the
+        default of entries without pacing. Raises ValueError if a value is not a finite number above 0.
         """
         self._values = dict(values or {})
         self._shadow = dict(shadow or {})
@@ -94,7 +94,7 @@ class QuotaTable:
         self._options = _kept(options, self._values)
         self._shadow_options = _kept(shadow_options, self._shadow)
         self.pacing = pacing
-        """How byte rates are held whose entry does not say."""
+        """Pacing of byte rates whose entries have no pacing."""
         self._keys = frozenset(key for _entity, key in chain(self._values, self._shadow))
         self._limits: dict[QuotaKey, Limits] = {}
         self._shadow_limits: dict[QuotaKey, Limits] = {}
@@ -102,39 +102,41 @@ class QuotaTable:
         self._all_in_shadow: QuotaTable | None = None
         self._paced: QuotaTable | None = None
         self.is_prepared = False
-        """True once `prepared` has run: limits that did not change are then the same objects as before."""
+        """True once `prepared` has run. Unchanged limits are then the same objects as in the former table."""
 
     @property
     def values(self) -> Mapping[Quota, float]:
-        """What is enforced. Read only: (entity, key) -> value, in the order in which they were configured."""
+        """Enforced values, read-only: (entity, key) → value, in the order of configuration."""
         return MappingProxyType(self._values)
 
     @property
     def shadow(self) -> Mapping[Quota, float]:
-        """What is only counted; as `values`."""
+        """Shadow values, which are only counted; read-only, like `values`."""
         return MappingProxyType(self._shadow)
 
     def options(self, *, shadow: bool = False) -> Mapping[Quota, Options]:
-        """Options of the enforced values, or of the shadow values, that have some. Read only."""
+        """Return the options of enforced values, or of shadow values: (entity, key) → options. Read-only;
+        values without options are missing.
+        """
         return MappingProxyType(self._shadow_options if shadow else self._options)
 
     def options_of(self, entity: Entity, *, shadow: bool = False) -> Options:
-        """Options of an entity's entry."""
+        """Return the options of an entity's enforced entry, or of its shadow entry."""
         options = self._shadow_options if shadow else self._options
         if not options:
             return PLAIN
         return next((options[entity, key] for key in keys_of(entity) if (entity, key) in options), PLAIN)
 
     def entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
-        """Each entity with enforced values once, with these."""
+        """Yield each entity that has enforced values, with key → value."""
         return _grouped(self._values)
 
     def shadow_entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
-        """Each entity with shadow values once, with these."""
+        """Yield each entity that has shadow values, with key → value."""
         return _grouped(self._shadow)
 
     def limits(self, key: QuotaKey) -> Limits:
-        """The limits of one key that are enforced, made ready for lookup (once)."""
+        """Return the enforced limits of one key, prepared for lookup at the first call."""
         limits = self._limits.get(key)
         if limits is None:
             options = _by_entity(self._options, key, is_shadow=False)
@@ -142,9 +144,10 @@ class QuotaTable:
         return limits
 
     def shadow_limits(self, key: QuotaKey) -> Limits:
-        """The limits of one key as if the shadow entries were enforced too, over the others; made ready once.
+        """Return the limits of one key as if shadow entries were enforced and replaced enforced entries;
+        prepared for lookup at the first call.
 
-        Only a `Limit` with `is_shadow` counts. Nobody is limited if the key has no shadow entry.
+        Use only a `Limit` with `is_shadow`. If the key has no shadow entry, the result has no limits.
         """
         limits = self._shadow_limits.get(key)
         if limits is None:
@@ -158,7 +161,9 @@ class QuotaTable:
         return limits
 
     def topics(self, key: QuotaKey, *, shadow: bool = False) -> Mapping[str, float]:
-        """The rates of topics, enforced or in shadow, by topic; found once."""
+        """Return topic → rate (bytes/s), of enforced entries or of shadow entries; computed at the first
+        call.
+        """
         topics = self._topics.get((key, shadow))
         if topics is None:
             chosen = _chosen(self._shadow if shadow else self._values, key)
@@ -167,10 +172,11 @@ class QuotaTable:
         return topics
 
     def prepared(self, before: QuotaTable) -> QuotaTable:
-        """Make everything ready for lookup, and return this table. Any thread may do it, before others use
-        the table: 100,000 entries take half a second.
+        """Prepare all limits for lookup, and return this table. Any thread may call this before other threads
+        use the table: 100,000 entries take half a second.
 
-        Limits that are the same in `before` become the same objects, so that their users have nothing to do.
+        Limits equal to those of the former table `before` become the same objects, so that their users need
+        no update.
         """
         if not self.is_prepared:
             for key in QuotaKey:
@@ -185,8 +191,9 @@ class QuotaTable:
     def altered(
         self, changes: Mapping[Quota, float | None], *, shadow: bool = False, options: Options | None = None
     ) -> QuotaTable:
-        """A table with these values instead, None to remove one; of the enforced entries, or of the shadow
-        entries. These entries get `options`; None: they keep theirs. Raises ValueError for a bad value.
+        """Return a table with changed values (None removes a value) of enforced entries or of shadow entries.
+        The changed entries get `options`, or keep their own if `options` is None. Raises ValueError if a
+        value is not a finite number above 0.
         """
         merged = {**(self._shadow if shadow else self._values), **changes}
         kept = {quota: value for quota, value in merged.items() if value is not None}
@@ -199,8 +206,8 @@ class QuotaTable:
         return QuotaTable(kept, self._shadow, said, self._shadow_options, self.pacing)
 
     def in_shadow(self) -> QuotaTable:
-        """A table in which every entry is a shadow entry, made once. Where there are both, the shadow entry
-        stays.
+        """Return a table with shadow entries only, made at the first call. An enforced entry becomes a shadow
+        entry, unless its entity already has a shadow entry.
         """
         if self._all_in_shadow is None:
             enforced = {quota: its for quota, its in self._options.items() if quota not in self._shadow}
@@ -214,7 +221,7 @@ class QuotaTable:
         return self._all_in_shadow
 
     def paced(self, pacing: Pacing) -> QuotaTable:
-        """A table in which entries that say no pacing have this one, made once."""
+        """Return a table with another default pacing, made at the first call."""
         if self.pacing is pacing:
             return self
         if self._paced is None:
@@ -222,15 +229,15 @@ class QuotaTable:
         return self._paced
 
     def has(self, key: QuotaKey) -> bool:
-        """Whether a value of this key is configured, enforced or not."""
+        """Return True if a value of this key is configured, enforced or in shadow."""
         return key in self._keys
 
     def __len__(self) -> int:
-        """How many values are configured, enforced or not."""
+        """Return the number of configured values, enforced or in shadow."""
         return len(self._values) + len(self._shadow)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both tables configure the same. 100,000 equal entries take up to half a second."""
+        """Return True if both tables have the same quotas. 100,000 equal entries take up to half a second."""
         if self is other:
             return True
         if not isinstance(other, QuotaTable):
@@ -244,11 +251,11 @@ class QuotaTable:
         )
 
     def __hash__(self) -> int:
-        """Equal tables hash equally."""
+        """Return the hash of the values; equal tables have equal hashes."""
         return hash((frozenset(self._values.items()), frozenset(self._shadow.items())))
 
     def __repr__(self) -> str:
-        """Name the values."""
+        """Return a text with all values and options, for test failures."""
         said = f"QuotaTable({self._values!r}, shadow={self._shadow!r}"
         if self._options or self._shadow_options:
             said += f", options={self._options!r}, shadow_options={self._shadow_options!r}"
@@ -260,7 +267,7 @@ def _old_if_same(new: Limits, old: Limits) -> Limits:
 
 
 def _kept(options: Mapping[Quota, Options] | None, values: Mapping[Quota, float]) -> dict[Quota, Options]:
-    """The options that say something, of values that there are."""
+    """Return the options that differ from the defaults and belong to a value."""
     return {quota: its for quota, its in (options or {}).items() if quota in values and its != PLAIN}
 
 

@@ -1,15 +1,15 @@
-"""Quotas as brokers up to 3.9 keep them in ZooKeeper: znodes in, quotas out (KIP-55, KIP-124, KIP-612).
+"""Quotas in ZooKeeper, as brokers up to 3.9 store them (KIP-55, KIP-124, KIP-612).
 
-    /config/users/<user>                        a user's
-    /config/users/<user>/clients/<client-id>    a client-id's of that user
-    /config/clients/<client-id>                 a client-id's, whoever the user is
-    /config/ips/<ip>                            an address's
+    /config/users/<user>                        quotas of a user
+    /config/users/<user>/clients/<client-id>    quotas of a client-id of that user
+    /config/clients/<client-id>                 quotas of a client-id of any user
+    /config/ips/<ip>                            quotas of an IP address
 
-Names are percent-encoded (`Sanitizer`); `<default>` is the default. A node holds
-`{"version": 1, "config": {"producer_byte_rate": "1024"}}`, its values strings.
+Names are percent-encoded (Kafka's `Sanitizer`); `<default>` is the default. A node contains
+`{"version": 1, "config": {"producer_byte_rate": "1024"}}`; values are strings.
 
-Users' SCRAM credentials stand in the same nodes (`SCRAM-SHA-256`, `SCRAM-SHA-512`). They are counted, and
-not even decoded; no value that is not a quota's gets into a reason.
+The same nodes contain users' SCRAM credentials (`SCRAM-SHA-256`, `SCRAM-SHA-512`). Weir counts the
+credentials and does not decode them. Messages contain values of quotas only.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ USERS: Final = f"{CONFIG}/users"
 CLIENTS: Final = f"{CONFIG}/clients"
 IPS: Final = f"{CONFIG}/ips"
 OF_A_USER: Final = "clients"
-"""The child of a user's node whose children are client-ids of that user."""
+"""Name of the child of a user's node whose children are client-ids of that user."""
 
 Node: TypeAlias = tuple[str, bytes | None]
-"""A znode's path, below Kafka's chroot, and what it holds."""
+"""Path of a znode below Kafka's chroot, and the znode's content."""
 
 _QUOTA_KEYS: Final = frozenset(key.value for key in QuotaKey)
 _CREDENTIALS: Final = "SCRAM-"
@@ -47,29 +47,29 @@ _SHOWN_MAX: Final = 60
 
 
 class _NodeError(ValueError):
-    """Why a node, or a value, cannot be read."""
+    """A node, or a value, cannot be read; the message is the reason."""
 
 
 class _Content(msgspec.Struct):
-    """What a node holds; its values undecoded."""
+    """Content of a node, with undecoded values."""
 
     config: dict[str, msgspec.Raw] = {}
 
 
 class ZooKeeperQuotas(Imported):
-    """Quotas out of znodes."""
+    """Quotas read from znodes."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         super().__init__()
         self.nodes = 0
-        """How many were read."""
+        """Number of nodes read."""
         self.credentials = 0
-        """How many SCRAM credentials stood in them."""
+        """Number of SCRAM credentials in these nodes."""
         for path, content in nodes:
             self.read(path, content)
 
     def read(self, path: str, content: bytes | None) -> None:
-        """Take the quotas of one node."""
+        """Import the quotas of one node."""
         self.nodes += 1
         try:
             entity = entity_at(path)
@@ -97,7 +97,9 @@ class ZooKeeperQuotas(Imported):
 
 
 def entity_at(path: str) -> Entity:
-    """Whose quotas a node holds. Raises ValueError if it is no such node, or none that brokers heed."""
+    """Return the entity of a node's quotas. Raises ValueError if the node is not one of quotas, or if brokers
+    ignore the node.
+    """
     match path.split("/"):
         case ["", "config", "users", user]:
             return Entity(user=_user(user))
@@ -112,10 +114,12 @@ def entity_at(path: str) -> Entity:
 
 
 def _user(written: str) -> Name:
-    """Brokers compare users by what is written in the path: only Kafka's own way to write a name counts."""
+    """Return the user in a path. Raises _NodeError for another encoding than Kafka's, because brokers compare
+    encoded users.
+    """
     name = _name(written)
     if name is not DEFAULT and sanitize(name) != written:
-        raise _NodeError(f"brokers do not heed this node: they write this user as {sanitize(name)}")
+        raise _NodeError(f"brokers ignore this node: they encode this user as {sanitize(name)}")
     return name
 
 
@@ -130,7 +134,7 @@ def _ip(written: str) -> Name:
 
 
 def _name(written: str) -> Name:
-    """A name as Java's URLDecoder reads it."""
+    """Return a name, decoded like Java's URLDecoder does. Raises _NodeError."""
     if written == DEFAULT.value:
         return DEFAULT
     if not written:
@@ -148,7 +152,7 @@ def _config(content: bytes | None) -> dict[str, msgspec.Raw]:
         return {}
     try:
         return msgspec.json.decode(content, type=_Content).config
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # neither tells what stands there
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # neither message contains the content
         what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise _NodeError(f"cannot be read: {what}") from None
     except RecursionError:
@@ -156,7 +160,7 @@ def _config(content: bytes | None) -> dict[str, msgspec.Raw]:
 
 
 def _number(written: msgspec.Raw) -> float:
-    """A quota's value: a string; a number as well, where a person wrote it."""
+    """Return a quota's value. Kafka writes a string; persons may have written a number. Raises _NodeError."""
     try:
         value = msgspec.json.decode(written, type=str | int | float)
     except msgspec.DecodeError:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from bench.request_time.calls import BrokerVersions, Call
-from bench.request_time.features import UNPACKED
 from bench.request_time.topics import BIG, EMPTY, FETCH_BYTES, SMALL, WRITTEN, Batch
 from calibration import bodies
 from protocol.messages import (
@@ -18,6 +17,7 @@ from protocol.messages import (
     HeartbeatRequest,
     ListGroupsRequest,
 )
+from quotas.cost_fitting import UNPACKED
 
 NEW_SESSION: Final = 0
 

@@ -18,14 +18,14 @@ from protocol.framing import LENGTH_BYTES
 from tests.kafka import wire
 
 KB: Final = 1000.0
-CAPS: Final[Mapping[ApiKey, int]] = {
+NEWEST: Final[Mapping[ApiKey, int]] = {
     **BY_NAME,
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
     ApiKey.ADD_OFFSETS_TO_TXN: 3,
     ApiKey.TXN_OFFSET_COMMIT: 3,
     ApiKey.END_TXN: 3,
 }
-"""And one transaction at a time."""
+"""The newest versions that requests use: those of `BY_NAME`, and one transaction at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BrokerVersions(frames.BrokerVersions):
 
     def __init__(self, spoken: Mapping[int, tuple[int, int]]) -> None:
         """`spoken`: API key to lowest and highest version, as the broker tells them."""
-        super().__init__({key: VersionRange(*both) for key, both in spoken.items()}, CAPS)
+        super().__init__({key: VersionRange(*both) for key, both in spoken.items()}, NEWEST)
 
     @classmethod
     def of(cls, host: str, port: int) -> BrokerVersions:

@@ -1,7 +1,7 @@
 """What costs are a sum of: how often each coefficient applies to what a client did.
 
-A feature has the name of its coefficient in `quotas.request_costs`; those by codec are `unpacked.CODEC`, and
-`cold` counts the requests that found their broker idle, each with its share of the whole surcharge.
+A feature has the name of its coefficient in `quotas.cost_fitting`. `cold` counts the requests that found
+their broker idle, each with its share of the whole surcharge.
 """
 
 from __future__ import annotations
@@ -11,23 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from protocol.framing import LENGTH_BYTES
-from quotas.request_costs import CODECS, ApiCost, ColdCost, CostTable
+from quotas import cost_fitting
+from quotas.cost_fitting import coefficients_of
+from quotas.request_costs import ApiCost, ColdCost, CostTable
 
 if TYPE_CHECKING:
     from bench.request_time.calls import Call
 
 Features = Mapping[str, float]
 COLD: Final = "cold"
-UNPACKED: Final = {codec: f"unpacked.{codec}" for codec in CODECS}
-COEFFICIENTS: Final = (
-    "us",
-    "us_per_request_kb",
-    "us_per_response_kb",
-    "us_per_session_kb",
-    "us_per_partition",
-    "us_acks_all",
-    "us_per_converted_kb",
-)
 _KB: Final = 1000.0
 _US: Final = 1e6
 
@@ -78,8 +70,4 @@ def difference(later: Features, earlier: Features) -> dict[str, float]:
 
 def estimate_us(done: Features, cost: ApiCost, table: CostTable) -> float:
     """What the model says that these requests of one API cost."""
-    us = sum(done.get(UNPACKED[codec], 0.0) * each for codec, each in cost.us_per_unpacked_kb.items())
-    for name in COEFFICIENTS:
-        each: float = getattr(cost, name)
-        us += done.get(name, 0.0) * each
-    return us + done.get(COLD, 0.0) * table.cold.us
+    return cost_fitting.estimate_us(done, coefficients_of(cost)) + done.get(COLD, 0.0) * table.cold.us

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import log
 from operator import mul
 from statistics import median
 from typing import Final
 
-from bench.request_time.features import COLD, UNPACKED, Features
+from bench.request_time.features import COLD
 from bench.request_time.runner import Observation
-from quotas.request_costs import CODECS, ApiCost, ColdCost, CostTable
+from quotas.cost_fitting import UNPACKED, Sample, api_cost
+from quotas.request_costs import ApiCost, ColdCost, CostTable
 
 _SWEEPS: Final = 500
 _STEPS: Final = 20
@@ -43,15 +43,7 @@ CHANGES: Final = frozenset(
 DIGITS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What one request of an observation had on average, and what it cost."""
-
-    features: Features
-    us: float
-
-
-def non_negative(rows: Sequence[Row], terms: Sequence[str]) -> dict[str, float]:
+def non_negative(rows: Sequence[Sample], terms: Sequence[str]) -> dict[str, float]:
     """The coefficients of `terms`, none below 0, with the least squared logarithms of estimate by truth:
     half as much is as wrong as twice as much. By Gauss and Newton, from where the relative error is least.
     """
@@ -99,22 +91,24 @@ def fit_api(api: str, observations: Sequence[Observation], cold: ColdCost) -> Ap
     if not rows:
         return None
     terms = [term for term in TERMS.get(api, OTHERS) if _tells(rows, term)]
-    found = {term: _rounded(us) for term, us in non_negative(rows, terms).items() if us or term == "us"}
-    unpacked = {codec: found.pop(UNPACKED[codec]) for codec in CODECS if UNPACKED[codec] in found}
-    return ApiCost(**found, us_per_unpacked_kb=unpacked)  # type: ignore[arg-type]  # terms are its fields
+    return api_cost(
+        {term: _rounded(us) for term, us in non_negative(rows, terms).items() if us or term == "us"}
+    )
 
 
-def _row(seen: Observation, cold: ColdCost) -> Row | None:
-    """Without what the broker's idleness has added; what the broker exempts is none."""
+def _row(seen: Observation, cold: ColdCost) -> Sample | None:
+    """Return an observation's average request, less the surcharge of an idle broker; None if it has too few
+    requests, or if the broker charged nothing.
+    """
     count = seen.requests
     if count < _LEAST_REQUESTS or seen.truth_us <= 0:
         return None
     each = {name: amount / count for name, amount in seen.done.items()}
     us = seen.truth_us / count
-    return Row(each, max(us - each.get(COLD, 0.0) * cold.us, us / 2))
+    return Sample(max(us - each.get(COLD, 0.0) * cold.us, us / 2), each)
 
 
-def _tells(rows: Sequence[Row], term: str) -> bool:
+def _tells(rows: Sequence[Sample], term: str) -> bool:
     values = [row.features.get(term, 0.0) for row in rows]
     if term in BY_KB:
         return max(values) - min(values) >= _LEAST_SPREAD_KB

@@ -1,13 +1,17 @@
-"""One micro-batch into the tables, each of its partitions written as a whole.
+"""Write one micro-batch into the tables, each partition as a whole.
 
-The order, and what a kill leaves at each point; the batch is done again, with the same lines, until Spark has
-noted that it is done:
+A killed batch is repeated with the same lines until Spark's checkpoint has it. The steps, and the effect of a
+kill between them:
 
-1. What an earlier try has left of the batch is deleted (only the first batch of a run can be one done again):
-   options may have changed since, and what is late now may have been good then.
-2. Good, late, malformed records are written: some partitions may be there, others not. Each is replaced.
-3. The ledger's row: all is there. Whoever reads tables between 2 and 3 sees a part of a batch.
-4. Spark notes the batch in its checkpoint; until then it is done again from 1.
+1. Delete the output of an earlier attempt; only a run's first batch can have one. Options may have changed
+since, so records may now be late that were good before.
+
+2. Write good, late and malformed records. After a kill some partitions exist; the repetition replaces them.
+
+3. Write the ledger's row: the batch is complete. Between 2 and 3, readers of the tables see an incomplete
+batch.
+
+4. Spark adds the batch to its checkpoint; until then the batch is repeated from 1.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counts:
-    """Of lines."""
+    """Number of lines, by result."""
 
     read: int = 0
     good: int = 0
@@ -41,7 +45,7 @@ class Counts:
     malformed: int = 0
 
     def add(self, row: Row) -> None:
-        """Add what a batch has counted."""
+        """Add the counts of a batch (a row with these columns)."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + int(row[each.name]))
 
@@ -50,17 +54,17 @@ class Counts:
 
 
 class Batches:
-    """Takes the batches of one kind, and counts."""
+    """Writes the batches of one kind of records, and sums up their counts."""
 
     def __init__(self, lake: Lake, kind: Kind, late_after_ms: int, say: Callable[[str], None]) -> None:
         self._lake, self._kind, self._late_after_ms, self._say = lake, kind, late_after_ms, say
         self._is_first = True
         self.counts = Counts()
         self.failure: Exception | None = None
-        """What has ended it: Spark only tells its text."""
+        """The exception that ended the stream; Spark itself reports only its text."""
 
     def take(self, rows: DataFrame, batch: int) -> None:
-        """Write a batch: `foreachBatch` calls this."""
+        """Write a batch; `foreachBatch` calls this method."""
         try:
             self._take(rows, batch)
         except Exception as error:
@@ -70,12 +74,14 @@ class Batches:
     def _take(self, parsed: DataFrame, batch: int) -> None:
         began_s = time.monotonic()
         spark = parsed.sparkSession
-        spark.conf.set("spark.sql.adaptive.enabled", "true")  # Spark turns it off for streams; no state here
+        spark.conf.set(
+            "spark.sql.adaptive.enabled", "true"
+        )  # Spark disables it for streams because of state, which this query lacks
         if self._is_first:
             clear(Files(spark), self._lake, self._kind, batch)
             self._is_first = False
         before = newest_before(spark, self._lake, self._kind.name, batch)
-        rows = judged(parsed, before, self._late_after_ms).persist(StorageLevel.MEMORY_AND_DISK)
+        rows = with_lateness(parsed, before, self._late_after_ms).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             row = self._write(rows, before, batch)
         finally:
@@ -86,7 +92,7 @@ class Batches:
         self._say(f"{self._kind.name} batch {batch}: {seen} in {time.monotonic() - began_s:.1f} s")
 
     def _write(self, rows: DataFrame, before: DataFrame, batch: int) -> Row:
-        """Write all tables and return the counts."""
+        """Write all tables, and return the batch's counts."""
         counted = count(rows).collect()[0]
         numbered = rows.withColumn("batch", fn.lit(batch).cast("long"))
         lake, kind = self._lake, self._kind
@@ -105,7 +111,7 @@ class Batches:
         return counted
 
     def _enter(self, rows: DataFrame, before: DataFrame, counted: Row, batch: int) -> None:
-        """Write the ledger's row."""
+        """Write the batch's row of the ledger."""
         known = {**counted.asDict(), "late_after_ms": self._late_after_ms, "batch": batch}
         row = newest_after(before, rows).select(
             *(
@@ -118,15 +124,15 @@ class Batches:
         tables.replace(row.coalesce(1), self._lake.ledger(self._kind.name), "batch")
 
 
-def judged(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
-    """Parsed lines (`pipeline.ingest.parse`) with `stream`, and whether they are `late`."""
+def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
+    """Add the columns `stream` and `late` to parsed lines (`pipeline.ingest.parse`)."""
     joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
     late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms
     return joined.withColumn("late", fn.coalesce(late, fn.lit(False))).drop("newest_ms")
 
 
 def count(rows: DataFrame) -> DataFrame:
-    """One row: how many there are of what, and when."""
+    """Return one row: counts of the lines, and first and last time (ms) of good records."""
     is_good = fn.col("reason").isNull()
     in_table = is_good & ~fn.col("late")
     return rows.agg(
@@ -144,7 +150,7 @@ _LEFT_BY_A_KILL: Final = ".spark-staging-*"
 
 
 def clear(files: Files, lake: Lake, kind: Kind, batch: int) -> None:
-    """Delete what there is of a batch, and what killed writers have left."""
+    """Delete the output of a batch, and temporary files of killed writers."""
     table = lake.usage if kind.name == "usage" else lake.trace
     by_batch = [lake.late(kind.name), lake.malformed(kind.name), lake.ledger(kind.name)]
     patterns = [f"{table}/day=*/batch={batch}", *(f"{path}/batch={batch}" for path in by_batch)]

@@ -1,7 +1,8 @@
-"""Does Spark's checkpoint belong to this source and these tables? If not, records would be lost or doubled.
+"""Check that Spark's checkpoint belongs to this source and these tables, so that no records are lost or
+doubled.
 
-Spark's batches are numbered from 0 in each checkpoint, and the tables are partitioned by that number. A lost
-checkpoint would begin at 0 again, and overwrite.
+Each checkpoint numbers its batches from 0, and the tables are partitioned by that number. With a new
+checkpoint, batches would overwrite existing partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check(files: Files, lake: Lake, kind: str, source: str) -> None:
-    """See that batches may go on, and note the `source` at the first time. Raises PipelineError."""
+    """Check the checkpoint; store the name of the `source` on the first run. Raises PipelineError."""
     planned = _last(files, lake, kind, "offsets")
     _check_source(files, lake, kind, source, is_new=planned < 0)
     _check_tables(files, lake, kind, planned)
@@ -39,7 +40,7 @@ def _check_tables(files: Files, lake: Lake, kind: str, planned: int) -> None:
     if planned < 0:
         if files.matching(f"{ledger}/batch=*"):
             raise PipelineError(
-                f"{checkpoint} is lost, but there are batches in {ledger}, which would be overwritten: "
+                f"{checkpoint} is lost, but {ledger} has batches, which would be overwritten: "
                 "restore it, or begin with a new lake (--lake)"
             )
         return
@@ -51,12 +52,12 @@ def _check_tables(files: Files, lake: Lake, kind: str, planned: int) -> None:
     done = _last(files, lake, kind, "commits")
     if done >= 0 and not files.exists(f"{ledger}/batch={done}"):
         raise PipelineError(
-            f"{ledger} lacks batch {done}, which {checkpoint} says is done: restore the tables, or begin "
+            f"{ledger} lacks batch {done}, which {checkpoint} has: restore the tables, or begin "
             "with a new lake (--lake)"
         )
 
 
 def _last(files: Files, lake: Lake, kind: str, log: str) -> int:
-    """The last batch that Spark has planned (`offsets`) or done (`commits`), -1 for none."""
+    """Return the last batch that Spark has planned (`offsets`) or completed (`commits`); -1 without one."""
     paths = files.matching(f"{lake.checkpoint(kind)}/{log}/*")
     return max((int(name) for path in paths if (name := path.rpartition("/")[2]).isdigit()), default=-1)

@@ -1,11 +1,12 @@
-"""Records into the lake's tables, each exactly once: from files or topics, by Structured Streaming.
+"""Ingest records from files or topics into tables, each exactly once, by Structured Streaming.
 
-`sources` says where from, `parse` what a record is, `ledger` what is late,
-`batch` how a batch is written, `checkpoint` when not to begin. This is the loop around them.
+`sources` reads lines, `parse` validates records, `ledger` finds late records, `batch` writes tables, and
+`checkpoint` refuses to start with the wrong tables. This module has the loop around them.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from pipeline.files import Files
 from pipeline.ingest.batch import Batches
 from pipeline.ingest.checkpoint import check
-from pipeline.ingest.errors import explained
 from pipeline.ingest.parse import KINDS, parsed
-from pipeline.outcome import Outcome
+from pipeline.outcome import Outcome, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,19 +32,18 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 LATE_AFTER_S: Final = 600.0
-EVERY_S: Final = 60.0
 LOOK_S: Final = 0.2
-"""How often the streams are asked whether they have ended."""
+"""Time (s) between two checks whether the streams have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When batches begin, and when it ends."""
+    """The time between batches, and the end of the run."""
 
     every_s: float | None = None
-    """None: all that is there now, and then the end."""
+    """Time (s) between batches; None to ingest the existing records and end."""
     stop: threading.Event | None = None
-    """Once it is set, the batches that have begun are finished, and then it ends."""
+    """An event that ends the run after the current batches."""
 
 
 def ingest(
@@ -56,7 +56,7 @@ def ingest(
     late_after_s: float = LATE_AFTER_S,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
-    """Take records; `say` hears of each batch. Raises PipelineError."""
+    """Ingest records; `say` is called with one line per batch. Raises PipelineError."""
     source.check(spark)
     files = Files(spark)
     takers = {kind: Batches(lake, KINDS[kind], round(late_after_s * 1000), say) for kind in kinds}
@@ -99,13 +99,15 @@ def _start(
 
 
 def _wait(queries: Mapping[str, StreamingQuery], stop: threading.Event) -> None:
-    """Until all have ended, or are between two batches once `stop` is set. Raises StreamingQueryException."""
+    """Wait until all streams have ended; once `stop` is set, stop each between two batches. Raises
+    StreamingQueryException.
+    """
     running = list(queries.values())
     while running:
         stop.wait(LOOK_S) if not stop.is_set() else threading.Event().wait(LOOK_S)
         for query in tuple(running):
             if not query.isActive:
-                query.awaitTermination()  # raises what it has ended of
+                query.awaitTermination()  # raises the stream's exception
                 running.remove(query)
             elif stop.is_set() and not query.status["isTriggerActive"]:
                 query.stop()
@@ -113,7 +115,7 @@ def _wait(queries: Mapping[str, StreamingQuery], stop: threading.Event) -> None:
 
 @contextmanager
 def _until_signalled(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM set `stop`; a second one interrupts."""
+    """Set `stop` at SIGINT or SIGTERM; raise KeyboardInterrupt at a second signal."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -155,8 +157,46 @@ def _outcome(lake: Lake, takers: Mapping[str, Batches]) -> Outcome:
 def _notes(takers: Mapping[str, Batches]) -> Iterator[str]:
     for kind, taker in takers.items():
         if taker.counts.malformed:
-            yield f"malformed {kind}: lines that are no records; the column reason says why"
+            yield f"malformed {kind}: invalid lines; the column reason has the reasons"
         if taker.counts.late:
-            yield f"late {kind}: left out of the tables; a greater --late-after takes more of them"
+            yield f"late {kind}: not in the tables; a greater --late-after accepts more of them"
     if not any(taker.counts.read for taker in takers.values()):
         yield "nothing new"
+
+
+_KNOWN: Final = (
+    ("UnknownTopicOrPartition", "the topic does not exist: is Weir writing to it?"),
+    (
+        "FILE_NOT_EXIST|FileNotFoundException.*jsonl|does not exist.*jsonl",
+        "a file was deleted before it was read; --skip-lost goes on without it",
+    ),
+    (
+        "KAFKA_DATA_LOSS|data may have been lost|DATA_LOSS",
+        "Kafka has deleted records before they were read; --skip-lost goes on without them",
+    ),
+    ("TimeoutException|No resolvable bootstrap", "no broker answers"),
+    ("SaslAuthenticationException", "the brokers refuse the login"),
+    ("SslAuthenticationException|SSLHandshakeException", "TLS failed"),
+    ("AuthorizationException", "the brokers do not allow it"),
+    ("Concurrent update to the log|CONCURRENT_STREAM_LOG_UPDATE", "another ingest is running on this lake"),
+)
+
+
+def explained(error: Exception, source: Source) -> Exception:
+    """Return a PipelineError with the cause for errors of Spark; return other errors unchanged."""
+    if not isinstance(error, PySparkException | Py4JError):
+        return error
+    text = str(error)
+    for pattern, meaning in _KNOWN:
+        if re.search(pattern, text, re.DOTALL):
+            return PipelineError(f"{source.name('usage')}: {meaning} ({_cause(text)})")
+    return PipelineError(f"{source.name('usage')}: Spark failed: {_cause(text)}")
+
+
+def _cause(text: str) -> str:
+    """Return the innermost exception of a Java stack trace, or else the first line; at most 300
+    characters.
+    """
+    causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
+    line: str = causes[-1] if causes else text.strip().partition("\n")[0]
+    return line[:300]

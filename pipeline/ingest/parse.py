@@ -1,13 +1,14 @@
-"""Lines into records, each judged: a good record, or malformed and why. Built-in functions only.
+"""Parse lines into records, and validate them, with Spark's built-in functions only.
 
-`from_json` alone takes too much: the first of two objects on a line, a number where a string belongs, bytes
-that are no UTF-8. So
+`from_json` alone accepts too much: two objects on a line (it takes the first), a number instead of a string,
+invalid UTF-8. Therefore
 
-- a line is parsed as the field of an object that Weir ends itself: only where there is one JSON value and
-  nothing after it is the end found;
-- strings are parsed as variants, which know what they were in JSON.
+- a line is parsed as a field of an object that ends with a field of Weir's: that field is found only after
+exactly one JSON value;
 
-What is known of a record's type (what it needs, what is filled in) is derived from it (`usage.schema`).
+- strings are parsed as variants, which keep their JSON type.
+
+Required fields and defaults come from the record's type (`usage.schema`).
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
 
 KNOWN_VERSIONS: Final = (VERSION,)
 OLDEST_MS: Final = 1_420_070_400_000
-"""2015 began; Weir did not exist."""
+"""The beginning of 2015 (ms), before Weir existed."""
 AHEAD_MS_MAX: Final = 24 * 3600 * 1000
-"""No clock is further ahead than a day: what says so is malformed."""
+"""Time (ms) by which a record may be ahead of the clock; records further ahead are malformed."""
 COUNT_MAX: Final = 10**13
-"""More of anything in one record than there can be: sums of such records would not fit into 64 bits."""
+"""Maximum of a number in a record. Sums of larger numbers might not fit into 64 bits."""
 INTERVAL_MS_MAX: Final = 24 * 3600 * 1000
 TEXT_MAX: Final = 1_000
-"""So many characters has the longest name: Weir shortens its own to fewer. A single name of megabytes would
-take all memory of whoever sums up.
+"""Maximum length (characters) of a name; Weir shortens names further. A name of megabytes could exhaust
+the memory of a job.
 """
 LINE_MAX: Final = 10_000
-"""So many characters of a malformed line are kept."""
+"""Number of characters of a malformed line that are kept."""
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": "wrong",
@@ -50,14 +51,14 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What there is to know of one kind of records."""
+    """A kind of records: usage or trace."""
 
     name: str
     record: type[msgspec.Struct]
 
     @property
     def columns(self) -> StructType:
-        """Of a record."""
+        """Columns of a record."""
         return StructType.fromJson(schema(self.record))
 
 
@@ -67,18 +68,22 @@ KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 
 
 def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
-    """Of the lines of a source (`sources`): the record's columns, what was left out filled in, `day`,
-    `channel`, `taken_ms`, `line`, `source`, and `reason`, which is null if the record is good.
+    """Parse the lines of a source (`sources`).
+
+    The columns are those of the record, with defaults, and `day`, `channel`, `taken_ms`, `line`, `source`,
+    and `reason`, which is null for a good record.
     """
     as_json = fn.concat(fn.lit('{"r":'), fn.col("value"), fn.lit(',"end":1}'))
     raw = lines.withColumn("json", fn.from_json(as_json, _shape(kind), _OPTIONS))
     fields = [_plain(field).alias(field.name) for field in kind.columns.fields]
     taken_apart = raw.select(*fields, "channel", "taken_ms", "value", "source", fn.col("json").alias("json"))
-    judged = taken_apart.withColumn("reason", _reason(kind))
+    checked = taken_apart.withColumn("reason", _reason(kind))
     is_good = fn.col("reason").isNull()
-    return judged.select(
+    return checked.select(
         *_filled(kind),
-        fn.when(is_good, fn.to_date(fn.timestamp_millis("time_ms"))).alias("day"),  # other times may overflow
+        fn.when(is_good, fn.to_date(fn.timestamp_millis("time_ms"))).alias(
+            "day"
+        ),  # invalid times may overflow
         "channel",
         "taken_ms",
         fn.when(~is_good, fn.left(fn.make_valid_utf8("value"), fn.lit(LINE_MAX))).alias("line"),
@@ -88,7 +93,7 @@ def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
 
 
 def _shape(kind: Kind) -> StructType:
-    """What a line is parsed as."""
+    """Return the schema with which a line is parsed."""
     record = [
         StructField(field.name, VariantType() if isinstance(field.dataType, StringType) else field.dataType)
         for field in kind.columns.fields
@@ -98,7 +103,7 @@ def _shape(kind: Kind) -> StructType:
 
 
 def _plain(field: StructField) -> Column:
-    """A field as it was parsed; a string only if it was one in JSON."""
+    """Return a field's value; a string only if the JSON value was a string."""
     value = fn.col(f"json.r.{field.name}")
     if not isinstance(field.dataType, StringType):
         return value
@@ -122,7 +127,7 @@ def _fill(field: StructField, default: object) -> Column:
 
 
 def _reason(kind: Kind) -> Column:
-    """Why a line is malformed, null if it is not; the first that holds."""
+    """Return the first reason why a line is malformed; null for a good record."""
     version = fn.col("version")
     needed = required(kind.record)
     nothing = fn.coalesce(*(fn.col(name).cast("string") for name in needed)).isNull()
@@ -167,14 +172,14 @@ def _out_of_bounds(kind: Kind) -> list[tuple[Column, Column]]:
 
 
 def _counts(columns: StructType, prefix: str = "") -> list[tuple[str, int]]:
-    """Names of all numbers that have no bounds of their own, and the least that each may be."""
+    """Return names and minimums of all numbers without specific bounds."""
     found = []
     for field in columns.fields:
         name = f"{prefix}{field.name}"
         if isinstance(field.dataType, StructType):
             found += _counts(field.dataType, f"{name}.")
         elif isinstance(field.dataType, LongType | DoubleType) and name not in ("time_ms", "interval_ms"):
-            found.append((name, -1 if name == "broker" else 0))  # -1: not known yet
+            found.append((name, -1 if name == "broker" else 0))  # -1: unknown broker
     return found
 
 

@@ -1,8 +1,8 @@
-"""Where records come from: a directory that Weir writes files to, or its topics.
+"""The sources of records: a directory with Weir's files, or Weir's topics.
 
-A stream has a row for each line: `value`, `source` (where the line is), `channel` (what its order is kept
-in: a partition of a topic) and `taken_ms`. That is when Spark began the batch: it notes that before the
-batch, so doing the batch again gives the same.
+A stream has one row per line: `value`, `source` (file or offset), `channel` (the part of the source that is
+in order, such as a partition) and `taken_ms`, the time when Spark began the batch. Spark stores this time
+before the batch, so that a repeated batch has the same.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ BATCH_BYTES: Final = 512 * 1024 * 1024
 BATCH_RECORDS: Final = 1_000_000
 _PATTERN: Final = r"[*?\[\]{}\\]"
 FILE_AGE_MAX: Final = "365d"
-"""Spark forgets files that are so much older than the newest: such a file is then not taken any more."""
+"""Age of files, relative to the newest file, after which Spark forgets and ignores them."""
 
 
 class Source(Protocol):
-    """What ingest takes records from."""
+    """A source of records."""
 
     def name(self, kind: str) -> str:
-        """What must stay the same for batches to go on where they ended."""
+        """Return the identity of the source; a lake accepts only one source per kind."""
 
     def check(self, spark: SparkSession) -> None:
-        """Raise PipelineError if nothing can be taken from here."""
+        """Raise PipelineError if the source cannot be read."""
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
-        """The lines of a kind."""
+        """Return a stream of the lines of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Finished files: names that begin with a dot or an underscore are not seen."""
+    """A directory of finished files. Spark ignores names that begin with a dot or an underscore."""
 
     path: str
     batch_bytes: int = BATCH_BYTES
-    """About how much a batch takes; a file is taken as a whole."""
+    """Size (bytes) of a batch, roughly; a file is never split."""
     skip_lost: bool = False
-    """Go on without files that were deleted before they were read."""
+    """True to ignore files that were deleted before they were read."""
 
     def name(self, kind: str) -> str:
         return f"files {self.path.rstrip('/')}/{kind}-*.jsonl"
@@ -78,21 +78,21 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic of usage, and `<topic>-trace` beside it, which may be missing."""
+    """A topic of usage, and the topic `<topic>-trace`, which may be missing."""
 
     topic: str
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Of Kafka's consumer and admin client."""
+    """Properties of Kafka's consumer and admin client."""
     batch_records: int = BATCH_RECORDS
     skip_lost: bool = False
-    """Go on where Kafka has deleted records before they were read."""
+    """True to continue where Kafka has deleted records before they were read."""
 
     def name(self, kind: str) -> str:
         return f"topic {self._topic(kind)}"
 
     def check(self, spark: SparkSession) -> None:
-        """Whether there is a topic shows when it is read."""
+        """Do nothing: reading reports a missing topic."""
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
         options = {f"kafka.{key}": value for key, value in self.properties.items()} | {
@@ -101,7 +101,7 @@ class Topic:
             "maxOffsetsPerTrigger": str(self.batch_records),
             "failOnDataLoss": str(not self.skip_lost).lower(),
         }
-        # A topic that is subscribed to by its name must be there.
+        # A topic that is subscribed to by name must exist.
         how = "subscribe" if kind == "usage" else "subscribePattern"
         topic = self._topic(kind) if kind == "usage" else re.escape(self._topic(kind))
         try:

@@ -1,1 +1,1 @@
-"""Recommend: a quota file from what was used, each value with its reason."""
+"""Recommend: a quota file from recorded usage, with a reason for each value."""

@@ -1,7 +1,7 @@
-"""Making proposals fit what there is: what is above the floor is scaled, by one factor for all.
+"""Fit proposals into the capacity: scale all parts above the floor by one common factor.
 
-So nobody falls below the floor, who needs more still gets more, and the largest factor that fits is found
-from three sums: room = floors + factor · (proposed - floors).
+So each entity gets at least the floor, and entities that need more get more. The largest factor that fits
+follows from three sums: room = floors + factor · (proposed - floors).
 
 >>> fit(proposed=300.0, floors=100.0, room=150.0)
 0.25
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def fit(*, proposed: float, floors: float, room: float) -> float:
-    """The largest factor, at most 1, of what is above the floors, that fits. Raises ValueError if there is
-    none: the floors alone are more than the room.
+    """Return the largest factor, at most 1, with which the parts above the floors fit. Raises ValueError
+    if the floors alone exceed the room.
     """
     if proposed <= room:
         return 1.0
@@ -38,16 +38,16 @@ def fit(*, proposed: float, floors: float, room: float) -> float:
 
 
 def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) -> dict[QuotaKey, float]:
-    """The factor of each quota with a capacity; `kept` is what entries that stay have of it.
+    """Return the factor of each quota with a capacity; `kept` is the sum of existing entries by quota.
 
-    `proposals` has a `quota` and what is `wanted`. Raises PipelineError if even the floors do not fit.
+    `proposals` has the columns `quota` and `wanted`. Raises PipelineError if even the floors do not fit.
     """
     if not plan.capacity:
         return {}
     rows = proposals.groupBy("quota").agg(
         sql.sum("wanted").alias("wanted"), sql.count(sql.lit(1)).alias("entities")
     )
-    sums = {row["quota"]: (row["wanted"], row["entities"]) for row in rows.collect()}  # one row per quota
+    sums = {row["quota"]: (row["wanted"], row["entities"]) for row in rows.collect()}  # a row per quota
     found = {}
     for quota, capacity in plan.capacity.items():
         wanted, entities = sums.get(quota.value, (0.0, 0))
@@ -64,13 +64,13 @@ def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) ->
 
 
 def wanted(plan: Plan) -> Column:
-    """What an entity needs, at least the floor: `used` · (1 + growth) · headroom, rounded up."""
+    """Return the need of an entity, at least the floor: `used` · (1 + growth) · headroom, rounded up."""
     need = sql.when(sql.col("is_one_off"), 0.0).otherwise(sql.col("used") * sql.lit(plan.factor))
     return sql.greatest(floor(plan), _rounded(need, sql.ceil))
 
 
 def proposed(plan: Plan, by: Mapping[QuotaKey, float]) -> Column:
-    """What is `wanted`, cut by the factor of its quota, rounded down."""
+    """Return the column `wanted`, reduced by the factor of its quota and rounded down."""
     kept = sql.col("wanted")
     for quota, factor in by.items():
         if factor < 1:
@@ -86,9 +86,9 @@ def floor(plan: Plan) -> Column:
 
 
 def _rounded(value: Column, to: Rounding) -> Column:
-    """To whole bytes, or to hundredths; the sixth decimal of these is noise of the doubles."""
+    """Round to whole bytes, or to hundredths of other units; digits after the sixth are noise of doubles."""
     steps = sql.when(sql.col("quota").isin([key.value for key in BYTES]), 1.0).otherwise(
         float(STEPS_PER_UNIT)
     )
-    largest = sql.lit(9e16)  # a hundred times as much is still a long
+    largest = sql.lit(9e16)  # a hundred times this value fits into a long
     return to(sql.round(sql.least(value, largest) * steps, 6)).cast("double") / steps

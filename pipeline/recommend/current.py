@@ -1,6 +1,6 @@
-"""The quotas in force: what limits each entity now, and which of their entries stay as they are.
+"""The quotas in force: the current limit of each entity, and the entries to keep.
 
-What limits whom is asked of `quotas` itself: levels, defaults and prefixes are its rules.
+`quotas` resolves the limits, because levels, defaults and prefixes are its rules.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ RESOLVED: Final = StructType(
 )
 
 
-class Now(NamedTuple):
-    """What limits an entity now, by one quota."""
+class CurrentLimit(NamedTuple):
+    """The current limit of an entity, for one quota."""
 
     current: float | None
     alone: bool = False
-    """Nobody else has a share in it."""
+    """True if no other entity shares the budget."""
     named: bool = False
-    """The entry that says so names the entity; in a table, one of any quota."""
+    """True if the entry of the limit names the entity; in a table, if any quota's entry does."""
     prefix: str | None = None
-    """All client-ids that begin so share it."""
+    """Prefix whose client-ids share the budget; None without one."""
 
 
-def now(table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None) -> Now:
-    """Look up an entity of a level; a part that the level lacks is None."""
+def current_limit(
+    table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None
+) -> CurrentLimit:
+    """Return the current limit of an entity; a part that its level lacks is None."""
     limits = table.limits(key)
     names = user or "", client_id or ""
     limit = limits.resolve(*names)
     if limit is None:
-        return Now(None)
+        return CurrentLimit(None)
     tags, named = limit.tags, limits.named(*names)
     per_user, per_client_id = "user" in level, "client-id" in level
-    return Now(
+    return CurrentLimit(
         limit.value,
         (tags.user != "" or not per_user)
         and (tags.client_id != "" or tags.client_id_prefix != "" or not per_client_id),
@@ -69,7 +71,7 @@ def now(table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_i
 
 
 def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan, level: str) -> DataFrame:
-    """Rows by entity and quota, each with what limits it now."""
+    """Add the current limits to rows by entity and quota."""
     stand_in = ANONYMOUS if plan.level == AUTO and level == "client-id" else None
     shared = spark.sparkContext.broadcast(table)
     resolve = _resolver(lambda: shared.value, plan.quotas, level, stand_in)
@@ -89,7 +91,7 @@ def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan
 def _resolver(
     table: Callable[[], QuotaTable], keys: tuple[QuotaKey, ...], level: str, stand_in: str | None
 ) -> Resolve:
-    """`stand_in` is the user of all, at a level that has none."""
+    """Return a function that resolves limits; `stand_in` is the user at a level without users."""
 
     def resolve(frames: Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
         import pandas as pd
@@ -97,7 +99,9 @@ def _resolver(
         for frame in frames:
             found: list[tuple[object, ...]] = []
             for user, client_id in frame.itertuples(index=False):
-                limits = {key: now(table(), key, level, user or stand_in, client_id) for key in keys}
+                limits = {
+                    key: current_limit(table(), key, level, user or stand_in, client_id) for key in keys
+                }
                 named = any(limit.named for limit in limits.values())
                 found += [
                     (user, client_id, key.value, *limit._replace(named=named))
@@ -110,28 +114,28 @@ def _resolver(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Entries of the current file that stay, and what was left of it."""
+    """Entries of the current file to keep, and the count of dropped values."""
 
     rates: dict[Entity, dict[QuotaKey, float]] = field(default_factory=dict)
     shadow: list[Entry] = field(default_factory=list)
     sums: dict[QuotaKey, float] = field(default_factory=dict)
-    """Of what stays of the quotas that are recommended, for names that were not active."""
+    """Sums of kept values by recommended quota, for entities without usage."""
     dropped: int = 0
-    """Values of other levels, or defaults, which the recommendation is in place of."""
+    """Number of values of other levels, or defaults, which the recommendation replaces."""
     options: dict[Entity, Options] = field(default_factory=dict)
-    """Pacing and scope of the enforced entries, by whose entry it is in the new file."""
+    """Pacing and scope of the enforced entries, by entity in the new file."""
 
 
 def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
-    """What stays unless the entity was active."""
+    """Return the values that are kept unless their entity has usage."""
     return [
         (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
     ]
 
 
 def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entity, QuotaKey]]) -> Kept:
-    """What of the current table goes into the new file as it is: everything that is not about the quotas and
-    the level of the plan, and names that were not `seen`.
+    """Return the values of the current table to keep: those of other quotas or levels, and of names not in
+    `seen`.
     """
     found = Kept(shadow=[entry for entry in entries_of(table) if entry.is_shadow])
     dropped, options = 0, table.options()
@@ -140,7 +144,7 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
         if home is None:
             dropped += 1
         elif home != entity and (home, key) in table.values:
-            dropped += 1  # that outranks it
+            dropped += 1  # the entry of `home` outranks this value
         else:
             if (entity, key) in options:
                 found.options.setdefault(home, options[entity, key])
@@ -153,7 +157,9 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
 
 
 def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
-    """Whose entry a value is in from now on; None for one that is replaced by others."""
+    """Return the entity whose entry gets a value in the new file; None for a value that the recommendation
+    replaces.
+    """
     if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
         return entity
     if is_of_level(entity, level):

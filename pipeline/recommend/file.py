@@ -1,7 +1,6 @@
-"""The recommendation as a quota file: lines, one entry after another, with the reasons as comments.
+"""Format the recommendation as a quota file: one entry after another, with reasons as comments.
 
-Names are those of clients, who choose them as they like: `quotas.quota_entry` escapes them, in strings and in
-comments.
+Clients choose their names freely; `quotas.quota_entry` escapes them in strings and comments.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from quotas.quota_entry import Entry, comment, entry_lines
 
 
 class Proposed(NamedTuple):
-    """One value of an entry."""
+    """One proposed value."""
 
     user: str | None
     client_id: str | None
@@ -30,7 +29,7 @@ class Proposed(NamedTuple):
 
     @property
     def entity(self) -> Entity:
-        """Whose value it is."""
+        """Entity that the value is for."""
         prefix = self.client_id_prefix
         return Entity(self.user, self.client_id if prefix is None else Prefix(prefix))
 
@@ -38,9 +37,9 @@ class Proposed(NamedTuple):
 def lines(
     header: Iterable[str], proposals: Iterable[Proposed], plan: Plan, level: str, kept: Kept
 ) -> Iterator[str]:
-    """The file's lines, each with its end. Those of one entity follow each other in `proposals`.
+    """Yield the file's lines with line ends. In `proposals`, values of one entity are adjacent.
 
-    Raises QuotaFileError for a name that a quota file cannot say.
+    Raises QuotaFileError for a name that a quota file cannot contain.
     """
     yield from _ended(map(comment, header))
     rest = dict(kept.rates)
@@ -48,7 +47,7 @@ def lines(
         default = everybody(level)
         floors: dict[QuotaKey, float] = {key: plan.floor(key) for key in QUOTAS if key in plan.quotas}
         told: dict[QuotaKey, list[str]] = {
-            next(iter(floors)): ["the floor: for everybody who has no entry of his own, for each his own"]
+            next(iter(floors)): ["the floor: for each client without an entry"]
         }
         rates = {**floors, **rest.pop(default, {})}
         yield from _block(Entry(default, False, rates, kept.options.get(default, PLAIN)), told)
@@ -66,7 +65,7 @@ def lines(
 def _entry(
     entity: Entity, rows: Sequence[Proposed], others: dict[QuotaKey, float], plan: Plan, options: Options
 ) -> Iterator[str]:
-    """An entity's proposals; and what it had of quotas that are not recommended."""
+    """Yield the entry of an entity: its proposals, and its current values of other quotas."""
     rates = {QuotaKey(row.quota): row.proposed for row in rows}
     comments = {QuotaKey(row.quota): _comments(row) for row in rows}
     was = {key: [f"as in {plan.current_name}"] for key in others}

@@ -1,4 +1,4 @@
-"""What an operator should look at before he takes a proposal."""
+"""Flags of proposals that an operator should check."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ONE_OFF: Final = "one-off"
 CUT: Final = "cut below use"
 
 MEANINGS: Final = {
-    NEVER_NEAR: "never used a fair share of its current quota",
+    NEVER_NEAR: "used only a small share of its current quota",
     MOSTLY_THROTTLED: "throttled most of the time in which it was active",
-    THROTTLED_AT_PEAK: "throttled in the hour that counts: its demand may be higher",
+    THROTTLED_AT_PEAK: "throttled in its busiest hour: its demand may be higher",
     NEW: "active in the last day only",
     ONE_OFF: "active in too few hours for an entry of its own",
     CUT: "gets less than it used",
@@ -30,7 +30,7 @@ DAY_MS: Final = 86_400_000
 
 
 def flags(plan: Plan, first_ms: int, end_ms: int) -> Column:
-    """The flags of a proposal; use was looked at from `first_ms` to `end_ms`."""
+    """Return the flags of a proposal; the usage is from `first_ms` to `end_ms`."""
     is_new = sql.lit(end_ms - first_ms > DAY_MS) & (sql.col("first_ms") >= sql.lit(end_ms - DAY_MS))
     throttled = sql.col("throttled_s") > sql.col("active_s") * sql.lit(plan.throttled)
     idle = sql.col("alone") & (sql.col("peak") < sql.col("current") * sql.lit(plan.near)) & ~is_new

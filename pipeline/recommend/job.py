@@ -1,9 +1,9 @@
-"""From the hours of the roll-up to a quota file: for each entity and quota what it needs, if it can be given.
+"""Recommend quotas from the hours of the roll-up, for each entity and quota.
 
-Need is a percentile of what was used, times growth and headroom, at least the floor (`need`); what
-does not fit the brokers' capacity is cut (`capacity`); what deserves a look is flagged
-(`flags`); each value comes with its reason (`reasons`). The result is a table, and from
-that the quota file (`file`), written line by line: neither is ever in memory as a whole.
+The need is a percentile of the usage, times growth and headroom, at least the floor (`need`). Proposals that
+exceed the brokers' capacity are cut (`capacity`), and remarkable ones are flagged (`flags`). Each value has a
+reason (`reasons`). The result is a table, from which the quota file is written line by line (`file`), so that
+neither is ever in memory as a whole.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Write = Callable[[Iterable[str]], None]
-"""Takes the lines of a file, once."""
+"""Writes the lines of a file; called once."""
 
 ONE_OFF: str = "active in too few hours"
 _KEY = (*ENTITY, "quota")
 
 
 def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
-    """Write the table of the recommendation, and with `write` the quota file. Raises PipelineError.
+    """Write the table of the recommendation, and call `write` with the quota file's lines. Raises
+    PipelineError.
 
-    Where nothing was used, the table is emptied and no file is written: one that gives everybody the floor
-    because of a wrong path is no recommendation.
+    Without usage the table is emptied and no file is written: a file with only the floor would be the result
+    of a wrong path.
     """
     plan.check()
     with Files(spark).locked(lake.lock("recommend"), "recommend"):
@@ -92,12 +93,12 @@ def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
         read={"hours": 0},
         wrote={"entries": 0, "proposals": 0},
         where={"hours": lake.rollup("hour"), "proposals": lake.recommendation},
-        notes=(f"nothing was used{days}: {plan.output} is not written; was `weir pipeline rollup` run?",),
+        notes=(f"no usage{days}: {plan.output} is not written; was `weir pipeline rollup` run?",),
     )
 
 
 def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple[int, dict[str, int]]:
-    """How many entities there are; of those that are left out, how many for which reason."""
+    """Return the number of entities, and the number of omitted entities by reason."""
     each = rows.select(*NAMES).distinct().groupBy(left_out(level).alias("why")).agg(sql.count(sql.lit(1)))
     by_reason = {row[0]: row[1] for row in each.collect()}  # a row per reason
     missing = {why: count for why, count in by_reason.items() if why is not None}
@@ -108,7 +109,7 @@ def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple
 
 
 def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> DataFrame:
-    """One row for each entity and quota, with what is `wanted` for it."""
+    """Return one row per entity and quota, with the need `wanted`."""
     used = by_quota(rows, plan)
     if plan.current is None:
         used = unresolved(used)
@@ -118,7 +119,7 @@ def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> Data
 
 
 def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept:
-    """What stays of the current file."""
+    """Return the entries of the current file to keep."""
     if plan.current is None:
         return Kept()
     seen: set[tuple[Entity, QuotaKey]] = set()
@@ -127,7 +128,9 @@ def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept
         columns = StructType([tables.RECOMMENDATION[name] for name in _KEY])
         asked = sql.broadcast(spark.createDataFrame([_row(*quota) for quota in named], columns))
         same = [given[name].eqNullSafe(asked[name]) for name in _KEY]
-        for row in given.join(asked, same, "left_semi").select(*_KEY).collect():  # as many as the file has
+        for row in (
+            given.join(asked, same, "left_semi").select(*_KEY).collect()
+        ):  # at most as many rows as the file has entries
             seen.add((_entity(*row[:3]), QuotaKey(row[3])))
     return kept(plan.current, plan, level, seen)
 
@@ -147,7 +150,7 @@ def _entity(user: str | None, client_id: str | None, prefix: str | None) -> Enti
 
 
 def _proposals(given: DataFrame, plan: Plan, span: Span, cuts: Mapping[QuotaKey, float]) -> DataFrame:
-    """The recommendation, in the columns of its table."""
+    """Return the recommendation in the columns of its table."""
     may_default = sql.lit(plan.with_default) & sql.col("client_id_prefix").isNull()
     rows = given.withColumn("proposed", proposed(plan, cuts))
     return rows.withColumns(
@@ -164,7 +167,7 @@ def _save(proposals: DataFrame, lake: Lake) -> None:
 
 
 def _entries(table: DataFrame) -> Iterator[Proposed]:
-    """The proposals with entries of their own, by name; a partition at a time is in memory."""
+    """Yield the proposals that have an entry, by name; memory holds one partition at a time."""
     order = sql.array_position(sql.array(*(sql.lit(quota.value) for quota in QUOTAS)), sql.col("quota"))
     rows = table.where(~sql.col("in_default")).orderBy(*ENTITY, order)
     for row in rows.select(*Proposed._fields).toLocalIterator():

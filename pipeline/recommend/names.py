@@ -1,4 +1,6 @@
-"""Names that a quota file cannot give a quota to: they stand for nobody, for many, or cannot be written."""
+"""Names without a recommended entry: they stand for no client or for several, or a quota file cannot
+contain them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
-"""What `quotas.bounded_names.shortened` makes of a long name: nobody is called so."""
+"""Pattern of the names that `quotas.bounded_names.shortened` makes; no client has such a name."""
 
 WITHOUT: Final = "without a name"
 LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"
@@ -23,7 +25,7 @@ NO_TEXT: Final = "with a name that is no text"
 
 
 def left_out(level: str) -> Column:
-    """Why an entity can have no entry; null if it can."""
+    """Return the reason why an entity can have no entry; null if it can."""
     parts = (sql.col("user"),) * ("user" in level) + (sql.col("client_id"),) * ("client-id" in level)
     return sql.coalesce(*map(_unsayable, parts))
 

@@ -1,4 +1,4 @@
-"""What each entity has used, by quota, from the hours of the roll-up."""
+"""The usage of each entity, by quota, from the hours of the roll-up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTITY: Final = (*NAMES, "client_id_prefix")
 
 
 def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
-    """The hours of the chosen days, at all levels."""
+    """Return the hours of the chosen days, at all levels."""
     rows = tables.read(spark, lake.rollup("hour"), tables.ROLLUP)
     if plan.days is None:
         return rows
@@ -28,22 +28,22 @@ def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
 
 
 class Span(NamedTuple):
-    """The hours of a level that were read."""
+    """Number of hours of a level, and their beginning and end (ms)."""
 
     hours: int = 0
     first_ms: int = 0
     end_ms: int = 0
 
     def __str__(self) -> str:
-        """From when to when."""
+        """Return the beginning and end as text."""
         return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
 
 
 def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
-    """The level of the plan, and its hours. Where nobody logs in, a client is told from another by its
-    client-id alone.
+    """Return the level of the recommendation, and its hours. Without authenticated users, only client-ids
+    distinguish clients.
     """
-    named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # these are of any user
+    named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # the overflow entity stands for any user
     each = rows.groupBy("level").agg(
         sql.count(sql.lit(1)),
         sql.min("start_ms"),
@@ -60,7 +60,9 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
 
 
 def by_quota(rows: DataFrame, plan: Plan) -> DataFrame:
-    """A row for each entity, hour and quota: what was `used`, its `peak`, and how long it was throttled."""
+    """Return a row per entity, hour and quota: the statistic `used`, the `peak`, and the throttled time
+    (s).
+    """
     statistic = PERCENTILES[plan.percentile]
     quotas = sql.array(*[_of_quota(quota.value, statistic) for quota in plan.quotas])
     return rows.select(*NAMES, "start_ms", "busiest_broker", "active_s", sql.inline(quotas))
@@ -76,7 +78,7 @@ def _of_quota(quota: str, statistic: str) -> Column:
 
 
 def unresolved(rows: DataFrame) -> DataFrame:
-    """The same rows where no quotas are in force: nobody has a limit, and nobody shares one."""
+    """Add empty limits to the rows, for a run without a current quota file."""
     return rows.select(
         "*",
         sql.lit(None).cast("double").alias("current"),
@@ -88,8 +90,8 @@ def unresolved(rows: DataFrame) -> DataFrame:
 
 
 def shared(rows: DataFrame, level: str) -> DataFrame:
-    """Those who share a prefix's budget as one, hour by hour: their statistics are added up, which is what
-    they use at most.
+    """Merge client-ids that share a prefix's budget, hour by hour. The sum of their statistics is an upper
+    bound of their usage.
     """
     own = rows.where(sql.col("client_id_prefix").isNull())
     pots = rows.where(sql.col("client_id_prefix").isNotNull())
@@ -106,7 +108,7 @@ def shared(rows: DataFrame, level: str) -> DataFrame:
 
 
 def needs(rows: DataFrame, plan: Plan) -> DataFrame:
-    """One row for each entity and quota: what it `used`, when and where, and what the flags need."""
+    """Return one row per entity and quota: the usage, its time and broker, and the inputs of the flags."""
     busiest = sql.max(sql.struct("used", "start_ms", "busiest_broker", "throttled_s"))
     used = (
         sql.max("used")

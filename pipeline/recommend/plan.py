@@ -1,7 +1,6 @@
-"""What a recommendation is asked for: whose use, which statistic of it, what is added, what there is to give.
+"""Parameters of a recommendation: level, statistic, growth, floors and capacity.
 
-All numbers are in the quotas' own units (`quotas.quota_entry.UNITS`): bytes/s, percent of one thread's time,
-partitions/s.
+Numbers are in the quotas' units (`quotas.quota_entry.UNITS`): bytes/s, percent of a thread, partitions/s.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ QUOTAS: Final = (
     QuotaKey.REQUEST_PERCENTAGE,
     QuotaKey.CONTROLLER_MUTATION_RATE,
 )
-"""What can be recommended, in the order in which an entry says it."""
+"""Quotas that can be recommended, in the order of an entry."""
 BYTES: Final = QUOTAS[:2]
-"""Those that are whole numbers."""
+"""Quotas in bytes/s, which are whole numbers."""
 FLOORS: Final[Mapping[QuotaKey, float]] = MappingProxyType(
     dict(zip(QUOTAS, (1_000_000.0, 1_000_000.0, 5.0, 1.0), strict=True))
 )
 PERCENTILES: Final = {50: "p50", 95: "p95", 99: "p99", 100: "max"}
-"""Of an hour's windows: which of them the roll-up has, under which names."""
+"""Percentiles of an hour's windows, and their names in the roll-up."""
 AUTO: Final = "auto"
 LEVELS: Final = ("user-client-id", "user", "client-id")
 ANONYMOUS: Final = "ANONYMOUS"
-"""Who every client is that does not log in."""
+"""Principal of all clients without authentication."""
 STEPS_PER_UNIT: Final = 100
-"""Quotas that may have fractions are proposed in hundredths: nobody reads more."""
+"""Number of steps per unit of fractional quotas: they are proposed in hundredths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,51 +43,55 @@ class Plan:
     """The parameters of one recommendation."""
 
     now: datetime
-    """When it is made, for the file's first line; in UTC."""
+    """Time (UTC) of the recommendation, for the file's first line."""
     output: str = "quotas.toml"
-    """The quota file's name, as it is told."""
+    """Name of the quota file, for messages."""
     level: str = AUTO
-    """Who gets an entry: each of `LEVELS`, or `AUTO`: client-ids if every user is `ANONYMOUS`, else pairs."""
+    """Level of the entries: one of `LEVELS`, or `AUTO`: client-ids if every user is `ANONYMOUS`, else
+    pairs.
+    """
     days: tuple[date, date] | None = None
-    """The first and the last day; None: all there are."""
+    """First and last day of usage; None for all days."""
     quotas: tuple[QuotaKey, ...] = QUOTAS[:3]
     percentile: int = 99
-    """Of the windows in an hour: one of `PERCENTILES`."""
+    """Percentile of the windows in an hour: one of `PERCENTILES`."""
     hours_percentile: float = 100.0
-    """Of the hours in which there was such use; 100 is the busiest."""
+    """Percentile of the hours with usage; 100 is the busiest hour."""
     growth: float = 0.0
-    """What is added for growth, as a share: 0.2 is 20 %."""
+    """Growth to add, as a share: 0.2 is 20 %."""
     headroom: float = 1.5
-    """What need is multiplied with, at least 1."""
+    """Factor on the need, at least 1."""
     floors: Mapping[QuotaKey, float] = field(default_factory=lambda: FLOORS)
-    """Nobody is given less. Quotas that are not here have their `FLOORS`."""
+    """Lowest proposals by quota; missing quotas have their value in `FLOORS`."""
     capacity: Mapping[QuotaKey, float] = field(default_factory=dict)
-    """Of each broker, of mutations in the cluster; a quota that is not here is not held to any."""
+    """Capacity of each broker, for mutations of the cluster; quotas that are missing have no bound."""
     over_commitment: float = 1.0
-    """How often the capacity may be promised: not everybody needs his at once."""
+    """Factor by which proposals may exceed the capacity, because clients do not reach their peaks at the
+    same time.
+    """
     min_active_hours: int = 1
-    """Who was active in fewer hours gets no entry of his own."""
+    """Number of active hours below which an entity gets no entry."""
     with_default: bool = True
-    """Whether one default entry stands for all whose proposal is the floor."""
+    """True to write one default entry for all entities whose proposal is the floor."""
     near: float = 0.2
-    """Who never used this share of his quota is flagged."""
+    """Share of its quota below which an entity is flagged as never near."""
     throttled: float = 0.5
-    """Who was throttled in more than this share of the time in which he was active is flagged."""
+    """Share of its active time above which an entity is flagged as mostly throttled."""
     current: QuotaTable | None = None
-    """The quotas in force."""
+    """Quotas in force; None if unknown."""
     current_name: str = ""
 
     def floor(self, quota: QuotaKey) -> float:
-        """The least that is proposed."""
+        """Return the lowest proposal of a quota."""
         return self.floors.get(quota, FLOORS[quota])
 
     @property
     def factor(self) -> float:
-        """What is proposed for each unit of use."""
+        """Proposed limit per unit of usage."""
         return (1 + self.growth) * self.headroom
 
     def check(self) -> None:
-        """Raise PipelineError for a parameter that makes no sense."""
+        """Raise PipelineError for an invalid parameter."""
         _among("level", self.level, (AUTO, *LEVELS))
         _among("percentile", self.percentile, tuple(PERCENTILES))
         _within("hours-percentile", self.hours_percentile, 0, 100)
@@ -103,7 +106,7 @@ class Plan:
                 f"days {self.days[0]}..{self.days[1]} end before they begin: exchange the two"
             )
         if not self.quotas:
-            raise PipelineError("no quota is asked for: give --quotas")
+            raise PipelineError("no quota to recommend: give --quotas")
         for quota in self.quotas:
             _among("quota", quota.value, tuple(key.value for key in QUOTAS))
         self._check_values()
@@ -126,7 +129,7 @@ class Plan:
 
 
 def everybody(level: str) -> Entity:
-    """The default at a level: every name without an entry of its own.
+    """Return the default entity of a level, which covers every name without an entry.
 
     >>> str(everybody("user-client-id"))
     'user <default>, client-id <default>'
@@ -135,14 +138,14 @@ def everybody(level: str) -> Entity:
 
 
 def is_of_level(entity: Entity, level: str) -> bool:
-    """Whether an entity names (or, of client-ids, begins) exactly what a level tells apart."""
+    """Return True if an entity names exactly the parts of a level; a prefix counts as a client-id."""
     return isinstance(entity.user, str) == ("user" in level) and (
         isinstance(entity.client_id, str | Prefix) == ("client-id" in level)
     )
 
 
 def moment(time_ms: int) -> str:
-    """A time of records, for people.
+    """Format a time of records (ms).
 
     >>> moment(1_700_000_000_000)
     '2023-11-14 22:13 UTC'
@@ -156,6 +159,6 @@ def _among(what: str, value: object, choices: tuple[object, ...]) -> None:
 
 
 def _within(what: str, value: float, at_least: float, at_most: float = math.inf) -> None:
-    if not (at_least <= value <= at_most and math.isfinite(value)):  # NaN is not either
+    if not (at_least <= value <= at_most and math.isfinite(value)):  # false for NaN
         bounds = f"at least {at_least:g}" if at_most == math.inf else f"from {at_least:g} to {at_most:g}"
         raise PipelineError(f"{what} is {value:g}, must be {bounds}")

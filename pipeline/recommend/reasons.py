@@ -1,4 +1,4 @@
-"""Why a proposal is what it is: one line, with its arithmetic."""
+"""The reason of a proposal: one line with its arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _SIZES: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
 def reason(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
-    """Such as `p99 of the busiest hour 2026-11-20 14:00 UTC on broker 3: 1.2 MB/s; x 1.5 headroom`."""
+    """Return a reason, such as `p99 of the busiest hour, 2026-11-20 14:00 UTC, busiest on broker 3: 1.20
+    MB/s; x 1.5 headroom`.
+    """
     used = sql.concat(_statistic(plan), sql.lit(": "), readable(sql.col("used")), sql.lit(_arithmetic(plan)))
     return sql.concat(
         sql.when(sql.col("used") > 0, used).otherwise("no use"),
@@ -28,14 +30,14 @@ def reason(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
             sql.concat(
                 sql.lit("; now "),
                 readable(sql.col("current")),
-                sql.when(sql.col("alone"), "").otherwise(" for more than this one"),
+                sql.when(sql.col("alone"), "").otherwise(" shared with others"),
             )
         ),
     )
 
 
 def readable(rate: Column) -> Column:
-    """A rate with its unit, by `quota`."""
+    """Return a rate with the unit of the row's `quota`."""
     size = sql.format_string("%.0f B/s", rate)
     for least, unit in reversed(_SIZES):
         size = sql.when(rate >= least, sql.format_string(f"%.2f {unit}", rate / least)).otherwise(size)
@@ -73,7 +75,7 @@ def _arithmetic(plan: Plan) -> str:
 
 
 def _bound(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
-    """What else made the proposal: the floor, or the capacity."""
+    """Return the effect of floor, capacity or minimum activity on the proposal."""
     cut = sql.lit("")
     for quota, factor in factors.items():
         if factor < 1:

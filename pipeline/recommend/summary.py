@@ -1,4 +1,4 @@
-"""What a recommendation comes to: counts, notes, and the first lines of the file."""
+"""The summary of a recommendation: counts, remarks, and the first lines of the file."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LARGEST: Final = 5
-"""How many proposals of each quota are shown."""
+"""Number of proposals to show per quota."""
 NAME_CHARS_MAX: Final = 60
-"""Of a name that is shown; the table and the file have all of it."""
+"""Maximum length (characters) of a name to show; the table and the file have the whole name."""
 Cells: TypeAlias = tuple[str | int | float | None, ...]
 
 
 class Counts(NamedTuple):
-    """Of entities."""
+    """Number of entities and proposals."""
 
     entities: int
     left_out: Mapping[str, int]
-    """By the reason why they have no entry. A default entry may mean them all the same."""
+    """Number of entities without an entry, by reason. A default entry may still cover them."""
     entries: int
     covered: int
-    """By the default entry alone."""
+    """Number of entities that only the default entry covers."""
     proposals: int
     flags: Mapping[str, int]
-    """Of proposals."""
+    """Number of proposals by flag."""
 
 
 def counted(table: DataFrame, left_out: Mapping[str, int], entities: int) -> Counts:
-    """Count what the table of a recommendation says."""
+    """Count the entries, proposals and flags of a recommendation."""
     each = table.groupBy(*ENTITY).agg(
         sql.bool_and("in_default").alias("covered"),
         sql.count(sql.lit(1)).alias("proposals"),
@@ -51,14 +51,14 @@ def counted(table: DataFrame, left_out: Mapping[str, int], entities: int) -> Cou
         sql.count_if("covered"),
         *(sql.coalesce(sql.sum(f"`{name}`"), sql.lit(0)) for name in ("proposals", *MEANINGS)),
     ).first()
-    assert sums is not None  # no grouping: always one row
+    assert sums is not None  # an aggregate without grouping has one row
     entries, covered, proposals, *flags = sums
     found = {flag: count for flag, count in zip(MEANINGS, flags, strict=True) if count}
     return Counts(entities, left_out, entries, covered, proposals, found)
 
 
 def listings(table: DataFrame, plan: Plan, counts: Counts) -> Iterator[Listing]:
-    """The largest proposals of each quota, and how many have which flag."""
+    """Yield a table of the largest proposals of each quota, and a table of the flags."""
     rows = tuple(row for quota in plan.quotas for row in _largest(table, quota))
     yield Listing(
         f"the {LARGEST} largest of each quota", (*NAMES, "quota", "used", "now", "proposed", "flags"), rows
@@ -84,7 +84,7 @@ def _short(name: str | None) -> str | None:
 def header(
     plan: Plan, level: str, span: Span, counts: Counts, cuts: Mapping[QuotaKey, float]
 ) -> Iterator[str]:
-    """The file's first lines."""
+    """Yield the file's first lines."""
     yield f"Recommended by `weir pipeline recommend`, {plan.now:%Y-%m-%d %H:%M} UTC."
     yield f"Use: {span}; {counts.entities} entities, each {level}."
     hours = (
@@ -103,7 +103,7 @@ def header(
 
 
 def notes(plan: Plan, counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterator[str]:
-    """What an operator should know before he uses the file."""
+    """Yield remarks for the operator about the file."""
     for quota, factor in cuts.items():
         if factor < 1:
             yield (
@@ -111,23 +111,23 @@ def notes(plan: Plan, counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterato
                 "and over-commitment"
             )
     for why, count in counts.left_out.items():
-        yield f"{count} entities {why}: no entry can be for them, and none is"
+        yield f"{count} entities {why}: they cannot have an entry"
     if plan.with_default and any(why != WITHOUT for why in counts.left_out):
-        yield "the default entry holds these to the floor, but for those without a name"
+        yield "the default entry limits these to the floor, except those without a name"
 
 
 def notes_of_run(plan: Plan, level: str, kept: Kept) -> Iterator[str]:
-    """What the choice of level and of what is kept has come to."""
+    """Yield remarks about the level and the kept entries."""
     if plan.level == AUTO:
         why = "every user is ANONYMOUS" if level == "client-id" else "there are users with names"
         yield f"entries are by {level}: {why} (choose with --level)"
     stay = sum(map(len, kept.rates.values())) + sum(len(entry.rates) for entry in kept.shadow)
     if stay:
-        yield f"{stay} values stay as they are in {plan.current_name}"
+        yield f"{stay} values are kept from {plan.current_name}"
     if kept.dropped:
         yield (
-            f"{kept.dropped} values of {plan.current_name} are left out: defaults or of another level "
-            f"than {level}; the new entries are instead of them"
+            f"{kept.dropped} values of {plan.current_name} are dropped: defaults, or of another level "
+            f"than {level}; the new entries replace them"
         )
 
 

@@ -1,4 +1,4 @@
-"""Quota files that are tried out, and whose budget a client draws on under each."""
+"""Candidate quota files, and the budget that each client uses under each of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORDED: Final = "recorded"
-"""The name of what was, beside the candidates."""
+"""Name of the records themselves, beside the candidates."""
 KEYS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE,
     QuotaKey.CONSUMER_BYTE_RATE,
@@ -42,23 +42,23 @@ DRAWS: Final = StructType(
         StructField("scope", StringType()),
     ]
 )
-"""The budget (`of_…`, "" for what it does not distinguish) that a client draws on under a candidate; no row
-if nothing limits it. `pacing` and `scope` are those of its entry, as a quota file says them.
+"""The budget (`of_…`, "" for a part that it does not distinguish) that a client uses under a candidate. A
+client without a limit has no row. `pacing` and `scope` are those of the entry, as written in a quota file.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A quota file that is tried out."""
+    """A candidate quota file: its name in results, and its text."""
 
     name: str
     text: str
 
 
 def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
-    """Read quota files, each with a name of its own: the file's, or its path where that is taken.
+    """Read quota files, and give each a unique name: its file name, or its path if two file names are equal.
 
-    Raises PipelineError if one cannot be read.
+    Raises PipelineError if a file cannot be read or parsed.
     """
     names: dict[str, int] = {RECORDED: 1}
     twice = {path.name for path in paths if sum(other.name == path.name for other in paths) > 1}
@@ -71,7 +71,9 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
 
 
 def _said(name: str) -> str:
-    """With question marks for bytes that are no UTF-8, which neither Spark nor JSON can say."""
+    """Return the name with question marks for bytes that are not UTF-8, which neither Spark nor JSON
+    accepts.
+    """
     return name.encode("utf-8", "replace").decode()
 
 
@@ -90,14 +92,14 @@ def _text(path: Path) -> str:
 
 
 def not_replayed(candidate: Candidate) -> list[str]:
-    """What a quota file says that records do not tell enough for, one line each."""
+    """Return one line per type of entry that records cannot reproduce."""
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
     addresses = sum(entity.ip is not None for entity, _key in table.values)
     left_out = {
-        "shadow entries (they make nobody wait)": len(table.shadow),
-        "rates of topics (records do not say which)": topics,
-        "rates of connections (records do not say from where)": addresses,
+        "shadow entries (they throttle no client)": len(table.shadow),
+        "rates of topics (records have no topics)": topics,
+        "rates of connections (records have no addresses)": addresses,
     }
     return [f"{candidate.name}: {n} {what} left out" for what, n in left_out.items() if n]
 
@@ -105,10 +107,10 @@ def not_replayed(candidate: Candidate) -> list[str]:
 def draws(
     clients: DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
 ) -> DataFrame:
-    """Whose budgets clients (rows of `user`, `client_id`) draw on, by the rules of the room `quotas`.
+    """Return the budgets (`DRAWS`) that clients (rows of `user`, `client_id`) use, by the rules of `quotas`.
 
-    `DRAWS` has the columns. Who has no client-id is treated as if it were called `unnamed`.
-    `pacing` is that of entries that say none.
+    A client without client-id is treated as if it were called `unnamed`. Entries without a pacing have
+    `pacing`.
     """
 
     def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,7 +162,7 @@ def _draws(
 
 @lru_cache(maxsize=16)
 def _table(text: str, pacing: Pacing) -> QuotaTable:
-    """Read once by each of Spark's Python processes; long names as records have them, shortened."""
+    """Parse a quota file, once per Python process of Spark, and shorten long names as records do."""
     table = parse(text)
     return QuotaTable(
         {(_recorded(entity), key): value for (entity, key), value in table.values.items()},

@@ -1,12 +1,12 @@
-"""What is replayed: each request that a quota is charged for, from traces or from usage records.
+"""Convert traces or usage records into charges: the units that one request costs of one quota.
 
-Columns: who and where; `quota`; `at_ms`, when the request was taken; `service_ms`, how much later it was
-answered; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time it was answered
-with; `note`, see `quotas.replay.Asked`.
+The columns are the client and the broker; `quota`; `at_ms`, the time of the request; `service_ms`, the time
+until its response; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time of its
+response; `note`, see `quotas.replay.Asked`.
 
-Usage records have no single requests. One becomes up to so many equal charges, dealt out to as many
-connections as it has sessions. They are spread evenly over the interval, less what its clients have waited:
-who was made to wait has asked for all this in the rest of the time.
+Usage records have no single requests. A record becomes at most `charges_per_record` equal charges, on as many
+connections as it has sessions. They are spread evenly over the interval minus the recorded throttle times,
+because a throttled client sent its requests in the remaining time.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CHARGES_PER_RECORD: Final = 10
-"""Of usage: with more it takes longer, and is hardly nearer to what happened (docs/pipeline/replay.md)."""
+"""Number of charges per usage record, at most. More charges take longer and are hardly more accurate
+(docs/pipeline/replay.md).
+"""
 SESSIONS_MAX: Final = 10_000
-"""More connections of one client than these are replayed as so many: each is at least a row."""
+"""Maximum number of connections to replay per client; each is at least one row."""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""Versions of mutating APIs that know error 89."""
-WHO: Final = ("instance", "broker", "user", "client_id")
+"""First versions of mutating APIs that support error 89 (THROTTLING_QUOTA_EXCEEDED)."""
+CLIENT_COLUMNS: Final = ("instance", "broker", "user", "client_id")
 MUTATIONS: Final = "controller_mutation_rate"
 
 
 def of_traces(traces: DataFrame) -> DataFrame:
-    """The charges of traced requests, as they were made."""
+    """Return the charges of traced requests, unchanged."""
     at, answered = F.col("time_ms"), F.coalesce("answered_ms", F.lit(0))
     service = F.greatest(answered - at, F.lit(0))
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
@@ -47,11 +49,13 @@ def of_traces(traces: DataFrame) -> DataFrame:
         _charge(MUTATIONS, (mutations > 0) | refused, mutations, service, _strict()),
     ]
     of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
-    return traces.select(*who(), "connection", at.alias("at_ms"), F.inline(of_each)).withColumns(_place())
+    return traces.select(*client_columns(), "connection", at.alias("at_ms"), F.inline(of_each)).withColumns(
+        _place()
+    )
 
 
 def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
-    """The charges that usage records may have been made of."""
+    """Return charges that are consistent with usage records."""
     sessions = F.least(F.greatest(F.coalesce("sessions", F.lit(0)), F.lit(1)), F.lit(SESSIONS_MAX))
     most = F.greatest(sessions, F.lit(charges_per_record))
     number = F.least(F.greatest(F.coalesce("requests", F.lit(0)), F.lit(1)), most)
@@ -73,12 +77,12 @@ def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -
     connection = F.xxhash64("user", "client_id", "broker", F.pmod(one, sessions))
     spread = records.where(F.size(of_each) > 0).withColumn("one", F.explode(F.sequence(none, number - 1)))
     return spread.select(
-        *who(), connection.alias("connection"), at.alias("at_ms"), F.inline(of_each)
+        *client_columns(), connection.alias("connection"), at.alias("at_ms"), F.inline(of_each)
     ).withColumns(_place())
 
 
-def who() -> list[Column]:
-    """Names are never null: JSON leaves out nothing that has no default, but files come from anywhere."""
+def client_columns() -> list[Column]:
+    """Return the columns of client and broker, without nulls, which foreign files may contain."""
     texts = [
         F.coalesce(name, F.lit("")).cast("string").alias(name) for name in ("instance", "user", "client_id")
     ]
@@ -86,7 +90,7 @@ def who() -> list[Column]:
 
 
 def _place() -> dict[str, Column]:
-    """Where the budget is: of mutations in the cluster, else at the broker."""
+    """Return the broker of the budget; null for mutations, which have one budget in the cluster."""
     return {"broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker"))}
 
 
@@ -102,7 +106,7 @@ def _charge(quota: str, wanted: Column, value: Column, service: Column, note: Co
 
 
 def _is_fetch(size: Column) -> Column:
-    """Whether it is fetched data, or the response without records of a fetch over its quota."""
+    """Match fetches with data, and empty responses to fetches over the quota."""
     return (F.col("api") == Group.FETCH) & ((size > 0) | (_told("consumer_byte_rate") > 0))
 
 
@@ -111,7 +115,7 @@ def _told(quota: str) -> Column:
 
 
 def _strict() -> Column:
-    """Whether topics are refused in this version; of other APIs (auto-creation) never."""
+    """Return 1 if this API version refuses mutations over the quota, else 0 (also for auto-creation)."""
     strict = F.lit(False)
     for api_key, version in STRICT_FROM.items():
         strict = strict | ((F.col("api_key") == api_key) & (F.col("api_version") >= version))

@@ -1,8 +1,8 @@
-"""Replay: under these quota files, who would have been throttled, when, and for how long.
+"""Replay: compute which clients candidate quota files would have throttled, when, and for how long.
 
-Reads traces of requests, or usage records, and runs the classes that enforce quotas (`quotas.replay`) over
-them, for each candidate. The hours of all budgets, and of what was recorded, become the table `replay`. What
-the model of clients is and how good it is: docs/pipeline/replay.md.
+The job reads traces or usage records, and runs the classes that enforce quotas (`quotas.replay`) for each
+candidate. The hours of all budgets, and of the records themselves, become the table `replay`.
+docs/pipeline/replay.md describes the model of clients and its accuracy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.outcome import Outcome, PipelineError
 from pipeline.replay import charges as replay_charges
 from pipeline.replay import recorded as replay_recorded
 from pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
-from pipeline.replay.run import Rules, hours
+from pipeline.replay.run import BudgetSettings, hours
 from pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
 from pipeline.tables import REPLAY, TRACE, USAGE, read
 from quotas.options import Pacing
@@ -37,34 +37,35 @@ _BUDGET: Final = ("candidate", "quota", "user", "client_id", "broker", "start_ms
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to replay, and how."""
+    """The options of a replay."""
 
     source: Source = "usage"
     first: date | None = None
-    """The first day, in UTC; None for all that there are."""
+    """First day (UTC) to replay; None for no limit."""
     last: date | None = None
-    """The last day, included."""
-    rules: Rules = field(default_factory=Rules)
+    """Last day (UTC) to replay; None for no limit."""
+    settings: BudgetSettings = field(default_factory=BudgetSettings)
     unnamed: str = ""
-    """What clients without a client-id are treated as."""
+    """Client-id under which clients without client-id are treated."""
     pacing: Pacing = Pacing.KAFKA
-    """How byte rates are held whose entry says no pacing."""
+    """Pacing of byte rates whose entry has none."""
     charges_per_record: int = replay_charges.CHARGES_PER_RECORD
     compare_sources: bool = False
-    """Replay the other source too, of the clients that are traced, and tell how far they are apart."""
+    """True to replay also the other source for traced clients, and to report the difference."""
     top: int = TOP
 
 
 def replay(
     spark: SparkSession, lake: Lake, candidates: Sequence[Path], options: Options | None = None
 ) -> Outcome:
-    """Replay what was recorded under each candidate, and put it side by side.
+    """Replay the records under each candidate, and compare the results.
 
-    Raises PipelineError if there is no candidate, one cannot be read, or another replay is at work here.
+    Raises PipelineError without candidates, if one cannot be read, or if another replay is running on this
+    lake.
     """
     options = options or Options()
     if not candidates:
-        raise PipelineError("nothing to try out: name a quota file")
+        raise PipelineError("no candidate: name a quota file")
     files = read_candidates(candidates)
     with Files(spark).locked(lake.lock("replay"), "replay"):
         return _replay(spark, lake, files, options)
@@ -97,14 +98,14 @@ def _replay(spark: SparkSession, lake: Lake, files: Sequence[Candidate], options
 
 
 def _extent(rows: DataFrame) -> tuple[int, float]:
-    """How many rows there are, and how much time they cover, in s."""
+    """Return the number of rows, and the time (s) that they cover."""
     first, last = F.min("time_ms"), F.max("time_ms")
     found = rows.agg(F.count("*").alias("rows"), ((last - first) / 1000 + 1).alias("span_s")).first()
     return (0, 0.0) if found is None else (int(found["rows"]), float(found["span_s"] or 0.0))
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
-    """The records of the days that are wanted; other days' files are not opened."""
+    """Return the records of the chosen days; Spark opens no files of other days."""
     rows = read(spark, lake.usage, USAGE) if source == "usage" else read(spark, lake.trace, TRACE)
     if options.first is not None:
         rows = rows.where(F.col("day") >= F.lit(options.first))
@@ -114,7 +115,7 @@ def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -
 
 
 def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
-    """The hours of all budgets under each candidate, and of what was recorded."""
+    """Return the hours of all budgets under each candidate, and of the records."""
     drawn = draws(rows, files, options.unnamed, options.pacing)
     of_first = drawn.where(F.col("candidate") == files[0].name)
     if "interval_ms" in rows.columns:
@@ -123,7 +124,7 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
     else:
         charges = replay_charges.of_traces(rows)
         recorded = replay_recorded.of_charges(charges, of_first)
-    of_instances = hours(charges, drawn, options.rules)
+    of_instances = hours(charges, drawn, options.settings)
     counted = ("charged", "charges", "violations", "throttle_ms", "throttled_s", "given_up")
     summed = of_instances.groupBy(*_BUDGET).agg(
         *(F.sum(name).alias(name) for name in counted),
@@ -134,7 +135,7 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
 
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
-    """How much of what was used is traced, if that is known."""
+    """Return a line with the share of requests that are traced, if known."""
     used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
     if used is None or not used[0]:
         return []
@@ -144,12 +145,14 @@ def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) ->
 def _compared(
     spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options, found: Sequence[Total]
 ) -> list[str]:
-    """How far the replays of both sources are apart; `found` is that of the one that was asked for."""
+    """Compare the replays of both sources; `found` is the result for the chosen source."""
     names = [RECORDED, *(file.name for file in files)]
     traces = _source(spark, lake, "trace", options)
-    clients = traces.select(*replay_charges.WHO).distinct()
-    usage = _source(spark, lake, "usage", options).join(clients, [*replay_charges.WHO], "left_semi")
+    clients = traces.select(*replay_charges.CLIENT_COLUMNS).distinct()
+    usage = _source(spark, lake, "usage", options).join(
+        clients, [*replay_charges.CLIENT_COLUMNS], "left_semi"
+    )
     is_trace = options.source == "trace"
     of_traces = found if is_trace else totals(_replayed(traces, files, options), names)
     lines = differences(of_traces, totals(_replayed(usage, files, options), names))
-    return lines or ["nobody is throttled who is both in traces and in usage records: nothing to compare"]
+    return lines or ["no client with both traces and usage records is throttled: nothing to compare"]

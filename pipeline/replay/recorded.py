@@ -1,7 +1,7 @@
-"""What was: the throttle times in the records, in the same columns as a replay's.
+"""The recorded throttle times, in the columns of a replay.
 
-It is told of the budgets of one quota file, so that both can be put side by side; of clients whom that does
-not limit, by their own names.
+To be comparable, they are grouped by the budgets of one candidate; clients without a budget are grouped by
+their own names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from pipeline.replay.candidates import KEYS, RECORDED
-from pipeline.replay.charges import MUTATIONS, who
+from pipeline.replay.charges import MUTATIONS, client_columns
 from pipeline.tables import REPLAY
 from quotas.replay_hours import HOUR_MS
 from quotas.request_time import US_PER_PERCENT
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WAITS_PER_RECORD: Final = 100
-"""More waits than these within one interval overlap anyway."""
+"""Maximum number of waits to spread over one interval; more would overlap anyway."""
 WAIT_MS_MAX: Final = 2**31 - 1
-"""No throttle time is longer: Kafka's field for it has 32 bits."""
+"""Maximum throttle time (ms): the protocol's field has 32 bits."""
 CLIENT: Final = ("quota", "user", "client_id", "broker")
 
 
 def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
-    """From the charges of traces (`charges.of_traces`), by the budgets that clients draw on."""
+    """Return the recorded hours from the charges of traces (`charges.of_traces`), by the budgets in
+    `draws`.
+    """
     waits = charges.select(
         *CLIENT,
         "instance",
@@ -43,8 +45,10 @@ def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
 
 
 def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
-    """From usage records, which do not say when within its interval a wait began, and how long each was: they
-    are taken to be spread evenly, and as long as each other.
+    """Return the recorded hours from usage records, by the budgets in `draws`.
+
+    A record does not have the beginning and length of each wait; the waits are assumed to be equally long,
+    and evenly spread over the interval.
     """
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
     charged = {
@@ -55,13 +59,15 @@ def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
     }
     of_each = [_of_quota(key.value, charged[key.value]) for key in KEYS]
     told = F.filter(F.array(*of_each), lambda one: one.isNotNull())
-    spread = records.select(*who(), "interval_ms", F.col("time_ms").alias("from_ms"), F.inline(told))
+    spread = records.select(
+        *client_columns(), "interval_ms", F.col("time_ms").alias("from_ms"), F.inline(told)
+    )
     in_place = spread.withColumn("broker", F.when(F.col("quota") != MUTATIONS, F.col("on_broker")))
     return _hours(_by_budget(in_place, draws))
 
 
 def _by_budget(waits: DataFrame, draws: DataFrame) -> DataFrame:
-    """Have `user` and `client_id` say whose budget it is, as in `tables.REPLAY`."""
+    """Replace `user` and `client_id` by those of the budget, as in `tables.REPLAY`."""
     joined = waits.join(draws.drop("candidate"), ["quota", "user", "client_id"], "left")
     limited = F.col("limit").isNotNull()
     prefix = F.when(F.col("of_prefix") != "", F.concat("of_prefix", F.lit("*")))
@@ -89,7 +95,7 @@ def _of_quota(quota: str, charged: Column) -> Column:
 
 
 def _hours(waits: DataFrame) -> DataFrame:
-    """As `tables.REPLAY`, from rows that have their `violations`, and the sum of their throttle times."""
+    """Sum up rows with `violations` and `throttle_ms` by hour, in the columns of `tables.REPLAY`."""
     hour, violated = _hour(F.col("from_ms")), F.when(F.col("violations") > 0, F.col("from_ms"))
     counts = waits.groupBy(*CLIENT, hour.alias("start_ms")).agg(
         F.sum("charged").alias("charged"),
@@ -124,7 +130,7 @@ def _hours(waits: DataFrame) -> DataFrame:
 
 
 def _throttled(waits: DataFrame) -> DataFrame:
-    """The time in each hour during which somebody waited; where waits overlap, it counts once."""
+    """Return the time (s) of each hour during which any client waited; overlapping waits count once."""
     stop = F.col("from_ms") + F.col("wait_ms")
     earlier = (
         Window.partitionBy("instance", *CLIENT)
@@ -143,7 +149,7 @@ def _throttled(waits: DataFrame) -> DataFrame:
 
 
 def _single(waits: DataFrame) -> DataFrame:
-    """The waits one by one: each `wait_ms` long, from `from_ms` on."""
+    """Return one row per wait: `wait_ms` long, beginning at `from_ms`."""
     violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
     wait_ms = F.least(F.ceil(F.col("throttle_ms") / F.col("violations")), F.lit(WAIT_MS_MAX))
     if "interval_ms" not in waits.columns:

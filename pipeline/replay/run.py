@@ -1,9 +1,8 @@
-"""Runs `quotas.replay` inside Spark: charges in, hours of each budget out.
+"""Run `quotas.replay` inside Spark: charges to hours of each budget.
 
-Charges are sorted by budget and time within each partition, and streamed through Python batch by batch; the
-state of the budget at hand is carried from one batch to the next. So however many charges a budget has, no
-more than a batch of them is in memory. (A group of `applyInPandas` is, as a whole.) A budget's charges are
-replayed one after the other: a single one never uses more than one core.
+Charges are sorted by budget and time within each partition, and streamed through Python in batches. The state
+of the current budget is carried from one batch to the next, so that memory holds only one batch.
+(`applyInPandas` would hold a whole budget.) The charges of one budget are replayed in sequence, on one core.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ BUDGET: Final = (
     "limit",
     "pacing",
 )
-"""What tells budgets apart. A Weir has its own, so has the next one that is started."""
+"""Columns that identify a budget. Each instance of Weir, also after a restart, has its own budgets."""
 CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "recorded_ms", "note")
 HOURS: Final = StructType([*REPLAY.fields, StructField("instance", StringType())])
 ROWS: Final = 10_000
-"""Hours that are handed over at a time."""
+"""Number of hours per batch of results."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """How budgets are measured, as in the configuration of `weir run`, and how patient clients are."""
+class BudgetSettings:
+    """Settings of budgets, as in the configuration of `weir run`, and the timeout of clients."""
 
     num_samples: int = NUM_SAMPLES_DEFAULT
     window_s: int = WINDOW_S_DEFAULT
@@ -59,10 +58,10 @@ class Rules:
     throttle_ms_max: int = INT32_MAX
     """Longest throttle time (ms) that clients are told."""
     hold: bool = False
-    """True if the throttle mode is hold: then fetches are delivered over their quota."""
+    """True if the throttle mode is hold: fetches over the quota still return their records."""
 
     def replay(self, quota: str, limit: float, pacing: str) -> Replay:
-        """A budget with nothing used."""
+        """Return a new budget without charges."""
         key = QuotaKey(quota)
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
         return Replay(
@@ -77,26 +76,28 @@ class Rules:
         )
 
 
-def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
-    """Replay charges (`pipeline.replay.charges`) against whatever budgets they draw on: `HOURS`."""
+def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> DataFrame:
+    """Replay charges (`pipeline.replay.charges`) against the budgets in `draws`; return `HOURS`."""
     joined = charges.join(draws, ["quota", "user", "client_id"]).withColumn(
         "broker", F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker"))
     )
     budget = F.xxhash64(*BUDGET)
     wanted = joined.select(budget.alias("budget"), *BUDGET, *CHARGE)
-    rank = F.col("recorded_ms"), F.col("value") == 0  # as `quotas.replay.rank`
+    rank = F.col("recorded_ms"), F.col("value") == 0  # the order of `quotas.replay.rank`
     in_order = wanted.repartition("budget").sortWithinPartitions(
         "budget", *BUDGET, "at_ms", *rank, "connection"
     )
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return replayed(batches, rules)
+        return replayed(batches, settings)
 
     return in_order.mapInArrow(run, HOURS)
 
 
-def replayed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.RecordBatch]:
-    """Replay charges that come sorted by budget and time; how they are cut into batches does not matter."""
+def replayed(batches: Iterable[pa.RecordBatch], settings: BudgetSettings) -> Iterator[pa.RecordBatch]:
+    """Replay charges that are sorted by budget and time, and yield `HOURS`; the size of batches does not
+    matter.
+    """
     rows: list[tuple[object, ...]] = []
     at_hand: tuple[object, ...] | None = None
     replay: Replay | None = None
@@ -105,7 +106,10 @@ def replayed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.Rec
             if budget != at_hand:
                 if replay is not None and at_hand is not None:
                     rows += _rows(at_hand, replay.finish())
-                at_hand, replay = budget, rules.replay(str(budget[1]), float(str(budget[7])), str(budget[8]))
+                at_hand, replay = (
+                    budget,
+                    settings.replay(str(budget[1]), float(str(budget[7])), str(budget[8])),
+                )
             assert replay is not None
             replay.feed(*(_numbers(batch, name, start, stop) for name in CHARGE))
             rows += _rows(budget, replay.take())
@@ -123,9 +127,9 @@ def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[in
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]]:
-    """The budgets of a batch, each with the rows from and to which it goes.
+    """Yield the budgets of a batch, each with its first row and the row after its last.
 
-    They are found by their hashes, so names are looked at twice per budget, not once per row.
+    Hashes separate the budgets, so that names are read twice per budget, not once per row.
     """
     import numpy as np
 
@@ -138,7 +142,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]
         if first == last:
             yield start, stop, first
             continue
-        for row in range(start, stop):  # two budgets with the same hash, in order: as good as never
+        for row in range(start, stop):  # two budgets with the same hash, in order: practically never
             yield row, row + 1, _budget(batch, row)
 
 
@@ -147,7 +151,7 @@ def _budget(batch: pa.RecordBatch, row: int) -> tuple[object, ...]:
 
 
 def _rows(budget: tuple[object, ...], past: list[Hour]) -> list[tuple[object, ...]]:
-    """As `HOURS`."""
+    """Return the hours of a budget as rows of `HOURS`."""
     candidate, quota, user, client_id, prefix, instance, broker, limit, _pacing = budget
     client = f"{prefix}*" if prefix else client_id or None
     return [

@@ -1,4 +1,4 @@
-"""What a replay has come to, in a few rows."""
+"""Summaries of a replay."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BUDGET: Final = ("quota", "user", "client_id", "broker")
 
 
 class Total(NamedTuple):
-    """What the budgets of one quota come to under one candidate."""
+    """Sums over all budgets of one quota under one candidate."""
 
     quota: str
     candidate: str
     hours: int
     throttled: int
-    """How many of the budgets."""
+    """Number of throttled budgets."""
     violations: int
     throttle_s: float
     throttled_s: float
@@ -31,7 +31,7 @@ class Total(NamedTuple):
 
 
 def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
-    """By quota, and candidate in the order of `names`."""
+    """Return the totals by quota, and by candidate in the order of `names`."""
     of_budgets = hours.groupBy("candidate", *BUDGET).agg(
         F.count("*").alias("hours"),
         F.sum("violations").alias("violations"),
@@ -47,13 +47,13 @@ def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
         F.sum("throttled_s").alias("throttled_s"),
         F.sum("given_up").alias("given_up"),
     )
-    found = [Total(**row.asDict()) for row in summed.collect()]  # candidates times quotas
+    found = [Total(**row.asDict()) for row in summed.collect()]  # one row per candidate and quota
     in_order = [key.value for key in KEYS]
     return sorted(found, key=lambda total: (in_order.index(total.quota), names.index(total.candidate)))
 
 
 def listed(found: Sequence[Total]) -> Listing:
-    """Totals for people."""
+    """Return a table of the totals."""
     columns = ("quota", "quotas of", "throttled", "violations", "throttle times s", "throttled s", "given up")
     rows = tuple(
         (
@@ -67,12 +67,12 @@ def listed(found: Sequence[Total]) -> Listing:
         )
         for total in found
     )
-    return Listing("by quota: how many were throttled, how often, for how long", columns, rows)
+    return Listing("throttled budgets, violations and times by quota", columns, rows)
 
 
 def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
-    """Those who wait longest under any candidate, or did, side by side."""
-    # Not by pivot: files may be called as a column is, or differ by case, which Spark's columns do not.
+    """Return the budgets with the longest throttled time under any candidate, side by side."""
+    # No pivot: file names may equal column names, or differ only by case, which Spark's columns ignore.
     under = [f"under_{number}" for number in range(len(names))]
     sums = (
         F.sum(F.when(F.col("candidate") == name, F.col("throttled_s"))).alias(column)
@@ -97,24 +97,24 @@ def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
 
 
 def held_back(found: Sequence[Total], span_s: float) -> list[str]:
-    """Where demand was held back while it was recorded, one line for each quota."""
+    """Return one line per quota whose recorded demand was reduced by throttling."""
     return [
         f"{total.quota}: when recorded, {total.throttled} were throttled"
-        f" {share(total.throttled_s, total.throttled * span_s)} of the time; what they would have asked for"
-        " otherwise is not known, and not replayed"
+        f" {share(total.throttled_s, total.throttled * span_s)} of the time; their demand"
+        " without throttles is unknown, and not replayed"
         for total in found
         if total.candidate == RECORDED and total.throttled_s > 0
     ]
 
 
 def share(part: float, whole: float) -> str:
-    """Such as `12 %`."""
+    """Return a percentage, such as `12 %`; "some" if the whole is 0."""
     return f"{100 * min(part / whole, 1):.3g} %" if whole > 0 else "some"
 
 
 def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[str]:
-    """How far the replay of usage records is from that of the traces of the same clients, one line for each
-    candidate and quota.
+    """Return one line per candidate and quota: the replay of usage records against that of traces of the
+    same clients.
     """
     trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
     return [

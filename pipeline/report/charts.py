@@ -1,4 +1,4 @@
-"""The report's charts: a title that says what is seen, a figure, and a table of the same numbers."""
+"""The report's charts: each has a title with its main finding, a figure, and a table of the same numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Text = str | Html
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Headings, and rows of as many cells; the first cell of a row names it."""
+    """A table; each row has as many cells as there are headings, and its first cell names it."""
 
     headings: tuple[Text, ...]
     rows: tuple[tuple[Text, ...], ...]
@@ -34,10 +34,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One of the things that a chart can show."""
+    """One alternative of a chart."""
 
     name: str
-    """In the selector."""
+    """Name in the selector."""
     title: Text
     figure: Figure
     table: Table
@@ -45,31 +45,31 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Views of which one is seen at a time."""
+    """A chart that shows one of its views at a time."""
 
     name: str
-    """Unique in the page; letters and hyphens."""
+    """Name, unique in the page; letters and hyphens."""
     views: tuple[View, ...]
     note: Text = ""
 
 
 def line(*cells: Text) -> tuple[Text, ...]:
-    """A row of a table."""
+    """Return a row of a table."""
     return cells
 
 
 def others(count: int) -> Label:
-    """Who is summed up in the last row."""
+    """Return the label of the last row, which sums up all entities that are not shown."""
     return ours(f"all others ({count:,})")
 
 
 def sentence(text: str) -> str:
-    """With a capital."""
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def heat_chart(name: str, heats: Sequence[Heat], note: Text = "") -> Chart:
-    """Who used how much when."""
+    """Chart of usage by entity and time."""
     return Chart(name, tuple(_heat_view(each) for each in heats), note)
 
 
@@ -98,7 +98,7 @@ def _when(found: Heat, start_ms: int) -> str:
 
 
 def talkers_chart(found: Sequence[Talkers]) -> Chart:
-    """Who used most."""
+    """Chart of the entities with the highest usage."""
     return Chart("talkers", tuple(_talkers_view(each) for each in found))
 
 
@@ -125,7 +125,7 @@ def _talkers_view(found: Talkers) -> View:
 
 
 def throttled_chart(found: Throttled) -> Chart:
-    """Who was told to wait, for which quota."""
+    """Chart of the throttle times by entity and quota."""
     quotas = [quota for quota in found.rest if found.total(quota)]
     labels = [label(row.entity) for row in found.rows]
     values = [row.by_quota for row in found.rows]
@@ -148,7 +148,7 @@ def throttled_chart(found: Throttled) -> Chart:
 
 
 def brokers_chart(found: Spread) -> Chart:
-    """What each broker carries."""
+    """Chart of the bytes by broker."""
     brokers = [*found.brokers, *([found.rest] if found.rest else [])]
     labels = [named(f"broker {each.broker}") for each in found.brokers]
     if found.rest:
@@ -185,7 +185,7 @@ def _brokers_title(found: Spread) -> str:
 
 
 def uneven_chart(found: Spread) -> Chart:
-    """Who uses one broker more than others."""
+    """Chart of the entities with the most uneven use of brokers."""
     labels = [label(row.entity) for row in found.uneven]
     first = found.uneven[0]
     title = join(
@@ -210,7 +210,7 @@ def uneven_chart(found: Spread) -> Chart:
 
 
 def recommendation_chart(found: Sequence[Recommendation], note: Text = "") -> Chart:
-    """What is proposed beside what is."""
+    """Chart of used, current and proposed rates."""
     return Chart("recommendation", tuple(_recommendation_view(each) for each in found), note)
 
 
@@ -249,7 +249,7 @@ def _recommended_cells(row: Recommended, quota: str) -> tuple[Text, ...]:
 
 
 def replay_entities_chart(found: Replay) -> Chart:
-    """Who waits under which candidate."""
+    """Chart of the throttled time by entity and candidate."""
     labels = [label(row.entity) for row in found.rows]
     values = [row.throttled_s for row in found.rows]
     if found.rest_count:
@@ -266,12 +266,12 @@ def replay_entities_chart(found: Replay) -> Chart:
     )
     figure = bars(labels, series, SECONDS, stacked=False)
     headings = line("", *(name.page() for name in names))
-    title = "Who waits how long under each candidate"
+    title = "Throttled time of each client under each candidate"
     return Chart("replay-entities", (View("", title, figure, Table(headings, rows)),))
 
 
 def replay_quotas_chart(found: Replay) -> Chart:
-    """What each candidate does in all, by quota."""
+    """Chart of the throttled time by candidate and quota."""
     quotas = [
         quota
         for quota in found.candidates[0].throttled_s

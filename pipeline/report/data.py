@@ -1,5 +1,7 @@
-"""What the report shows, asked of the tables. Spark sums up; what reaches this process is bounded by `top`
-entities, `HOURS_MAX` or `DAYS_MAX` columns, and constants such as those below.
+"""Query the tables for the report.
+
+Spark computes all sums. This process receives a bounded number of rows: `top` entities, `HOURS_MAX` or
+`DAYS_MAX` columns, and constants such as those below.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 BATCHES: Final = 20
-"""With late or malformed records, the latest of a kind."""
+"""Number of batches with late or malformed records to show per kind, the latest ones."""
 REASONS: Final = 10
 BROKERS: Final = 50
 KINDS: Final = ("usage", "trace")
@@ -34,18 +36,18 @@ _BROKERS_SUMS: Final = ("records", "requests", "bytes_in", "bytes_out", "request
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be reported."""
+    """The options of a report."""
 
     days: tuple[date, date] | None = None
-    """First and last, in UTC. None: all there are."""
+    """First and last day (UTC); None for all days."""
     top: int = 30
-    """Entities that are shown; the others are summed up."""
+    """Number of entities to show; all others are summed up."""
     level: str = "user-client-id"
     """One of `tables.LEVELS`."""
 
 
 def find(spark: SparkSession, lake: Lake, wanted: Wanted) -> Findings:
-    """All that the report shows."""
+    """Return everything that the report shows."""
     found = Findings(
         wanted.level,
         wanted.top,
@@ -80,7 +82,7 @@ def _rolled(spark: SparkSession, lake: Lake, wanted: Wanted, period: str) -> Dat
 
 
 def _within(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    """Of partitions by day, only those wanted are read."""
+    """Keep the rows of the wanted days; Spark skips other partitions."""
     return rows if wanted.days is None else rows.where(sql.col("day").between(*wanted.days))
 
 
@@ -97,7 +99,7 @@ def _spread(spark: SparkSession, lake: Lake, wanted: Wanted, use: Use) -> Spread
         *(_sum(name).alias(name) for name in ("requests", "bytes_in", "bytes_out")),
         (_sum("request_time_us") / 1e6).alias("request_time_s"),
     )
-    everywhere = Window.partitionBy()  # over a row per broker
+    everywhere = Window.partitionBy()  # one row per broker
     sums = (sql.sum(name).over(everywhere).alias(f"all_{name}") for name in _BROKERS_SUMS)
     all_brokers = sql.count(sql.lit(1)).over(everywhere).alias("all_brokers")
     order = (sql.desc(sql.col("bytes_in") + sql.col("bytes_out")), sql.col("broker"))
@@ -115,7 +117,7 @@ def _sum(name: str) -> Column:
 
 
 def _rest(sums: Row, shown: tuple[Broker, ...]) -> tuple[Broker | None, int]:
-    """The brokers that are not shown, summed up, and how many they are."""
+    """Return the sum of the brokers that are not shown (None without such brokers), and their number."""
     count = sums["all_brokers"] - len(shown)
     left = {name: sums[f"all_{name}"] - sum(getattr(b, name) for b in shown) for name in _BROKERS_SUMS}
     return (Broker(broker=-1, **left) if count else None), count

@@ -1,7 +1,7 @@
-"""Figures as plotly's JSON: one row per name, what goes into labels made harmless before it gets here.
+"""Figures in plotly's JSON format, with escaped labels and one row per name.
 
-What depends on the reader's screen (colours of text, room for labels) is filled in by the page's script, and
-so are names for what pops up, which would else stand in every cell.
+The page's script fills in colours of text and room for labels, which depend on the reader's screen, and the
+names in hover texts, which would otherwise be repeated in every cell.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pipeline.report.units import Quantity, moment
 JsonObject = dict[str, object]
 
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C", "#B8A900")
-"""Told apart with any kind of colour blindness, on white and on black (after Okabe and Ito)."""
+"""Colours that are distinguishable with any colour blindness, on white and on black (after Okabe and Ito)."""
 SYMBOLS: Final = ("circle", "diamond-open", "square")
 HEAT: Final = "Cividis"
-"""Made to look the same to the colour-blind."""
+"""A colour scale that looks the same to colour-blind readers."""
 _ROW_PX: Final = 24
 _AROUND_PX: Final = 110
 _TICKS: Final = 8
@@ -29,17 +29,17 @@ _TICKS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What the page's script hands to plotly."""
+    """A figure; the page's script passes it to plotly."""
 
     data: list[JsonObject]
     layout: JsonObject
     labels: tuple[Label, ...]
-    """Of the rows."""
+    """Labels of the rows."""
     columns: tuple[str, ...] = ()
-    """Of a heat map, as they pop up."""
+    """Hover texts of a heat map's columns."""
 
     def as_json(self) -> JsonObject:
-        """What goes into the page."""
+        """Return the figure as a JSON object for the page."""
         return {
             "data": self.data,
             "layout": self.layout,
@@ -51,14 +51,14 @@ class Figure:
 
 
 class Series(NamedTuple):
-    """One value per row, of one colour."""
+    """A name, and one value per row; drawn in one colour."""
 
     name: str
     values: Sequence[float | None]
 
 
 def bars(labels: Sequence[Label], series: Sequence[Series], quantity: Quantity, *, stacked: bool) -> Figure:
-    """Horizontal bars, the first row on top."""
+    """Return horizontal bars; the first row is on top."""
     sums = [sum(value or 0 for value in row) for row in zip(*(s.values for s in series), strict=True)]
     highest = sums if stacked else [value or 0 for s in series for value in s.values]
     size, unit = quantity.step(max(highest, default=0))
@@ -93,7 +93,7 @@ def _bar(series: Series, size: float, quantity: Quantity, colour: str, *, text: 
 def heat(
     labels: Sequence[Label], rows: Sequence[Mapping[int, float]], columns: Columns, quantity: Quantity
 ) -> Figure:
-    """A cell per row and period, coloured by the logarithm; none where there was nothing."""
+    """Return a heat map with a cell per row and period, coloured by the logarithm; zero has no cell."""
     starts = columns.starts
     lowest, highest = _decades(value for row in rows for value in row.values())
     data: JsonObject = {
@@ -130,7 +130,9 @@ def _period(start_ms: int, step_ms: int) -> str:
 
 
 def points(labels: Sequence[Label], series: Sequence[Series], quantity: Quantity) -> Figure:
-    """A mark per row and series on a logarithmic axis, joined within the row; nothing can stand at zero."""
+    """Return a mark per row and series on a logarithmic axis, with a line that joins a row's marks; zero
+    has no mark.
+    """
     rows = list(zip(*(each.values for each in series), strict=True))
     lowest, highest = _decades(value for row in rows for value in row if value)
     marks = [
@@ -219,7 +221,7 @@ def _ticks(values: Sequence[float], quantity: Quantity) -> JsonObject:
 
 
 def _decades(values: Iterable[float]) -> tuple[int, int]:
-    """The exponents around them, never the same one twice."""
+    """Return the decimal exponents below the lowest and above the highest positive value; they differ."""
     positive = [value for value in values if value > 0]
     if not positive:
         return 0, 1

@@ -1,6 +1,7 @@
-"""HTML that is escaped by construction: text is `str` and gets escaped, markup is `Html` and does not.
+"""HTML that is escaped by construction: `str` is text and gets escaped, `Html` is markup and does not.
 
-Names come from clients, who may send anything: markup, scripts, marks that turn the reading direction.
+Clients choose their names freely: names may contain markup, scripts, or characters that change the direction
+of text.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ _EMPTY_ELEMENTS: Final = frozenset({"meta"})
 
 @dataclass(frozen=True, slots=True)
 class Html:
-    """Markup. Only this module makes it of strings."""
+    """Markup. Only this module makes it from strings."""
 
     text: str
 
 
 def element(name: str, *content: str | Html, **attributes: str | bool) -> Html:
-    """An element; text in it is escaped. `_` in attributes is `-`, one at the end is dropped.
+    """Return an element; text in it is escaped. In attribute names `_` becomes `-`, and a final `_` is
+    dropped.
 
     >>> element("p", "1 < 2", class_="a").text
     '<p class="a">1 &lt; 2</p>'
@@ -35,7 +37,7 @@ def element(name: str, *content: str | Html, **attributes: str | bool) -> Html:
 
 
 def join(*content: str | Html) -> Html:
-    """One after another; text is escaped."""
+    """Concatenate text and markup; text is escaped."""
     return Html("".join(part.text if isinstance(part, Html) else html.escape(part) for part in content))
 
 
@@ -47,7 +49,7 @@ def _attribute(key: str, value: str | bool) -> str:
 
 
 def json_block(id_: str, value: object) -> Html:
-    """JSON for scripts to read. Nothing in it ends the element, whatever its strings say."""
+    """Return a JSON element for scripts to read. Its strings are escaped so that none ends the element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -55,17 +57,17 @@ def json_block(id_: str, value: object) -> Html:
 
 
 def script(code: str) -> Html:
-    """A script of ours. Raises ValueError if it holds what would end the element."""
+    """Return a script element with Weir's code. Raises ValueError if the code would end the element."""
     if "</script" in code.lower() or "<!--" in code or "\r" in code:
-        raise ValueError("the script cannot stand in HTML as it is")
+        raise ValueError("the script would end its HTML element")
     return Html(f"<script>{code}</script>")
 
 
 def style(rules: str) -> Html:
-    """A style sheet of ours."""
+    """Return a style element with Weir's rules."""
     return Html(f"<style>{rules}</style>")
 
 
 def hash_source(code: str) -> str:
-    """What a Content-Security-Policy calls this script."""
+    """Return the source expression for this script in a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"

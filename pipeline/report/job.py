@@ -1,7 +1,7 @@
-"""The last job: what the tables say, as one HTML page that needs no network.
+"""Report the tables as one HTML page that needs no network.
 
-Spark sums up (`data`); what is shown is a bounded number of plain values (`model`), of which
-`sections` makes a page without Spark.
+Spark computes a bounded number of values (`data`, `model`); `sections` makes the page from them without
+Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def report(
     version: str,
     write: Callable[[str], None],
 ) -> Outcome:
-    """Hand the page to `write`, which puts it into `output`; `made` and `version` are told in it."""
+    """Make the page, and pass it to `write`, which writes it to `output`; the page shows `made` and
+    `version`.
+    """
     found = find(spark, lake, wanted)
     made_of = page(found, made=made, version=version)
     write(render(made_of, get_plotlyjs()))

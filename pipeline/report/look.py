@@ -1,4 +1,4 @@
-"""How the report looks, and what it does: its style sheet and its script."""
+"""The style sheet and the script of the report."""
 
 from __future__ import annotations
 

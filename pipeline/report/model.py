@@ -1,4 +1,6 @@
-"""What the report shows, as plain values: `pipeline.report.data` asks Spark for it, the charts draw it."""
+"""The values that the report shows; `pipeline.report.data` computes them, `charts` and `sections` show
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from pipeline.report.units import BYTES, BYTES_PER_S, COUNT, PER_S, PERCENT, SEC
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 HOURS_MAX: Final = 240
-"""Columns of hours; what spans more is shown by days."""
+"""Maximum number of hourly columns; a longer time is shown by days."""
 DAYS_MAX: Final = 400
-"""Columns of days; what spans more is shown by several days."""
+"""Maximum number of daily columns; a longer time is shown by several days."""
 
 RATE_QUANTITIES: Final = {
     "producer_byte_rate": BYTES_PER_S,
@@ -21,19 +23,19 @@ RATE_QUANTITIES: Final = {
     "request_percentage": PERCENT,
     "controller_mutation_rate": PER_S,
 }
-"""In what the quotas that may be set are counted."""
+"""Unit of each rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What entities are compared by."""
+    """An amount by which entities are compared."""
 
     name: str
     title: str
-    """In a sentence: 'produced bytes'."""
+    """Name in a sentence, such as 'produced bytes'."""
     quantity: Quantity
     rate: str
-    """The rate of the same thing, in the roll-ups."""
+    """Name of the corresponding rate in the roll-ups."""
 
 
 MEASURES: Final = (
@@ -46,7 +48,7 @@ MEASURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The periods that a heat map shows."""
+    """The columns of a heat map: consecutive periods of equal length."""
 
     from_ms: int
     step_ms: int
@@ -54,26 +56,26 @@ class Columns:
 
     @property
     def starts(self) -> list[int]:
-        """When each begins."""
+        """Times (ms) at which the columns begin."""
         return [self.from_ms + index * self.step_ms for index in range(self.count)]
 
     @property
     def word(self) -> str:
-        """What a column is."""
+        """Length of a column in words, such as "day"."""
         days = self.step_ms // DAY_MS
         return "hour" if not days else "day" if days == 1 else f"{days} days"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time from the beginning of the first period with any use to the end of the last."""
+    """The time (ms) from the beginning of the first period with usage to the end of the last."""
 
     from_ms: int
     to_ms: int
 
     @property
     def columns(self) -> Columns:
-        """Hours while they are few, then days, then several days: never more than a chart can hold."""
+        """Columns of an hour, a day or several days, depending on the length of the span."""
         first_hour = self.from_ms // HOUR_MS * HOUR_MS
         hours = -(-(self.to_ms - first_hour) // HOUR_MS)
         if hours <= HOURS_MAX:
@@ -86,7 +88,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All of it in numbers."""
+    """The main numbers."""
 
     span: Span
     entities: int
@@ -96,23 +98,23 @@ class Overview:
     bytes_out: int
     throttle_s: float
     busiest: Entity
-    """By bytes in and out."""
+    """Entity with the most bytes in and out."""
     busiest_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Talker:
-    """An entity's use."""
+    """The usage of an entity."""
 
     entity: Entity
     total: float
     peak: float | None
-    """The highest rate of any window, in the rate's unit."""
+    """Highest rate of any window, in the rate's unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Talkers:
-    """The entities that used most."""
+    """The entities with the highest usage, and the sum of all others."""
 
     measure: Measure
     rows: tuple[Talker, ...]
@@ -121,13 +123,13 @@ class Talkers:
 
     @property
     def total(self) -> float:
-        """Of all entities."""
+        """Sum over all entities."""
         return sum(row.total for row in self.rows) + self.rest
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Values by entity and time. A cell without anything is not there."""
+    """Values by entity and beginning of the period (ms); a zero is missing."""
 
     title: str
     quantity: Quantity
@@ -139,7 +141,7 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledEntity:
-    """How long one was told to wait, by quota, in s."""
+    """Throttle time (s) of an entity, by quota."""
 
     entity: Entity
     by_quota: dict[str, float]
@@ -147,22 +149,22 @@ class ThrottledEntity:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """The entities that were throttled most."""
+    """The entities with the longest throttle times, and the sum of all others."""
 
     rows: tuple[ThrottledEntity, ...]
     rest: dict[str, float]
     rest_count: int
     heats: tuple[Heat, ...]
-    """All quotas together first, then each that throttled anybody."""
+    """Heat maps: first all quotas together, then each quota that throttled any client."""
 
     def total(self, quota: str) -> float:
-        """Of all entities."""
+        """Return the throttle time (s) of all entities for one quota."""
         return sum(row.by_quota[quota] for row in self.rows) + self.rest[quota]
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """What one broker did."""
+    """The usage of one broker."""
 
     broker: int
     records: int
@@ -180,25 +182,25 @@ class Uneven:
     brokers: int
     busiest_broker: int
     skew: float
-    """The busiest broker's bytes / the mean of its brokers."""
+    """Ratio of the busiest broker's bytes to the mean over the entity's brokers."""
     excess_bytes: float
-    """At its busiest brokers, beyond that mean."""
+    """Number of bytes at the busiest brokers beyond that mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How use is spread over the brokers."""
+    """The distribution of usage over the brokers."""
 
     brokers: tuple[Broker, ...]
     rest: Broker | None
-    """All others, summed up."""
+    """Sum of the brokers that are not shown."""
     rest_count: int
     uneven: tuple[Uneven, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """What is proposed for one entity."""
+    """The proposal for one entity."""
 
     entity: Entity
     used: float | None
@@ -211,41 +213,41 @@ class Recommended:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What is proposed for one quota."""
+    """The proposals for one quota."""
 
     quota: str
     rows: tuple[Recommended, ...]
     count: int
-    """Of proposals, those in `rows` among them."""
+    """Number of all proposals, shown or not."""
     raised: int
     lowered: int
     new: int
-    """Where there is no limit now."""
+    """Number of proposals for entities without a limit."""
     flags: tuple[tuple[str, int], ...]
-    """How many entities have it, most first."""
+    """Number of entities by flag, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one quota file would have done."""
+    """The result of one candidate quota file."""
 
     name: str
     throttled_s: dict[str, float]
-    """By quota."""
+    """Throttled time (s) by quota."""
     violations: int
     """Number of requests that were answered with a throttle time, or refused."""
     given_up: int
-    """Requests that waited longer than their client is patient."""
+    """Number of requests that waited longer than the client's timeout."""
 
     @property
     def total_s(self) -> float:
-        """Of all quotas."""
+        """Throttled time (s) of all quotas."""
         return sum(self.throttled_s.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One entity under each candidate, in their order."""
+    """Throttled time (s) of one entity under each candidate, in their order."""
 
     entity: Entity
     throttled_s: tuple[float, ...]
@@ -253,11 +255,11 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The what-if comparison."""
+    """The comparison of candidate quota files."""
 
     candidates: tuple[Candidate, ...]
     left_out: int
-    """Candidates beyond those shown."""
+    """Number of candidates that are not shown."""
     rows: tuple[Replayed, ...]
     rest: tuple[float, ...]
     rest_count: int
@@ -265,7 +267,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What ingest made of the records of a kind."""
+    """The result of ingest for one kind of records."""
 
     kind: str
     batches: int
@@ -274,14 +276,14 @@ class Ingested:
     late: int
     malformed: int
     bad_batches: tuple[tuple[int, int, int], ...]
-    """The latest batches with such: batch, late, malformed."""
+    """The latest batches with late or malformed records: batch, late, malformed."""
     reasons: tuple[tuple[str, int], ...]
-    """Why lines were no records, the most frequent first."""
+    """Reasons and numbers of malformed lines, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All that the report shows; None where there is no table for it."""
+    """Everything that the report shows; a part is None or empty if its table is missing."""
 
     level: str
     top: int

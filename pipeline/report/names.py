@@ -1,8 +1,8 @@
-"""Names of entities, for pages and charts: what can be seen of them is all that is there.
+"""Format names of entities for pages and charts so that all their characters are visible.
 
-Clients choose their names. Characters that cannot be seen, or move others about, are written as escapes;
-long names are cut in the middle. What Weir itself says in a name's place, such as `(empty)`, is in italics,
-so that no client can be called that.
+Clients choose their names freely. Invisible characters, and characters that reorder text, become escapes;
+long names are cut in the middle. Words of Weir in place of a name, such as `(empty)`, are in italics, so that
+no client can imitate them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 from pipeline.report.html import Html, element, join
 
 WIDE: Final = 38
-"""Characters of a label."""
+"""Maximum length (characters) of a label."""
 NARROW: Final = 16
-"""The same, on a telephone."""
+"""Maximum length (characters) of a label on a telephone."""
 LONG: Final = 1000
-"""Characters of a name where there is room: Kafka allows 32,767 bytes."""
+"""Maximum length (characters) of a name outside labels: Kafka allows 32,767 bytes."""
 _SHORTEST: Final = 6
 _LINE: Final = 70
-"""Characters of a line in what pops up over a chart."""
+"""Number of characters per line of a hover text."""
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp", "Zs"})
 
 
@@ -31,39 +31,39 @@ class Span(NamedTuple):
 
     text: str
     ours: bool = False
-    """Said by Weir, not by a client."""
+    """True if the text is Weir's, not a client's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Whose use it is. None: of all users, or of all client-ids."""
+    """An entity. None stands for all users, or all client-ids."""
 
     user: str | None
     client_id: str | None
     client_id_prefix: str | None = None
-    """All client-ids that begin so, in place of one."""
+    """Prefix of several client-ids, in place of one client-id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A name in the forms that are needed."""
+    """A name that can be formatted for charts and pages."""
 
     spans: tuple[Span, ...]
 
     def plot(self, room: int) -> str:
-        """For plotly, which takes some HTML in labels; in about `room` characters."""
+        """Return HTML for plotly's labels, of about `room` characters."""
         return "".join(_marked(span, html.escape(span.text, quote=False)) for span in self._within(room))
 
     def hover(self) -> str:
-        """For what pops up over a chart: the whole name, in lines."""
+        """Return the name as lines of HTML for a hover text."""
         return "".join(_marked(span, _lines(span.text)) for span in self._within(LONG))
 
     def page(self, room: int = LONG) -> Html:
-        """For the page: the whole name, if there is room."""
+        """Return the name as HTML for the page, of about `room` characters."""
         return join(*(element("i" if ours else "bdi", text) for text, ours in self._within(room)))
 
     def _within(self, room: int) -> list[Span]:
-        """Names share the room; what a short one leaves is another's."""
+        """Shorten the names to `room` characters in total; a short name leaves its room to the others."""
         left = room - sum(len(span.text) for span in self.spans if span.ours)
         names = sorted((len(span.text), place) for place, span in enumerate(self.spans) if not span.ours)
         result = list(self.spans)
@@ -75,7 +75,7 @@ class Label:
 
 
 def label(entity: Entity) -> Label:
-    """What an entity is called.
+    """Return the label of an entity.
 
     >>> label(Entity("alice", "")).plot(40)
     'alice<i> / </i><i>(empty)</i>'
@@ -92,17 +92,17 @@ def label(entity: Entity) -> Label:
 
 
 def ours(text: str) -> Label:
-    """What Weir says in a name's place."""
+    """Return a label with a text of Weir's."""
     return Label((Span(text, ours=True),))
 
 
 def named(text: str) -> Label:
-    """Anything else that was named by somebody: a candidate's file, a reason."""
+    """Return the label of another foreign text: a candidate's file name, a reason."""
     return Label((_name(text),))
 
 
 def visible(text: str) -> str:
-    """The text with escapes in place of what cannot be seen, or changes how the rest is seen.
+    """Return the text with escapes for characters that are invisible or change the display of others.
 
     >>> visible("a\\u202eb\\n")
     'a\\\\u202eb\\\\n'
@@ -111,7 +111,7 @@ def visible(text: str) -> str:
 
 
 def shorten(text: str, room: int) -> str:
-    """Leave out the middle: the ends of names tell more.
+    """Shorten a text by leaving out its middle, because the ends of names tell most.
 
     >>> shorten("connector-orders-to-warehouse-0007", 20)
     'connector-or…se-0007'
@@ -123,7 +123,7 @@ def shorten(text: str, room: int) -> str:
 
 
 def plot_text(text: str) -> str:
-    """Any text, for plotly to show as it is: visible, and no markup."""
+    """Return any text as visible plain text for plotly."""
     return html.escape(visible(text), quote=False)
 
 

@@ -1,4 +1,6 @@
-"""The report as one HTML page that loads nothing: plotly.js stands in it, its policy forbids the network."""
+"""The report as one HTML page. It contains plotly.js, and its Content-Security-Policy forbids network
+access.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +14,28 @@ from pipeline.report.look import RULES, SCRIPT
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and its content."""
 
     name: str
-    """Unique in the page, for links to it."""
+    """Name, unique in the page, for links."""
     title: str
     parts: tuple[Chart | Table | Text, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A number that counts."""
+    """One of the main numbers at the top of the page."""
 
     name: str
     value: Text
     note: Text = ""
     is_name: bool = False
-    """Names take more room than numbers."""
+    """True if the value is a name, which needs more room than a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All of it."""
+    """The content of the report page."""
 
     title: str
     lead: Text
@@ -43,7 +45,7 @@ class Page:
 
 
 def render(page: Page, plotly_js: str) -> str:
-    """The page as a file's text; `plotly_js` is the library that draws."""
+    """Return the page as HTML; `plotly_js` is the source of plotly.js."""
     charts = [part for section in page.sections for part in section.parts if isinstance(part, Chart)]
     figures = {chart.name: [view.figure.as_json() for view in chart.views] for chart in charts}
     library = plotly_js.replace("\r\n", "\n") if charts else ""
@@ -61,7 +63,9 @@ def render(page: Page, plotly_js: str) -> str:
 
 
 def _policy(*scripts: str) -> str:
-    """No network, and no script but ours. Plotly writes styles, and makes images of charts on request."""
+    """Return the page's policy: no network, and only these scripts. Plotly adds styles, and makes images
+    of charts on request.
+    """
     sources = " ".join(map(hash_source, scripts)) or "'none'"
     return (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data: blob:; "

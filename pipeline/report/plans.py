@@ -1,4 +1,4 @@
-"""What was recommended, and what candidates would have done, from their tables."""
+"""Query the tables of the recommendation and of the replay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 CANDIDATES: Final = 6
-"""That are compared; what was recorded is one."""
+"""Number of candidates to show, the recording included."""
 RECORDED: Final = "recorded"
 FLAGS: Final = 20
 QUOTAS: Final = tuple(tables.BY_QUOTA.names)
@@ -26,7 +26,7 @@ _ENTITY: Final = ("user", "client_id", "client_id_prefix")
 
 
 def recommendations(spark: SparkSession, lake: Lake, top: int) -> tuple[Recommendation, ...]:
-    """By quota, in Kafka's order."""
+    """Return the recommendations by quota, in Kafka's order."""
     rows = tables.read(spark, lake.recommendation, tables.RECOMMENDATION)
     rows = rows.where(sql.col("quota").isin(*tables.RATES))
     current, proposed = sql.col("current"), sql.col("proposed")
@@ -52,14 +52,14 @@ def recommendations(spark: SparkSession, lake: Lake, top: int) -> tuple[Recommen
 
 
 def _largest(rows: DataFrame, top: int) -> list[Row]:
-    """Those that used most of each quota."""
+    """Return the proposals of the `top` entities with the highest usage, by quota."""
     of_quota = Window.partitionBy("quota").orderBy(sql.desc_nulls_last("used"), *_entity(rows))
     ranked = rows.withColumn("rank", sql.row_number().over(of_quota))
     return ranked.where(sql.col("rank") <= top).orderBy("rank").collect()
 
 
 def _flags(rows: DataFrame) -> list[Row]:
-    """How many proposals have which, by quota."""
+    """Return the number of proposals by quota and flag."""
     flags = rows.select("quota", sql.explode("flags").alias("flag")).groupBy("quota", "flag").count()
     return flags.orderBy(sql.desc("count"), "flag").limit(FLAGS).collect()
 
@@ -85,7 +85,7 @@ def _recommended(row: Row) -> Recommended:
 
 
 def replay(spark: SparkSession, lake: Lake, days: tuple[date, date] | None, top: int) -> Replay | None:
-    """Candidates side by side, what was recorded first; None if there is none."""
+    """Return the comparison of candidates, the recording first; None without a replay."""
     rows = tables.read(spark, lake.replay, tables.REPLAY)
     if days is not None:
         rows = rows.where(sql.to_date(sql.timestamp_millis("start_ms")).between(*days))
@@ -110,7 +110,7 @@ def replay(spark: SparkSession, lake: Lake, days: tuple[date, date] | None, top:
 
 
 def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
-    """How many there are, and the sums of those that are shown."""
+    """Return the number of candidates, and the sums of those that are shown."""
     sums = [
         sql.coalesce(sql.sum(sql.when(sql.col("quota") == quota, sql.col(name))), sql.lit(0)).alias(
             f"{name} {quota}"
@@ -135,7 +135,9 @@ def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
 
 
 def _rest(sums: Row, shown: tuple[Replayed, ...]) -> tuple[float, ...]:
-    """What all have but those; sums in another order may differ by a hair."""
+    """Return the sums of the entities that are not shown. Rounding could make a sum slightly negative; it
+    becomes 0.
+    """
     count, *seconds = sums
     if count == len(shown):
         return (0.0,) * len(seconds)
@@ -146,12 +148,12 @@ def _rest(sums: Row, shown: tuple[Replayed, ...]) -> tuple[float, ...]:
 
 
 def _seconds(index: int) -> str:
-    """The column of a candidate."""
+    """Return the name of a candidate's column."""
     return f"s_{index}"
 
 
 def _by_entity(rows: DataFrame, names: list[str]) -> DataFrame:
-    """Throttled time of each budget's owner, a column per candidate."""
+    """Return the throttled time of each budget's entity, with a column per candidate."""
     seconds = [
         sql.sum(sql.when(sql.col("candidate") == name, sql.col("throttled_s")).otherwise(0.0))
         for name in names

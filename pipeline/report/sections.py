@@ -1,4 +1,4 @@
-"""What the report says: its sections in order, and what to run where there is nothing to show."""
+"""The sections of the report, and the job to run where a section has no data."""
 
 from __future__ import annotations
 
@@ -31,28 +31,26 @@ RUN: Final = {
     "recommend": "There is no recommendation: run weir pipeline recommend.",
     "replay": "There is no replay of this time: run weir pipeline replay.",
 }
-"""What is missing, and which job makes it."""
+"""Messages by job whose output is missing."""
 LEVELS: Final = {
     "user-client-id": "pair of user and client-id",
     "user": "user",
     "client-id": "client-id",
 }
-"""What an entity is, by level."""
-_LOGARITHMIC: Final = (
-    "Colours are logarithmic: the next tick is ten times as much. Empty cells: nothing at all."
-)
+"""Description of an entity, by level."""
+_LOGARITHMIC: Final = "Colours are logarithmic: each tick is ten times the one before. Empty cells: no use."
 _WAITS: Final = (
     "Times that clients were told to wait, added up over connections and brokers: "
     "they can be more than the time that has passed."
 )
 _SIDE_BY_SIDE: Final = (
-    "Time during which somebody waited, added up over brokers and quotas. By budget: what was recorded is "
-    "told by those of the first candidate; one under which other clients share a budget has other rows."
+    "Time during which any client waited, added up over brokers and quotas. Recorded times are grouped by "
+    "the budgets of the first candidate; candidates with other shared budgets have rows of their own."
 )
 
 
 def page(found: Findings, *, made: datetime, version: str) -> Page:
-    """The whole report."""
+    """Return the whole page; `made` is the time of the report."""
     sections = (
         *(
             (_use(found), _talkers(found), _spread(found), _throttled(found))
@@ -69,7 +67,7 @@ def page(found: Findings, *, made: datetime, version: str) -> Page:
 
 
 def missing(found: Findings) -> list[str]:
-    """The jobs that have left nothing to show."""
+    """Return the jobs without output."""
     there = {
         "ingest": bool(found.ingested),
         "rollup": found.overview is not None,
@@ -124,7 +122,7 @@ def _no_use() -> Section:
 
 def _use(found: Findings) -> Section:
     if not found.heats:
-        return Section("use", "Use by entity and time", ("Nobody has used anything in this time.",))
+        return Section("use", "Use by entity and time", ("There was no use in this time.",))
     note = f"{_step(found.heats[0].columns)} {_LOGARITHMIC}"
     return Section("use", "Use by entity and time", (heat_chart("use-heat", found.heats, note),))
 
@@ -138,9 +136,7 @@ def _step(columns: Columns) -> str:
 
 
 def _talkers(found: Findings) -> Section:
-    part: Chart | str = (
-        talkers_chart(found.talkers) if found.talkers else "Nobody has used anything in this time."
-    )
+    part: Chart | str = talkers_chart(found.talkers) if found.talkers else "There was no use in this time."
     return Section("talkers", "Who used most", (part,))
 
 
@@ -156,7 +152,7 @@ def _spread(found: Findings) -> Section:
 def _throttled(found: Findings) -> Section:
     title = "Who was throttled"
     if found.throttled is None:
-        return Section("throttled", title, ("Nobody was throttled in this time.",))
+        return Section("throttled", title, ("No client was throttled in this time.",))
     heats = found.throttled.heats
     charts = (throttled_chart(found.throttled), heat_chart("throttled-heat", heats, _step(heats[0].columns)))
     return Section("throttled", title, (_WAITS, *charts))
@@ -172,7 +168,7 @@ def _recommendation(found: Findings) -> Section:
             flags[flag] = flags.get(flag, 0) + count
     said = [join(named(flag).page(), f": {count:,}. ") for flag, count in flags.items()]
     parts: list[Chart | Table | Text] = [element("p", "Flags: ", *said)] if said else []
-    note = "The axis is logarithmic; what is zero, or has no limit, has no mark. Reasons are in the numbers."
+    note = "The axis is logarithmic; zero, or no limit, has no mark. Reasons are in the table."
     parts.append(recommendation_chart(found.recommendations, note))
     return Section("recommendation", title, tuple(parts))
 
@@ -224,6 +220,6 @@ def _troubles(found: Ingested) -> list[Chart | Table | Text]:
         parts.append(Table(line("Batch", "Late", "Malformed"), rows))
     if found.reasons:
         reasons = tuple(line(named(reason).page(), f"{count:,}") for reason, count in found.reasons)
-        parts.append(element("h3", f"Why lines were no records of {found.kind}"))
+        parts.append(element("h3", f"Why lines were not valid {found.kind} records"))
         parts.append(Table(line("Reason", "Lines"), reasons))
     return parts

@@ -1,4 +1,4 @@
-"""Numbers for people: `1.5 MB/s`, `2.1 h`. Prefixes are decimal: 1 MB is 1,000,000 bytes."""
+"""Format numbers with units: `1.5 MB/s`, `2.1 h`. Prefixes are decimal: 1 MB is 1,000,000 bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Step(NamedTuple):
-    """A unit, and how many of the base unit it is."""
+    """A unit: its size in base units, and its name."""
 
     size: float
     name: str
@@ -16,17 +16,17 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What is measured."""
+    """A kind of quantity with its units, in ascending order."""
 
     steps: tuple[Step, ...]
 
     def step(self, value: float) -> Step:
-        """The largest unit of which this is at least one."""
+        """Return the largest unit that is not larger than the value; the base unit without one."""
         fitting = [step for step in self.steps if abs(value) >= step.size]
         return fitting[-1] if fitting and value else self._base
 
     def text(self, value: float | None) -> str:
-        """With its unit; None is a dash.
+        """Format a value with its unit; None is a dash.
 
         >>> BYTES.text(1_234_567)
         '1.23 MB'
@@ -57,7 +57,7 @@ PERCENT: Final = Quantity((Step(1, "%"),))
 
 
 def number(value: float) -> str:
-    """With three digits that count, and the thousands apart.
+    """Format a number with three significant digits, and commas between thousands.
 
     >>> [number(value) for value in (0, 0.01234, 2, 12.345, 1234567.8)]
     ['0', '0.0123', '2', '12.3', '1,234,568']
@@ -68,7 +68,7 @@ def number(value: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """In percent; a dash of nothing.
+    """Format a share in percent; a dash if the whole is 0.
 
     >>> share(1, 1000), share(0, 5), share(1, 100_000), share(0, 0)
     ('0.1%', '0%', 'less than 0.01%', '-')
@@ -80,7 +80,7 @@ def share(part: float, whole: float) -> str:
 
 
 def plural(count: int, what: str) -> str:
-    """So many of something.
+    """Format a count with the singular or plural of a noun.
 
     >>> plural(1, "broker"), plural(2000, "broker")
     ('1 broker', '2,000 brokers')
@@ -90,5 +90,5 @@ def plural(count: int, what: str) -> str:
 
 
 def moment(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    """A time in UTC."""
+    """Format a time (ms) in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)

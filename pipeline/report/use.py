@@ -1,4 +1,4 @@
-"""Who used what and when, and who was throttled, from the roll-ups of one level."""
+"""Usage and throttle times by entity and time, from the roll-ups of one level."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 QUOTAS: Final = tuple(tables.BY_QUOTA.names)
 UNEVEN: Final = 10
-"""Entities that are shown for using one broker more than others."""
+"""Number of entities with uneven use of brokers to show."""
 _ALL_WAITED: Final = "waited_s"
 _NAMES: Final = ("user", "client_id")
 _BY_TIME: Final = (
@@ -39,15 +39,15 @@ _BY_TIME: Final = (
     _ALL_WAITED,
     *(f"{_ALL_WAITED}_{quota}" for quota in QUOTAS),
 )
-"""What is shown by time, too."""
+"""Columns that are summed by time."""
 _SUMMED: Final = ("requests", "bytes_in", "bytes_out", "bytes", *_BY_TIME, "excess_bytes", "skew_bytes")
 _RANKED: Final = (*(measure.name for measure in MEASURES), _ALL_WAITED)
-"""What has a heat map, and so entities that are shown by time."""
+"""Columns with a heat map of the entities with the highest values."""
 _OTHERS: Final = -1
 
 
 def amounts(rolled: DataFrame) -> DataFrame:
-    """The roll-up's rows with what the report adds up, in base units."""
+    """Return the roll-up's rows with the columns that the report sums up, in base units."""
     waited = [sql.coalesce(sql.col(f"throttle_ms.{quota}") / 1000, sql.lit(0.0)) for quota in QUOTAS]
     bytes_ = sql.col("bytes_in") + sql.col("bytes_out")
     excess = (sql.col("skew") - 1) * bytes_ / sql.col("brokers")
@@ -67,7 +67,7 @@ def amounts(rolled: DataFrame) -> DataFrame:
 
 
 def entity_totals(rows: DataFrame) -> DataFrame:
-    """`amounts` of all times together, a row for each entity."""
+    """Return the sums of `amounts` over all times, one row per entity."""
     return rows.groupBy(*_NAMES).agg(
         *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _SUMMED),
         *(sql.max(_peak(measure)).alias(_peak(measure)) for measure in MEASURES),
@@ -85,7 +85,7 @@ def _waited(quota: str) -> str:
 
 
 def _count(name: str) -> str:
-    """Of how many entities it is more than nothing."""
+    """Return the name of the column with the number of entities whose value is above 0."""
     return f"{name}_count"
 
 
@@ -95,18 +95,18 @@ def _entity(row: Row) -> Entity:
 
 @dataclass(frozen=True)
 class Use:
-    """The questions. What several of them need is asked of Spark once."""
+    """The queries. Results that several of them need are computed once."""
 
     spark: SparkSession
     rows: DataFrame
-    """`amounts`."""
+    """Rows of `amounts`."""
     totals: DataFrame
-    """`entity_totals` of them."""
+    """Rows of `entity_totals`."""
     span: Span
     top: int
 
     def overview(self) -> Overview:
-        """All of it in numbers."""
+        """Return the main numbers."""
         sums, busiest = self._sums, self._leaders["bytes"][0]
         return Overview(
             span=self.span,
@@ -121,7 +121,7 @@ class Use:
         )
 
     def talkers(self) -> tuple[Talkers, ...]:
-        """Those who used most, by each measure of which anything was used."""
+        """Return the entities with the highest usage, for each measure with any usage."""
         return tuple(self._talkers(measure) for measure in MEASURES if self._leaders[measure.name])
 
     def _talkers(self, measure: Measure) -> Talkers:
@@ -130,7 +130,7 @@ class Use:
         return Talkers(measure, rows, self._rest(name, leaders), self._sums[_count(name)] - len(leaders))
 
     def heats(self) -> tuple[Heat, ...]:
-        """When those who used most did."""
+        """Return heat maps of the entities with the highest usage."""
         return tuple(
             self._heat(measure.name, measure.title, measure.quantity, self._leaders[measure.name])
             for measure in MEASURES
@@ -138,7 +138,7 @@ class Use:
         )
 
     def throttled(self) -> Throttled | None:
-        """Those who were told to wait longest; None if nobody was."""
+        """Return the entities with the longest throttle times; None if no client was throttled."""
         leaders = self._leaders[_ALL_WAITED]
         if not leaders:
             return None
@@ -155,7 +155,7 @@ class Use:
         )
 
     def uneven(self) -> tuple[Uneven, ...]:
-        """Those who use one broker most beyond the others."""
+        """Return the entities with the most bytes at one broker beyond the mean."""
         return tuple(
             Uneven(
                 _entity(row),
@@ -169,7 +169,7 @@ class Use:
 
     @cached_property
     def _sums(self) -> Row:
-        """Of all entities; and of how many it is more than nothing."""
+        """Sums over all entities, and numbers of entities with values above 0."""
         return self.totals.agg(
             sql.count(sql.lit(1)).alias("entities"),
             *(sql.sum(name).alias(name) for name in ("requests", "bytes_in", "bytes_out", *_BY_TIME)),
@@ -178,7 +178,9 @@ class Use:
 
     @cached_property
     def _leaders(self) -> dict[str, list[Row]]:
-        """Those who are first in something, by what it is. One question, for each costs a turn of Spark."""
+        """Rows of the entities with the highest values, by column. One query, because each query takes a
+        while.
+        """
         wanted = {**dict.fromkeys(_RANKED, self.top), "bytes": 1, "excess_bytes": UNEVEN}
         each = (
             self.totals.orderBy(sql.desc(name), *_NAMES).limit(count).withColumn("by", sql.lit(name))
@@ -193,56 +195,60 @@ class Use:
         return leaders
 
     def _rest(self, name: str, shown: Sequence[Row]) -> float:
-        """What all have but those; sums in another order may differ by a hair."""
+        """Return the sum of the entities that are not shown. Rounding could make it slightly negative; it
+        becomes 0.
+        """
         everybody: float = self._sums[name]
         return max(everybody - sum(row[name] for row in shown), 0) if self._sums[_count(name)] else 0
 
     def _heat(self, name: str, title: str, quantity: Quantity, leaders: Sequence[Row]) -> Heat:
-        places = {self._places[_entity(row)]: _entity(row) for row in leaders}
-        rows: dict[int, dict[int, float]] = {place: {} for place in places}
+        numbers = {self._numbers[_entity(row)]: _entity(row) for row in leaders}
+        rows: dict[int, dict[int, float]] = {number: {} for number in numbers}
         rest: dict[int, float] = {}
         for cell in self._cells:
-            row = rows.get(cell["place"], rest)
+            row = rows.get(cell["number"], rest)
             if cell[name] > 0:
                 row[cell["bucket"]] = row.get(cell["bucket"], 0) + cell[name]
         return Heat(
             title,
             quantity,
             self.span.columns,
-            rows=tuple((entity, rows[place]) for place, entity in places.items() if rows[place]),
+            rows=tuple((entity, rows[number]) for number, entity in numbers.items() if rows[number]),
             rest=rest,
             rest_count=self._sums[_count(name)] - sum(bool(row) for row in rows.values()),
         )
 
     @cached_property
-    def _places(self) -> dict[Entity, int]:
-        """Numbers for all entities that any chart shows."""
+    def _numbers(self) -> dict[Entity, int]:
+        """Numbers of all entities that any chart shows."""
         entities = dict.fromkeys(_entity(row) for name in _RANKED for row in self._leaders[name])
-        return {entity: place for place, entity in enumerate(entities)}
+        return {entity: number for number, entity in enumerate(entities)}
 
     @cached_property
     def _cells(self) -> list[Row]:
-        """Sums by column and place, of all others together: so many rows at most."""
-        places = self.spark.createDataFrame(_named(self._places))
+        """Sums by column of the heat map and number of the entity; all other entities have one number.
+        This bounds the rows.
+        """
+        numbers = self.spark.createDataFrame(_named(self._numbers))
         same = reduce(
-            lambda left, right: left & right, (self.rows[name].eqNullSafe(places[name]) for name in _NAMES)
+            lambda left, right: left & right, (self.rows[name].eqNullSafe(numbers[name]) for name in _NAMES)
         )
         columns = self.span.columns
         since = self.rows["start_ms"] - columns.from_ms
         bucket = self.rows["start_ms"] - sql.pmod(since, sql.lit(columns.step_ms))
-        placed = self.rows.join(sql.broadcast(places), same, "left")
+        placed = self.rows.join(sql.broadcast(numbers), same, "left")
         return (
-            placed.groupBy(bucket.alias("bucket"), sql.coalesce("place", sql.lit(_OTHERS)).alias("place"))
+            placed.groupBy(bucket.alias("bucket"), sql.coalesce("number", sql.lit(_OTHERS)).alias("number"))
             .agg(*(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _BY_TIME))
             .collect()
         )
 
 
-def _named(places: Mapping[Entity, int]) -> pa.Table:
-    """As Arrow, which Spark takes without a Python process."""
+def _named(numbers: Mapping[Entity, int]) -> pa.Table:
+    """Return the numbers as an Arrow table, which Spark reads without a Python process."""
     columns = {
-        "user": pa.array([entity.user for entity in places], pa.string()),
-        "client_id": pa.array([entity.client_id for entity in places], pa.string()),
-        "place": pa.array(places.values(), pa.int32()),
+        "user": pa.array([entity.user for entity in numbers], pa.string()),
+        "client_id": pa.array([entity.client_id for entity in numbers], pa.string()),
+        "number": pa.array(numbers.values(), pa.int32()),
     }
     return pa.table(columns)

@@ -1,4 +1,4 @@
-"""Roll-up: use by entity and hour and day, made anew only for the days of which something came.
+"""Roll-up: use by entity, hour and day. Only days with new records are made anew.
 
 - Rates are averages over 10 s by default, because a quota judges that: 11 samples of a second. A second's
   peak within it violates no quota.

@@ -1,6 +1,6 @@
-"""Which days are to be rolled up: those whose files of usage are others than they were.
+"""Find the days to roll up: those whose usage files have changed.
 
-Only directories are listed: no record is read, no Parquet file opened.
+Only directories are listed; no Parquet file is opened.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEYS: Final = (tables.DAY, tables.BATCH)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What there is of a day."""
+    """The usage files of a day."""
 
     day: date
     batches: int
@@ -32,13 +32,13 @@ class Source:
     bytes: int
     digest: int
     changed: bool
-    """Since it was rolled up, if it ever was."""
+    """True if the files have changed since the last roll-up, or the day was never rolled up."""
 
 
 def sources(
     spark: SparkSession, lake: Lake, window_s: int, within: tuple[date, date] | None = None
 ) -> list[Source]:
-    """Every day that has usage, in order; `within` are the first and last of interest."""
+    """Return all days with usage, in order; `within` are the first and the last day to consider."""
     found = files(spark, lake)
     if found is None:
         return []
@@ -60,14 +60,14 @@ def sources(
 
 
 def files(spark: SparkSession, lake: Lake) -> DataFrame | None:
-    """The files of usage, their `path` and `length`, `day` and `batch`; None if there are none yet."""
+    """Return the usage files: `path`, `length` (bytes), `day` and `batch`; None before the first ingest."""
     try:
         found = spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(lake.usage)
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         return None
-    if tables.DAY.name not in found.columns:  # a directory with nothing in it
+    if tables.DAY.name not in found.columns:  # an empty directory
         return None
     return found.select("path", "length", *(sql.col(key.name).cast(key.dataType) for key in _KEYS))
 

@@ -1,7 +1,7 @@
-"""The roll-up: usage records into hours and days of each entity, day by day as they change.
+"""Roll up usage records into hours and days of each entity, for each day that has changed.
 
-A day is done when its line in the table `rolled` is written, which is last. Killed before, it is done again,
-and gives the same.
+The row in the table `rolled` is written last and completes a day. A day killed before is computed again, with
+the same result.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 WINDOW_S: Final = 10
-"""About what a broker takes a byte rate's average over: quota.window.num 11 times quota.window.size.seconds
-1, of which one has only begun.
+"""Length (s) of a window, about that of a broker's byte rate: quota.window.num 11 times
+quota.window.size.seconds 1, minus the sample that has just begun.
 """
 _BYTES_AT_ONCE: Final = 4 << 30
-"""Of Parquet: how much a pass over several days reads, if one day is not more already."""
+"""Size (bytes) of Parquet that one pass over several days reads; a single larger day is one pass."""
 _BYTES_PER_TASK: Final = 16 << 20
-"""Of Parquet; its windows take about as much."""
+"""Size (bytes) of Parquet per task."""
 _NAMED: Final = 10
-"""So many days are told by name."""
+"""Number of days that a note lists; longer lists become a range."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Done:
     records: int = 0
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PERIODS, 0))
     longest_ms: int = 0
-    """The longest interval of any record."""
+    """Longest interval (ms) of all records."""
 
 
 def rollup(
@@ -57,9 +57,10 @@ def rollup(
     days: tuple[date, date] | None = None,
     again: bool = False,
 ) -> Outcome:
-    """Roll up the days, of those from the first to the last of `days`, whose files of usage have changed
-    since they were; with `again` all of them. Raises PipelineError if an hour is not a whole number of
-    windows, or another roll-up is at work here.
+    """Roll up the days (first, last) whose usage files have changed; with `again` all of these days.
+
+    Raises PipelineError if an hour is not a whole number of windows, or another roll-up is running on this
+    lake.
     """
     if window_s < 1 or HOUR_S % window_s:
         raise PipelineError(f"windows of {window_s} s do not fill an hour: take 1, 5, 10, 30 or 60 s")
@@ -79,13 +80,13 @@ def rollup(
 
 
 def usage_of(spark: SparkSession, lake: Lake, days: Sequence[date]) -> DataFrame:
-    """The usage of these days; other days' files are not opened."""
+    """Return the usage records of these days; Spark opens no files of other days."""
     return tables.read(spark, lake.usage, tables.USAGE).where(sql.col("day").isin(*days))
 
 
 def _passes(chosen: Sequence[Source]) -> Iterator[list[Source]]:
-    """Days that follow each other, as many as are not too much at once: what is shuffled is bounded, and what
-    was done before a kill stays done.
+    """Group the days into passes of bounded size. This bounds shuffles, and completed passes survive a
+    kill.
     """
     some: list[Source] = []
     for source in chosen:
@@ -102,9 +103,7 @@ def _roll(spark: SparkSession, lake: Lake, some: Sequence[Source], window_s: int
     size = sum(source.bytes for source in some)
     partitions = max(spark.sparkContext.defaultParallelism, ceil(size / _BYTES_PER_TASK))
     with _kept(windows(usage_of(spark, lake, days), window_s * 1000, partitions)) as kept:
-        records, longest_ms = _read(
-            kept
-        )  # first: only of what is kept already is it known how it is shuffled
+        records, longest_ms = _read(kept)  # materializes the rows, so that Spark knows their partitioning
         for name, seconds in PERIODS.items():
             tables.replace(periods(kept, seconds, window_s), lake.rollup(name), "day")
             done.rows[name] += _count(spark, lake, name, days)
@@ -119,7 +118,7 @@ def _roll(spark: SparkSession, lake: Lake, some: Sequence[Source], window_s: int
 
 @contextmanager
 def _kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """On disk while hours and days are made of them."""
+    """Keep rows on disk during the block."""
     kept = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield kept
@@ -128,7 +127,9 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _read(kept: DataFrame) -> tuple[dict[date, int], int]:
-    """How many records each day has, and their longest interval; every record is in one pair's window."""
+    """Return the number of records by day, and their longest interval (ms). Each record is in exactly one
+    pair's window.
+    """
     pairs = kept.where(sql.col("level") == LEVELS.index("user-client-id"))
     rows = pairs.groupBy(_day("window_ms").alias("day")).agg(
         sql.sum("records").alias("records"), sql.max("interval_ms").alias("longest_ms")
@@ -142,22 +143,22 @@ def _day(name: str) -> Column:
 
 
 def _count(spark: SparkSession, lake: Lake, name: str, days: Sequence[date]) -> int:
-    """From the files' footers."""
+    """Return the number of rows, from the files' footers."""
     return tables.read(spark, lake.rollup(name), tables.ROLLUP).where(sql.col("day").isin(*days)).count()
 
 
 def _notes(found: Sequence[Source], chosen: Sequence[Source], done: _Done, window_s: int) -> Iterator[str]:
     if not found:
-        yield "there is no usage yet: run ingest first, or look at --lake and --days"
+        yield "no usage found: run ingest first, or check --lake and --days"
         return
     unchanged = [source.day for source in found if source not in chosen]
     if chosen:
         yield f"rolled up: {_named([source.day for source in chosen])}"
     if unchanged:
-        yield f"as they were: {_named(unchanged)}"
+        yield f"unchanged: {_named(unchanged)}"
     if done.longest_ms > window_s * 1000:
         yield (
-            f"some records are of {done.longest_ms / 1000:g} s, longer than windows of {window_s} s, and "
+            f"some records span {done.longest_ms / 1000:g} s, longer than windows of {window_s} s, and "
             "count as if all had happened in their first: percentiles are too high; take longer windows"
         )
 

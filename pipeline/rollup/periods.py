@@ -1,6 +1,6 @@
-"""Windows into periods: what each entity used in each hour, or day (`tables.ROLLUP`).
+"""Sum up windows into hours or days of each entity (`tables.ROLLUP`).
 
-Windows come shuffled by entity, so nothing here shuffles again.
+Windows arrive shuffled by entity, so that this module adds no shuffle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 PERIODS: Final = {"hour": HOUR_S, "day": DAY_S}
-"""Seconds by name, the roll-ups that are kept."""
+"""Length (s) of each kind of period."""
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _KEYS: Final = (*ENTITY, "start_ms")
 _AT_BROKERS: Final = {
@@ -27,11 +27,11 @@ _AT_BROKERS: Final = {
     "consumer_byte_rate": ("fetched_bytes", 1.0),
     "request_percentage": ("request_time_us", 1e-4),
 }
-"""Rates that quotas limit at each broker: of which amount, and what makes amount/s the quota's unit."""
+"""The amount of each rate that quotas limit per broker, and the factor from amount/s to the quota's unit."""
 
 
 def periods(windows: DataFrame, seconds: int, window_s: int) -> DataFrame:
-    """`tables.ROLLUP` of the windows (`pipeline.rollup.windows`) of whole periods."""
+    """Return `tables.ROLLUP` for windows (`pipeline.rollup.windows`) of whole periods."""
     start = sql.col("window_ms") - sql.pmod("window_ms", sql.lit(seconds * 1000))
     within = windows.withColumn("start_ms", start)
     # Merged, not broadcast: equal keys are in the same task already, and nothing passes through the driver.
@@ -41,7 +41,7 @@ def periods(windows: DataFrame, seconds: int, window_s: int) -> DataFrame:
 
 
 def _whole(within: DataFrame) -> DataFrame:
-    """What counts wherever it was: totals, windows with any use, mutations."""
+    """Sum up all brokers: totals, number of windows with any use, mutations."""
     anywhere = within.groupBy(*_KEYS, "window_ms").agg(
         *(sql.sum(name).alias(name) for name in SUMS), sql.max("sessions").alias("sessions")
     )
@@ -55,22 +55,22 @@ def _whole(within: DataFrame) -> DataFrame:
 
 
 def _rates(within: DataFrame) -> DataFrame:
-    """What was used of each rate at brokers, window by window."""
+    """Collect each rate's values at all brokers, window by window."""
     return within.groupBy(*_KEYS).agg(
         *(_values(name, amount) for name, (amount, _unit) in _AT_BROKERS.items())
     )
 
 
 def _values(rate: str, amount: str) -> Column:
-    """Those above 0: how much it is when there is any is what a quota must allow. An entity has at most as
-    many in a day as the day has windows, times its brokers.
+    """Collect the values above 0, because a quota must allow the rate of active windows. A day has at most
+    one value per window and broker.
     """
     above = sql.collect_list(sql.when(sql.col(amount) > 0, sql.col(amount)))
     return sql.sort_array(above).alias(f"{rate}_values")
 
 
 def _brokers(within: DataFrame) -> DataFrame:
-    """The busiest broker, and how much it stands out."""
+    """Find the busiest broker, and the mean over brokers."""
     names = [amount for amount, _unit in _AT_BROKERS.values()]
     at_each = within.groupBy(*_KEYS, "broker").agg(
         sql.sum(sql.col("bytes_in") + sql.col("bytes_out")).alias("bytes"),
@@ -122,7 +122,7 @@ def _rate(rate: str, mean: Column, unit: float) -> Column:
 
 
 def _percentile(values: Column, share: float) -> Column:
-    """Exact, between the two nearest as far as it is between them; 0 if there are no values."""
+    """Return the exact percentile, interpolated between the two nearest values; 0 without values."""
     at = (sql.size(values) - 1) * share
     below = sql.floor(at)
     part = at - below

@@ -1,7 +1,7 @@
-"""Usage records into windows: what each entity used at each broker in each few seconds.
+"""Sum up usage records into windows of a few seconds, by entity and broker.
 
-A window is as long as what a broker's quota takes its average over, so that a window's rate is what would be
-held against a quota. A record counts for the window in which its interval began.
+A window is as long as the window of a broker's quota, so that its rate is comparable to a quota. A record
+counts in the window in which its interval began.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ENTITY: Final = ("level", "user", "client_id")
-"""`level` is the place in `tables.LEVELS`; a part that a level does not have is empty, not null: nulls would
-not meet in a join.
+"""Columns of an entity. `level` is the index in `tables.LEVELS`. A part that a level lacks is "", because
+nulls would not join.
 """
 AMOUNTS: Final = (
     *("records", "requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "request_time_us"),
     *("mutations", "errors"),
 )
-"""What adds up, over time, brokers and entities."""
+"""Columns that are summed over time, brokers and entities."""
 THROTTLES: Final = tuple(f"throttle_ms_{field.name}" for field in BY_QUOTA.fields)
 VIOLATIONS: Final = tuple(f"violations_{field.name}" for field in BY_QUOTA.fields)
 SUMS: Final = (*AMOUNTS, *THROTTLES, *VIOLATIONS)
 MOSTS: Final = ("interval_ms",)
-"""Of which the largest counts."""
+"""Columns whose maximum is taken."""
 
 
 def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
-    """One row per entity of each level, broker and window: `ENTITY`, `broker`, `window_ms` (when it began),
-    `SUMS`, `interval_ms` (the longest), `sessions`: the most that any record of a pair tells of; of a user or
-    client-id, the sum of these over its pairs.
+    """Return one row per entity, broker and window: `ENTITY`, `broker`, `window_ms` (its beginning), `SUMS`,
+    `interval_ms` (the longest), `sessions`.
 
-    Shuffled by time first: then pairs, users and client-ids are summed up without another shuffle, and
-    however much one entity did, its rows are spread over all tasks. They leave by entity, at most one per
-    window and broker, so no entity has many.
+    A pair's `sessions` is the maximum of its records; that of a user or client-id is the sum over its pairs.
+    Rows are shuffled by time first: then pairs, users and client-ids need no other shuffle, and the records
+    of a dominant entity are spread over all tasks. The result is shuffled by entity; each entity has at most
+    one row per window and broker.
     """
     pairs = (
         by_time(usage, window_ms, partitions)
@@ -53,7 +53,7 @@ def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
 
 
 def by_time(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
-    """The columns that are needed, shuffled by window; what a record leaves out is nothing."""
+    """Select the needed columns, shuffled by window; missing numbers are 0."""
     flat = usage.select(
         _text("user"),
         _text("client_id"),
@@ -84,7 +84,7 @@ def _charged(group: Group) -> Column:
 
 
 def _levels(pairs: DataFrame) -> DataFrame:
-    """Pairs as they are, and summed up by user and by client-id."""
+    """Return the pairs, and their sums by user and by client-id."""
     nobody = sql.lit("")
     entities = sql.array(
         _entity("user-client-id", sql.col("user"), sql.col("client_id")),

@@ -1,12 +1,11 @@
 """The admin endpoint: HTTP for operators.
 
-`start` builds it. `endpoint` serves HTTP (hypercorn, starlette), `metrics` lists the metrics, `entities`,
-`mutation_entities` and `request_times` read the budgets, `exposition` writes the text, `readiness` checks
-whether clients can be served, `request_time_page` splits a client's request time by API. These are imported
-only if an endpoint is configured; `weir quotas explain` imports `request_time_report`, the page's format.
+`endpoint` serves HTTP (hypercorn, starlette). `metrics` lists the metrics of the process, `quota_metrics`
+those of the budgets that `entities` reads, `exposition` writes the text, `readiness` checks whether clients
+can be served, `request_time` splits a client's request time by API. These are imported only if an endpoint is
+configured; `weir quotas explain` imports `request_time`.
 
-A new metric: `metrics`, or the module that it calls for the subject (`connection_metrics`, `quota_metrics`,
-`store_metrics`, `tls_metrics`, `topic_metrics`, `usage_metrics`, ...), and the table in `docs/operations.md`;
+A new metric: `metrics`, or `quota_metrics` if it belongs to a budget, and the table in `docs/operations.md`;
 a test compares both.
 
 - The endpoint costs nothing between requests, so readiness asks brokers only when it is asked.

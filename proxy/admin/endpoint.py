@@ -2,7 +2,8 @@
 
 Hypercorn's own server is not used: it has no limit of connections, ends all of them at an error of one, and
 waits without limit for clients that do not read, even to stop. Here connections are few and short, fail
-independently, and have a deadline for sending.
+independently, and have a deadline for sending. Slow clients make room for new ones: /healthz
+answers beside any number of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -27,11 +28,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from proxy.addresses import Address
-from proxy.admin import request_time_report
+from proxy.admin import request_time
 from proxy.admin.exposition import render
-from proxy.admin.metrics import Sources, families
+from proxy.admin.metrics import Sources as Sources
+from proxy.admin.metrics import families
 from proxy.admin.readiness import Readiness
-from proxy.admin.request_time_page import report
 from proxy.config.config import ConfigError
 from proxy.control.supervisor import Supervisor, Task, Works
 from proxy.net import sockets
@@ -45,6 +46,23 @@ IDLE_S: Final = 5
 """Time (s) that a connection may go without a complete request."""
 CONNECTION_S: Final = 30.0
 """Time (s) that a connection may last; each serves one request."""
+
+
+async def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
+    """Serve in the nursery until it is cancelled; `listening` is set once clients can connect. Raises
+    ConfigError.
+    """
+    server = sources.server
+    sockets = await listen(address, server.config.settings.connect_timeout_s)
+    endpoint = Endpoint(sockets, application(sources, Readiness(server, listening)))
+    nursery.start_soon(endpoint.serve, server.supervisor)
+
+    async def say() -> None:
+        """Log only after a successful start: a failed one has one line, its error."""
+        await listening.wait()
+        log.info("admin endpoint listening", address=str(address))
+
+    nursery.start_soon(say)
 
 
 async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
@@ -77,15 +95,15 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
             return PlainTextResponse("ready\n")
         return PlainTextResponse(f"not ready: {problem}\n", status_code=503)
 
-    async def request_time(request: Request) -> Response:
-        answer = report(sources.quota_registry, request.query_params, sources.now_ms())
+    async def request_times(request: Request) -> Response:
+        answer = request_time.report(sources.quota_registry, request.query_params, sources.now_ms())
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "/metrics": metrics,
         "/healthz": healthz,
         "/readyz": readyz,
-        request_time_report.PATH: request_time,
+        request_time.PATH: request_times,
     }
     return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
 
@@ -98,7 +116,8 @@ class Endpoint:
         self._listening = listening
         self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
         self._config = _http_config()
-        self._open: set[_Stream] = set()
+        self._open: dict[_Stream, None] = {}
+        """The oldest first."""
 
     async def serve(self, supervisor: Supervisor) -> None:
         """Accept connections until cancelled, then close all of them at once."""
@@ -117,19 +136,24 @@ class Endpoint:
             finally:
                 for copy in copies:
                     copy.close()
-                for stream in self._open:
+                for stream in list(self._open):
                     stream.close()
 
     async def _connection(self, stream: trio.SocketStream) -> None:
-        if len(self._open) >= CONNECTIONS_MAX:
+        if len(self._open) >= CONNECTIONS_MAX and not self._make_room():
             await trio.aclose_forcefully(stream)
             return
         bounded = _Stream(stream)
-        self._open.add(bounded)
+        self._open[bounded] = None
+
+        async def app(*args: Any) -> None:  # hypercorn's calls of an application
+            bounded.asked = True
+            await self._app(*args)
+
         try:
             with trio.move_on_after(CONNECTION_S):
                 await TCPServer(
-                    self._app,
+                    app,  # type: ignore[arg-type]  # it passes hypercorn's arguments on
                     self._config,
                     WorkerContext(None),
                     ConnectionState({}),
@@ -138,8 +162,20 @@ class Endpoint:
         except Exception as error:  # a bug in parsing HTTP must affect only its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:
-            self._open.discard(bounded)
+            self._open.pop(bounded, None)
             bounded.close()
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that waits for its client: for a request, else to send; return False
+        if Weir owes an answer to all of them.
+        """
+        slow = [stream for stream in self._open if not stream.asked]
+        slow = slow or [stream for stream in self._open if stream.sending]
+        if not slow:
+            return False
+        del self._open[slow[0]]
+        slow[0].close()
+        return True
 
 
 class _Stream:
@@ -153,11 +189,17 @@ class _Stream:
         self.receive_some = stream.receive_some
         self.send_eof = stream.send_eof
         self.aclose = stream.aclose
+        self.asked = False
+        """True once the client has sent the head of a request."""
+        self.sending = False
+        """True while a send waits."""
 
     async def send_all(self, data: bytes) -> None:
         """Send. Raises trio.BrokenResourceError, also after the time limit."""
         with trio.move_on_after(SEND_S) as deadline:
+            self.sending = True
             await self._stream.send_all(data)
+            self.sending = False
         if deadline.cancelled_caught:
             raise trio.BrokenResourceError("the client does not read")
 

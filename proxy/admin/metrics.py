@@ -10,26 +10,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
-from proxy.admin import (
-    authentication_metrics,
-    connection_metrics,
-    family,
-    quota_metrics,
-    store_metrics,
-    tls_metrics,
-    topic_metrics,
-    usage_metrics,
-)
+from proxy import logs
+from proxy.admin import quota_metrics
+from proxy.admin.entities import broker_label
+from proxy.admin.exposition import WEIR
 from proxy.close_reasons import CloseReason
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import RESULTS, StoreHealth
 from proxy.control.supervisor import Task
-from proxy.control.usage.tally import Tally
+from proxy.control.usage.tally import Kind, Loss, Tally
+from proxy.counters import Counters
 from proxy.net.reactor import TURN_BOUNDS_US, Turns
+from proxy.net.tls.contexts import ContextOfFiles
 from proxy.server.server import Server
+from quotas.connections import ConnectionBudget, ConnectionQuotas
+
+PROCESS = "all"
+"""The label of the connection rate shared by all listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +47,40 @@ class Sources:
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     """Yield every metric of Weir's own, and None where sockets may be served."""
-    yield from _process(sources, ready=ready)
-    yield _turns(sources.server.turns)
-    yield _tasks(sources.server)
-    yield from _sessions(sources.server)
-    yield from store_metrics.families(sources.quota_registry, sources.store)
+    server, registry = sources.server, sources.quota_registry
+    yield from _process(server, ready=ready)
+    yield _turns(server.turns)
+    yield from _sessions(server)
+    yield from _store(registry, sources.store)
     for shadow in (False, True):
-        yield from quota_metrics.families(sources.quota_registry, sources.now_ms(), shadow=shadow)
-        yield from topic_metrics.families(sources.quota_registry, sources.now_ms(), shadow=shadow)
-    yield from connection_metrics.families(sources.server.connection_limiter.quotas)
-    yield from authentication_metrics.families(sources.server.counters)
-    yield from tls_metrics.families(sources.server.config.tls.files)
+        yield from quota_metrics.families(registry, sources.now_ms(), shadow=shadow)
+    yield from _connections(server.connection_limiter.quotas)
+    yield from authentications(server.counters)
+    yield from _tls(server.config.tls.files)
     if sources.usage is not None:
-        yield from usage_metrics.families(sources.usage)
+        yield from usage_records(sources.usage)
 
 
-def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
-    server = sources.server
+def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
     build = {"version": version("kafka-weir"), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
-    yield family.gauge("weir_ready", "1 if /readyz answers 200.", ready)
-    yield family.gauge("weir_brokers", "Known brokers; each has a listener.", len(server.address_book.nodes))
-    known = GaugeMetricFamily(
-        "weir_broker_info",
+    yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
+    yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", logs.lost_lines())
+    nodes, port = server.address_book.nodes, server.config.advertised_listeners.port
+    yield WEIR.gauge("brokers", "Known brokers; each has a listener.", len(nodes))
+    yield WEIR.gauge(
+        "broker_info",
         "Each broker's own address, and Weir's port for it.",
-        labels=["broker", "upstream", "port"],
+        [((str(node_id), str(address), str(port(node_id))), 1) for node_id, address in sorted(nodes.items())],
+        *("broker", "upstream", "port"),
     )
-    for node_id, address in sorted(server.address_book.nodes.items()):
-        known.add_metric(
-            [str(node_id), str(address), str(server.config.advertised_listeners.port(node_id))], 1
-        )
-    yield known
+    failures = server.counters.task_failures
+    yield WEIR.counter(
+        "task_failures",
+        "Failures of Weir's own tasks, which were restarted.",
+        {task.value: failures[task] for task in Task},
+        "task",
+    )
 
 
 def _turns(turns: Turns) -> Metric:
@@ -93,65 +96,196 @@ def _turns(turns: Turns) -> Metric:
     )
 
 
-def _tasks(server: Server) -> Metric:
-    failures = server.counters.task_failures
-    return family.counters(
-        "weir_task_failures",
-        "Failures of Weir's own tasks, which were restarted.",
-        ("task",),
-        (((task.value,), failures[task]) for task in Task),
-    )
-
-
 def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
-    yield family.gauge("weir_sessions_open", "Client connections now.", counters.sessions_open)
-    yield family.counter(
-        "weir_sessions_opened", "Client connections that reached a broker.", counters.sessions_opened
+    yield WEIR.gauge("sessions_open", "Client connections now.", counters.sessions_open)
+    yield WEIR.counter(
+        "sessions_opened", "Client connections that reached a broker.", counters.sessions_opened
     )
-    yield family.counters(
-        "weir_sessions_closed",
+    yield WEIR.counter(
+        "sessions_closed",
         "Client connections closed or refused.",
-        ("reason",),
-        (((reason.value,), counters.closed[reason]) for reason in CloseReason),
+        {reason.value: counters.closed[reason] for reason in CloseReason},
+        "reason",
     )
-    yield family.counters(
-        "weir_requests",
+    requests = sorted(server.plans.requests().items())
+    yield WEIR.counter(
+        "requests",
         "Requests by API and version, where Weir knows both.",
-        ("api", "version"),
-        (
-            ((_api_name(api), str(number)), count)
-            for (api, number), count in sorted(server.plans.requests().items())
-        ),
+        [((_api_name(api), str(number)), count) for (api, number), count in requests],
+        *("api", "version"),
     )
     from_clients, from_brokers = server.received_bytes
-    yield family.counters(
-        "weir_received_bytes",
+    yield WEIR.counter(
+        "received_bytes",
         "Bytes received, frame headers included.",
-        ("from",),
-        ((("clients",), from_clients), (("brokers",), from_brokers)),
+        {"clients": from_clients, "brokers": from_brokers},
+        "from",
     )
-    yield family.counter(
-        "weir_requests_not_understood",
+    yield WEIR.counter(
+        "requests_not_understood",
         "Requests of an API or version that Weir's schemas lack.",
         counters.requests_not_understood,
     )
-    yield family.counters(
-        "weir_requests_unread",
+    yield WEIR.counter(
+        "requests_unread",
         "Requests that Weir could not read, forwarded unchanged.",
-        ("api",),
-        (((_api_name(api),), count) for api, count in sorted(counters.requests_unread.items())),
+        {_api_name(api): count for api, count in sorted(counters.requests_unread.items())},
+        "api",
     )
-    yield family.counters(
-        "weir_protected_topic_requests_refused",
+    yield WEIR.counter(
+        "protected_topic_requests_refused",
         "Refused requests that would write to Weir's own topics or change them.",
-        ("api",),
-        (((_api_name(api),), count) for api, count in sorted(counters.protected_refused.items())),
+        {_api_name(api): count for api, count in sorted(counters.protected_refused.items())},
+        "api",
     )
-    yield family.counter("weir_throttles", "Number of times that a client was throttled.", counters.throttles)
+    yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
 
 
 def _api_name(api_key: int) -> str:
     """Return Kafka's name of an API, as in its own metrics: `Produce`."""
     found = schema.api(api_key)
     return str(api_key) if found is None else found.name
+
+
+def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric]:
+    """Yield the metrics of the quota table and its store; those of the quota file only if it is the store."""
+    yield WEIR.gauge("quotas_configured", "Quota values in force.", len(quota_registry.table))
+    yield WEIR.counter("quota_table_changes", "Number of changes of the quota table.", quota_registry.changes)
+    if store.name == "file":
+        yield WEIR.gauge(
+            "quota_file_last_reload_successful",
+            "0 if the quota file in place was refused.",
+            store.last_was_good,
+        )
+        yield WEIR.gauge(
+            "quota_file_last_reload_success_timestamp_seconds",
+            "Unix time of the last successful read of the quota file.",
+            store.last_good_s,
+        )
+    yield WEIR.gauge(
+        "quota_store_available",
+        "0 while the quota store cannot be read.",
+        {store.name: store.last_was_good},
+        "store",
+    )
+    yield WEIR.gauge(
+        "quota_store_last_change_timestamp_seconds",
+        "Unix time of the last alteration stored by Weir; 0 if none.",
+        store.last_change_s,
+    )
+    yield WEIR.counter(
+        "quota_alterations",
+        "Alterations of quotas over the wire, by result.",
+        {str(result): store.alterations[result] for result in RESULTS},
+        "result",
+    )
+    yield WEIR.counter(
+        "quota_requests_denied",
+        "Requests about client quotas from clients that are no admins.",
+        store.denied,
+    )
+    yield WEIR.counter(
+        "quota_topic_foreign_records",
+        "Records of the quota topic without a Weir's mark.",
+        store.foreign_records(),
+    )
+
+
+def _connections(quotas: ConnectionQuotas) -> Iterator[Metric]:
+    """Yield the metrics of connection quotas (KIP-612); `weir_sessions_closed_total` counts refused
+    connections.
+    """
+    limited = dict(_limited(quotas))
+    yield WEIR.counter(
+        "connections_late",
+        "Connections accepted late.",
+        {listener: budget.throttled for listener, budget in limited.items()},
+        "listener",
+    )
+    yield WEIR.counter(
+        "connections_late_seconds",
+        "Sum of the delays of late connections; each delay is at most a window.",
+        {listener: budget.throttle_ms_total / 1000 for listener, budget in limited.items()},
+        "listener",
+    )
+    yield WEIR.gauge("connection_addresses", "IP addresses whose connection rate is kept.", quotas.addresses)
+
+
+def _limited(quotas: ConnectionQuotas) -> Iterator[tuple[str, ConnectionBudget]]:
+    if quotas.total is not None:
+        yield PROCESS, quotas.total
+    for node_id, budget in quotas.listeners():
+        yield "bootstrap" if node_id is None else broker_label(node_id), budget
+
+
+def authentications(counters: Counters) -> Iterator[Metric]:
+    """Yield results of SASL exchanges by mechanism, and the number of clients without a visible name."""
+    ends = {"success": counters.authentications_succeeded, "failure": counters.authentications_failed}
+    yield WEIR.counter(
+        "authentications",
+        "SASL exchanges that brokers have accepted or refused.",
+        [
+            ((mechanism, result), count)
+            for result, by_mechanism in ends.items()
+            for mechanism, count in sorted(by_mechanism.items())
+        ],
+        *("mechanism", "result"),
+    )
+    yield WEIR.counter(
+        "authentications_hidden", "Accepted exchanges that showed no name.", counters.names_hidden
+    )
+
+
+def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
+    """Yield the metrics of TLS files; without TLS they have no samples."""
+    yield WEIR.gauge(
+        "tls_files_last_reload_successful",
+        "0 while changed TLS files are refused, and older ones in force.",
+        {files.name: files.last_was_good for files in all_files},
+        "files",
+    )
+    yield WEIR.counter(
+        "tls_files_refused",
+        "Number of times that changed TLS files could not be used.",
+        {files.name: files.refused for files in all_files},
+        "files",
+    )
+    yield WEIR.gauge(
+        "tls_certificate_expiry_timestamp_seconds",
+        "Unix time at which the certificate in force expires.",
+        {files.name: files.expires_s for files in all_files if files.expires_s},
+        "files",
+    )
+
+
+def usage_records(tally: Tally) -> Iterator[Metric]:
+    """Yield the metrics of usage records."""
+    yield WEIR.counter(
+        "usage_records",
+        "Usage records written, or acknowledged by the cluster.",
+        {kind.value: tally.written[kind] for kind in Kind},
+        "kind",
+    )
+    yield WEIR.counter(
+        "usage_records_dropped",
+        "Usage records that were not written.",
+        {loss.value: tally.dropped[loss] for loss in Loss},
+        "reason",
+    )
+    yield WEIR.counter("usage_written_bytes", "Bytes of usage records written.", tally.written_bytes)
+    yield WEIR.counter("usage_files_finished", "Files of usage records finished.", tally.finished_files)
+    yield WEIR.counter(
+        "usage_files_deleted", "Files of usage records deleted to make room.", tally.deleted_files
+    )
+    yield WEIR.gauge(
+        "usage_queue_records",
+        "Usage records that wait to be written or acknowledged.",
+        tally.queued + tally.unacknowledged,
+    )
+    yield WEIR.gauge("usage_available", "0 while usage records cannot be written.", not tally.failure)
+    yield WEIR.gauge(
+        "usage_last_write_timestamp_seconds",
+        "Unix time of the last write of usage records; 0 if none.",
+        tally.last_written_s,
+    )

@@ -2,179 +2,199 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator
-from typing import Final
+from itertools import islice
+from operator import attrgetter, itemgetter
+from typing import Final, TypeAlias
 
 from prometheus_client.core import Metric
 
-from proxy.admin.entities import Entity, Pot, Reading, broker_label, byte_rates, read, request_times
-from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
-from proxy.admin.request_times import ApiTimes, api_times, seconds
-from proxy.admin.side import ENFORCED, SHADOW, Side
+from proxy.admin.entities import (
+    Entity,
+    Reading,
+    broker_label,
+    byte_rates,
+    mutations,
+    read,
+    request_times,
+    sharers,
+    topics,
+)
+from proxy.admin.exposition import SHADOW, WEIR, Families, Row
+from proxy.admin.request_time import api_name, seconds
 from proxy.control.quota_registry import QuotaRegistry
-from quotas import Budget
+from quotas import Budget, MutationBudget
 from quotas.registry import Totals
 from quotas.request_time import RequestBudget
 
-BROKER: Final = ("broker",)
-BROKER_QUOTA: Final = (*BROKER, "quota")
+BROKER_QUOTA: Final = ("broker", "quota")
 SHARERS: Final = ("user", "client_id", "client_id_prefix")
 ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
+TOPIC: Final = (*BROKER_QUOTA, "topic")
+LABELS: Final = attrgetter("labels")
+SERIES_MAX: Final = 2000
+"""Number of (entity, API) pairs shown; most clients use five to ten APIs."""
+API_SLICE: Final = 100
+"""Number of budgets whose APIs are read in one go: a millisecond or two."""
+
+Of: TypeAlias = Callable[[Entity], float]
+"""Returns one value of an entity."""
+Values: TypeAlias = Callable[[Of], list[Row]]
+"""Returns that value of every entity, with its labels."""
 
 
 def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
     """Yield the metrics of enforced or shadow quotas, and None where sockets may be served."""
-    side = SHADOW if shadow else ENFORCED
+    make = SHADOW if shadow else WEIR
     rates: Reading[Budget] = Reading()
     yield from read(quota_registry, byte_rates, now_ms, rates, shadow=shadow)
     times: Reading[RequestBudget] = Reading()
     yield from read(quota_registry, request_times, now_ms, times, shadow=shadow)
-    yield from _quotas(side, rates, times)
-    yield from _entities(side, rates.shown, times.shown)
-    by_api = ApiTimes()
-    yield from api_times(times, by_api)
-    yield from _api_times(side, by_api)
-    mutations = MutationReading()
-    yield from read_mutations(quota_registry, now_ms, mutations, shadow=shadow)
-    yield from _mutations(side, mutations)
-    yield from _mutation_entities(side, mutations.shown)
+    yield from _quotas(make, rates, times)
+    yield from _entities(make, rates.shown, times.shown)
+    yield from _api_times(make, times)
+    mutated: Reading[MutationBudget] = Reading()
+    yield from read(quota_registry, mutations, now_ms, mutated, shadow=shadow)
+    yield from _mutations(make, mutated)
+    yield from _mutation_entities(make, mutated.shown)
+    yield from _topics(make, topics(quota_registry, now_ms, shadow=shadow))
 
 
-def _quotas(side: Side, rates: Reading[Budget], times: Reading[RequestBudget]) -> Iterator[Metric]:
-    all_totals = rates.totals | times.totals
+def _quotas(make: Families, rates: Reading[Budget], times: Reading[RequestBudget]) -> Iterator[Metric]:
+    def of(reading: Reading[Budget] | Reading[RequestBudget], value: Callable[[Totals], float]) -> list[Row]:
+        return [(pot.labels, value(total)) for pot, total in reading.totals.items()]
 
-    def counters(
-        name: str, meaning: str, of: Callable[[Totals], float], totals: dict[Pot, Totals] = all_totals
-    ) -> Metric:
-        return side.counters(
-            name, meaning, BROKER_QUOTA, ((_pot_labels(pot), of(total)) for pot, total in totals.items())
-        )
+    def of_both(value: Callable[[Totals], float]) -> list[Row]:
+        return of(rates, value) + of(times, value)
 
-    yield counters("quota_bytes", "Bytes charged to any quota.", lambda total: total.charged, rates.totals)
-    yield counters(
+    charged = attrgetter("charged")
+    yield make.counter("quota_bytes", "Bytes charged to any quota.", of(rates, charged), *BROKER_QUOTA)
+    yield make.counter(
         "quota_request_seconds",
         "Request time charged to any quota, an estimate.",
-        lambda total: seconds(total.charged),
-        times.totals,
+        of(times, lambda total: seconds(total.charged)),
+        *BROKER_QUOTA,
     )
-    yield counters(
-        "quota_throttles", "Requests answered with a throttle time.", lambda total: total.throttled
-    )
-    yield counters(
-        "quota_throttle_seconds",
-        "Sum of the throttle times in responses.",
-        lambda total: total.throttle_ms / 1000,
-    )
-    counts = ((_pot_labels(pot), count) for pot, count in (rates.counts | times.counts).items())
-    yield side.gauges("quota_entities", "Budgets kept.", BROKER_QUOTA, counts)
-    yield side.gauge(
+    yield from _throttles(make, "quota", of_both, *BROKER_QUOTA)
+    counts = [(pot.labels, count) for pot, count in (rates.counts | times.counts).items()]
+    yield make.gauge("quota_entities", "Budgets kept.", counts, *BROKER_QUOTA)
+    yield make.gauge(
         "quota_entities_hidden", "Budgets without metrics of their own.", rates.hidden + times.hidden
     )
 
 
-def _entities(side: Side, rates: list[Entity], times: list[Entity]) -> Iterator[Metric]:
-    def counters(name: str, meaning: str, of: Callable[[Entity], float], shown: list[Entity]) -> Metric:
-        return side.counters(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
+def _throttles(
+    make: Families, whose: str, values: Callable[[Callable[..., float]], list[Row] | float], *labels: str
+) -> Iterator[Metric]:
+    """Yield the number of throttle times, and their sum; `values` reads Totals or an Entity."""
+    yield make.counter(
+        f"{whose}_throttles",
+        "Requests answered with a throttle time.",
+        values(lambda counts: counts.throttled),
+        *labels,
+    )
+    yield make.counter(
+        f"{whose}_throttle_seconds",
+        "Sum of the throttle times in responses.",
+        values(lambda counts: counts.throttle_ms / 1000),
+        *labels,
+    )
 
-    def gauges(name: str, meaning: str, of: Callable[[Entity], float], shown: list[Entity]) -> Metric:
-        return side.gauges(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
 
-    yield counters("entity_bytes", "Bytes charged.", lambda entity: entity.charged, rates)
-    yield counters(
+def _of(shown: list[Entity], labels: Callable[[Entity], tuple[str, ...]]) -> Values:
+    return lambda value: [(labels(entity), value(entity)) for entity in shown]
+
+
+def _entities(make: Families, rates: list[Entity], times: list[Entity]) -> Iterator[Metric]:
+    bytes_of, times_of, both_of = (_of(shown, LABELS) for shown in (rates, times, rates + times))
+    yield make.counter("entity_bytes", "Bytes charged.", bytes_of(attrgetter("charged")), *ENTITY)
+    yield make.counter(
         "entity_request_seconds",
         "Request time charged, an estimate.",
-        lambda entity: seconds(entity.charged),
-        times,
+        times_of(lambda entity: seconds(entity.charged)),
+        *ENTITY,
     )
-    for unit, shown in (("bytes_per_second", rates), ("percent", times)):
-        yield gauges(
-            f"entity_rate_{unit}",
-            "Current rate, as compared with the limit.",
-            lambda entity: entity.rate,
-            shown,
-        )
-        yield gauges(
-            f"entity_limit_{unit}",
-            "The quota; +Inf if it was removed.",
-            lambda entity: entity.limit,
-            shown,
-        )
-    yield counters(
-        "entity_throttles",
-        "Requests answered with a throttle time.",
-        lambda entity: entity.throttled,
-        rates + times,
+    yield from _rate_and_limit(make, "entity", "bytes_per_second", bytes_of, *ENTITY)
+    yield from _rate_and_limit(make, "entity", "percent", times_of, *ENTITY)
+    yield from _throttles(make, "entity", both_of, *ENTITY)
+
+
+def _rate_and_limit(make: Families, whose: str, unit: str, values: Values, *labels: str) -> Iterator[Metric]:
+    yield make.gauge(
+        f"{whose}_rate_{unit}",
+        "Current rate, as compared with the limit.",
+        values(attrgetter("rate")),
+        *labels,
     )
-    yield counters(
-        "entity_throttle_seconds",
-        "Sum of the throttle times in responses.",
-        lambda entity: entity.throttle_ms / 1000,
-        rates + times,
+    yield make.gauge(
+        f"{whose}_limit_{unit}", "The quota; +Inf if it was removed.", values(attrgetter("limit")), *labels
     )
 
 
-def _api_times(side: Side, times: ApiTimes) -> Iterator[Metric]:
-    yield side.counters(
+def _api_times(make: Families, reading: Reading[RequestBudget]) -> Iterator[Metric | None]:
+    """Yield the request time of the most expensive pairs of entity and API, and None between short steps."""
+    rows: list[Row] = []
+    hidden = 0
+    budgets = iter(reading.largest)
+    while part := list(islice(budgets, API_SLICE)):
+        for pot, budget in part:
+            whose = (broker_label(pot.node_id), *sharers(budget.tags))
+            rows += [((*whose, api_name(api)), seconds(percent)) for api, percent in budget.by_api.items()]
+        hidden += max(len(rows) - SERIES_MAX, 0)
+        if len(rows) > SERIES_MAX:
+            rows = heapq.nlargest(SERIES_MAX, rows, key=itemgetter(1))
+        yield None
+    yield make.counter(
         "request_time_seconds",
         "Request time charged to an entity, by API, an estimate.",
-        (*BROKER, *SHARERS, "api"),
-        times.rows,
+        rows,
+        "broker",
+        *SHARERS,
+        "api",
     )
-    yield side.gauge(
-        "request_time_hidden", "Pairs of entity and API without a counter of their own.", times.hidden
-    )
+    yield make.gauge("request_time_hidden", "Pairs of entity and API without a counter of their own.", hidden)
 
 
-def _mutations(side: Side, reading: MutationReading) -> Iterator[Metric]:
-    total = reading.totals
-    yield side.counter("mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
-    yield side.counter("mutation_refused_topics", "Topics refused with error 89.", total.refused)
-    yield side.counter(
-        "mutation_throttles", "Mutation requests answered with a throttle time.", total.throttled
-    )
-    yield side.counter(
-        "mutation_throttle_seconds", "Throttle times in responses to mutations.", total.throttle_ms / 1000
-    )
-    yield side.gauge("mutation_entities", "Mutation budgets kept.", reading.count)
-    yield side.gauge(
+def _mutations(make: Families, reading: Reading[MutationBudget]) -> Iterator[Metric]:
+    total = next(iter(reading.totals.values()), Totals())
+    yield make.counter("mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
+    yield make.counter("mutation_refused_topics", "Topics refused with error 89.", total.refused)
+    yield from _throttles(make, "mutation", lambda value: value(total))
+    yield make.gauge("mutation_entities", "Mutation budgets kept.", sum(reading.counts.values()))
+    yield make.gauge(
         "mutation_entities_hidden", "Mutation budgets without metrics of their own.", reading.hidden
     )
 
 
-def _mutation_entities(side: Side, shown: list[MutationEntity]) -> Iterator[Metric]:
-    def counters(name: str, meaning: str, of: Callable[[MutationEntity], float]) -> Metric:
-        return side.counters(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
-
-    def gauges(name: str, meaning: str, of: Callable[[MutationEntity], float]) -> Metric:
-        return side.gauges(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
-
-    yield counters("mutation_entity_partitions", "Partitions charged.", lambda entity: entity.charged)
-    yield counters(
+def _mutation_entities(make: Families, shown: list[Entity]) -> Iterator[Metric]:
+    values = _of(shown, attrgetter("sharers"))
+    yield make.counter(
+        "mutation_entity_partitions", "Partitions charged.", values(attrgetter("charged")), *SHARERS
+    )
+    yield make.counter(
         "mutation_entity_refused_topics",
         "Topics refused with error 89.",
-        lambda entity: entity.refused,
+        values(attrgetter("refused")),
+        *SHARERS,
     )
-    yield gauges(
+    yield make.gauge(
         "mutation_entity_tokens",
         "Partitions left of the burst; negative while requests are refused or throttled.",
-        lambda entity: entity.tokens,
+        values(attrgetter("tokens")),
+        *SHARERS,
     )
-    yield gauges(
+    yield make.gauge(
         "mutation_entity_limit_partitions_per_second",
         "The quota; +Inf if it was removed.",
-        lambda entity: entity.limit,
+        values(attrgetter("limit")),
+        *SHARERS,
     )
-    yield counters(
-        "mutation_entity_throttles",
-        "Mutation requests answered with a throttle time.",
-        lambda entity: entity.throttled,
-    )
-    yield counters(
-        "mutation_entity_throttle_seconds",
-        "Sum of the throttle times in responses.",
-        lambda entity: entity.throttle_ms / 1000,
-    )
+    yield from _throttles(make, "mutation_entity", values, *SHARERS)
 
 
-def _pot_labels(pot: Pot) -> tuple[str, str]:
-    return broker_label(pot.node_id), pot.quota
+def _topics(make: Families, shown: list[Entity]) -> Iterator[Metric]:
+    values = _of(shown, LABELS)
+    yield make.counter("topic_bytes", "Bytes of records charged.", values(attrgetter("charged")), *TOPIC)
+    yield from _rate_and_limit(make, "topic", "bytes_per_second", values, *TOPIC)
+    yield from _throttles(make, "topic", values, *TOPIC)

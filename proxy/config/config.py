@@ -6,6 +6,7 @@ either is one line: `ConfigError`.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,14 +17,11 @@ from typing import Final, get_args
 import msgspec
 
 from proxy.addresses import Address, AdvertisedListeners, PortRange
-from proxy.config.config_error import ConfigError as ConfigError
-from proxy.config.connection_rules import ConnectionRules, connection_rules
-from proxy.config.credentials import Credentials, credentials_of
-from proxy.config.principals import broker_principals, parse_principals
+from proxy.config.principals import Credentials, broker_principals, credentials_of, parse_principals
 from proxy.config.request_costs import RequestTimeRules, request_time_rules
 from proxy.config.settings import FILES
+from proxy.config.settings import ConfigError as ConfigError
 from proxy.config.settings import Settings as Settings
-from proxy.config.usage_rules import UsageRules, usage_rules
 from proxy.handlers.sasl.identity import IdentityRules, identity_rules
 from proxy.net.tls.rules import TlsRules, tls_rules
 
@@ -33,7 +31,8 @@ BROKER_PORTS = 100
 _ONCE_IN_TABLES: Final = {
     "quotas": "quota",
     "quotas.file": "quotas",
-    "quotas.controller": "controller_quota",
+    "quotas.controller.samples": "controller_quota_window_num",
+    "quotas.controller.window_seconds": "controller_quota_window_size_seconds",
     "brokers": "upstream",
     "connections.max_creation_rate": "max_connection_creation_rate",
     "connections.listener_max_creation_rate": "listener_max_connection_creation_rate",
@@ -46,7 +45,7 @@ By key in a table: the key today. Used only to say how to write a key now.
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked settings, in the types that the proxy uses."""
+    """Checked settings; beside them those that the proxy uses in another type."""
 
     settings: Settings
     upstream: tuple[Address, ...]
@@ -56,12 +55,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     admins: frozenset[str]
     """Principals that may describe and alter quotas."""
     admin: Address | None
-    connections: ConnectionRules
+    connections_per_ip: dict[str, int]
+    """Exceptions from `max_connections_per_ip`, by address."""
     brokers: frozenset[str]
     """Principals that fetch as replicas."""
     credentials: Credentials | None
     """Credentials of Weir's own connections to brokers."""
     tls: TlsRules
+    identity: IdentityRules
+    request_time: RequestTimeRules
 
     @property
     def advertised_listeners(self) -> AdvertisedListeners:
@@ -69,16 +71,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         names = self.tls.listener.names if self.tls.listener is not None else None
         return names or self.ports
 
-    identity: IdentityRules
-    request_time: RequestTimeRules
-    usage: UsageRules | None
-    """None if usage is not recorded."""
+    @property
+    def records_usage(self) -> bool:
+        """True if usage is recorded."""
+        return bool(self.settings.usage_dir or self.settings.usage_topic)
 
     @property
     def own_topics(self) -> frozenset[str]:
         """Topics of the cluster that only Weir writes to."""
-        quotas = {self.settings.quota_topic} if self.settings.quota_store == "topic" else set()
-        return frozenset(quotas) if self.usage is None else self.usage.topics | quotas
+        settings = self.settings
+        quotas = {settings.quota_topic} if settings.quota_store == "topic" else set()
+        usage = {settings.usage_topic, f"{settings.usage_topic}-trace"} if settings.usage_topic else set()
+        return frozenset(quotas | usage)
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -86,6 +90,8 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
     ConfigError.
     """
     given = {key: value for key, value in options.items() if value is not None}
+    for key, value in given.items():
+        _check_written("", key, value)
     written = _read_settings(path) if path is not None else {}
     return _check(msgspec.convert({**written, **given}, Settings))
 
@@ -115,7 +121,7 @@ def _check_written(where: str, key: str, value: object) -> None:
         msgspec.convert(value, _FIELDS[key].type)
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type)}") from None
+        raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type, value)}") from None
 
 
 def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
@@ -129,12 +135,20 @@ def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
             yield from [f"{place} as {key}" for key in spellings if key in _FIELDS][:1]
 
 
-def _wanted(kind: object) -> str:
-    origin = get_args(kind)[0]  # every type is annotated with its description
-    if origin is str:
-        return "text in quotes"
-    names = {int: "a whole number", float: "a number", bool: "true or false"}
-    return names.get(origin) or f"one of {', '.join(get_args(origin))}"
+def _wanted(kind: object, value: object) -> str:
+    """Return the type of a key, or its bounds if the value has that type."""
+    origin, *metas = get_args(kind)
+    try:
+        msgspec.convert(value, origin)
+    except msgspec.ValidationError:
+        if origin is str:
+            return "text in quotes"
+        names = {int: "a whole number", float: "a number", bool: "true or false"}
+        return names.get(origin) or f"one of {', '.join(get_args(origin))}"
+    bounds = metas[0]
+    if bounds.gt is not None:
+        return f"greater than {bounds.gt}"
+    return f"at least {bounds.ge}" if bounds.le is None else f"{bounds.ge} to {bounds.le}"
 
 
 _FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)}
@@ -150,19 +164,8 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _check(settings: Settings) -> Config:
-    for name in ("connections_max", "frame_bytes_max", "in_flight_max", "connect_timeout_s", "refresh_s"):
-        if not getattr(settings, name) > 0:  # False for NaN
-            raise ConfigError(f"{name} is {getattr(settings, name)}, must be greater than 0")
-    for name in ("throttle_ms_max", "first_request_hold_ms_max"):
-        if not 0 <= getattr(settings, name) < 2**31:
-            raise ConfigError(f"{name} is {getattr(settings, name)}, must be from 0 to 2147483647 ms")
-    if not (settings.drain_timeout_s >= 0 and settings.first_node_id >= 0):
-        raise ConfigError("drain_timeout_s and first_node_id must not be negative")
-    if not (settings.quota_window_num >= 2 and settings.quota_window_size_seconds >= 1):
-        raise ConfigError("quota_window_num must be at least 2, quota_window_size_seconds at least 1")
-    for name in ("controller_quota_samples", "controller_quota_window_seconds"):
-        if not getattr(settings, name) >= 1:
-            raise ConfigError(f"{name} is {getattr(settings, name)}, must be at least 1")
+    if settings.usage_dir and settings.usage_topic:
+        raise ConfigError("usage_dir and usage_topic are both set: leave out one of them")
     texts = [text.strip() for text in settings.upstream.split(",")]
     addresses = tuple(parse_address(text, "upstream") for text in texts if text)
     if not addresses:
@@ -177,13 +180,12 @@ def _check(settings: Settings) -> Config:
         quota_file=Path(settings.quotas) if settings.quotas else None,
         admins=parse_principals(settings.admins, "admins"),
         admin=_parse_admin(settings.admin, listen, ports),
-        connections=connection_rules(settings),
+        connections_per_ip=_connections_per_ip(settings),
         brokers=broker_principals(settings),
         credentials=credentials_of(settings),
         tls=tls_rules(settings, listen),
         identity=identity_rules(settings),
         request_time=request_time_rules(settings),
-        usage=usage_rules(settings),
     )
 
 
@@ -234,3 +236,35 @@ def _parse_admin(text: str, listen: Address, ports: PortRange) -> Address | None
             f"({ports.first}-{ports.last}): choose one beside them"
         )
     return admin
+
+
+_OVERRIDE: Final = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<count>\d{1,9})")
+
+
+def _connections_per_ip(settings: Settings) -> dict[str, int]:
+    texts = [text.strip() for text in settings.max_connections_per_ip_overrides.split(",")]
+    return dict(_override(text) for text in texts if text)
+
+
+def _override(text: str) -> tuple[str, int]:
+    match = _OVERRIDE.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError
+        return plain_ip(match["v6"] or match["v4"]), int(match["count"])
+    except ValueError:
+        raise ConfigError(
+            f"max_connections_per_ip_overrides has {text!r}, must be IP:NUMBER, "
+            "for example 10.0.0.1:100 or [::1]:100"
+        ) from None
+
+
+def plain_ip(host: str) -> str:
+    """Return an IP address in its usual spelling, without a zone; IPv4 addresses not mapped to IPv6.
+
+    >>> plain_ip("::ffff:10.0.0.1"), plain_ip("FE80:0::1%eth0")
+    ('10.0.0.1', 'fe80::1')
+    """
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol import schema
 from protocol.api import ApiKey
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from quotas.request_costs import CostsError, Overrides, parse
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
-"""The keys of the configuration: types, defaults and descriptions. `config` reads and checks them.
+"""The keys of the configuration: types, bounds, defaults and descriptions. `config` reads and checks them.
 
-Every configured capability has a function from `Settings` to rules of its own; `config` calls it.
+A capability that needs more than its settings' values (a parsed list, the content of a file) has a function
+from `Settings` to rules of its own; `config` calls it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,23 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+
+ABOVE_0: Final = msgspec.Meta(gt=0)
+AT_LEAST_0: Final = msgspec.Meta(ge=0)
+AT_LEAST_1: Final = msgspec.Meta(ge=1)
+AT_LEAST_2: Final = msgspec.Meta(ge=2)
+WAIT_MS: Final = msgspec.Meta(ge=0, le=2**31 - 1)
+"""The range of a throttle time in Kafka's protocol."""
+INTERVAL_MS: Final = msgspec.Meta(ge=100, le=3_600_000)
+FILE_BYTES: Final = msgspec.Meta(ge=4096)
+"""Smaller files would be a burden for readers that list the directory."""
+SHARE: Final = msgspec.Meta(ge=0, le=1)
+
+
+class ConfigError(Exception):
+    """Configuration or surroundings with which Weir cannot start; the text is one line that says what to
+    do.
+    """
 
 
 def _key(description: str) -> msgspec.Meta:
@@ -36,23 +54,25 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             "FIRST-LAST; the broker with the first node id listens at FIRST; empty: 100 ports after listen."
         ),
     ] = ""
-    first_node_id: Annotated[int, _key("The smallest node id of the cluster.")] = 0
+    first_node_id: Annotated[int, AT_LEAST_0, _key("The smallest node id of the cluster.")] = 0
     admin: Annotated[str, _key("HOST:PORT of /metrics, /healthz and /readyz; empty: off.")] = ""
     throttle_mode: Annotated[
         Literal["mute", "hold"],
         _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
     ] = "mute"
-    quota_window_num: Annotated[int, _key("Samples a rate is measured over (quota.window.num).")] = (
-        NUM_SAMPLES_DEFAULT
-    )
-    quota_window_size_seconds: Annotated[int, _key("Seconds of each sample (quota.window.size.seconds).")] = (
-        WINDOW_S_DEFAULT
-    )
-    controller_quota_samples: Annotated[
-        int, _key("The burst of mutations is rate * samples * seconds (controller.quota.window.num).")
+    quota_window_num: Annotated[
+        int, AT_LEAST_2, _key("Samples a rate is measured over (quota.window.num).")
     ] = NUM_SAMPLES_DEFAULT
-    controller_quota_window_seconds: Annotated[
-        int, _key("Seconds of each sample (controller.quota.window.size.seconds).")
+    quota_window_size_seconds: Annotated[
+        int, AT_LEAST_1, _key("Seconds of each sample (quota.window.size.seconds).")
+    ] = WINDOW_S_DEFAULT
+    controller_quota_window_num: Annotated[
+        int,
+        AT_LEAST_1,
+        _key("The burst of mutations is rate * samples * seconds (controller.quota.window.num)."),
+    ] = NUM_SAMPLES_DEFAULT
+    controller_quota_window_size_seconds: Annotated[
+        int, AT_LEAST_1, _key("Seconds of each sample (controller.quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
     request_costs: Annotated[
         str,
@@ -165,34 +185,45 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ""
     )
     max_connection_creation_rate: Annotated[
-        int, _key("Connections per second that all listeners together accept (KIP-612); 0: no limit.")
+        int,
+        AT_LEAST_0,
+        _key("Connections per second that all listeners together accept (KIP-612); 0: no limit."),
     ] = 0
     listener_max_connection_creation_rate: Annotated[
-        int, _key("Connections per second that each listener accepts; 0: no limit.")
+        int, AT_LEAST_0, _key("Connections per second that each listener accepts; 0: no limit.")
     ] = 0
     max_connections_per_ip: Annotated[
-        int, _key("Client connections from one IP address at a time; 0: no limit.")
+        int, AT_LEAST_0, _key("Client connections from one IP address at a time; 0: no limit.")
     ] = 0
     max_connections_per_ip_overrides: Annotated[
         str, _key("Exceptions for some addresses, IP:NUMBER[,[IPV6]:NUMBER...].")
     ] = ""
-    connections_max: Annotated[int, _key("Client connections at a time; each uses two descriptors.")] = 20_000
-    frame_bytes_max: Annotated[int, _key("The largest request in bytes (socket.request.max.bytes).")] = (
-        100 * 1024 * 1024
-    )
-    in_flight_max: Annotated[int, _key("Unanswered requests per connection; more wait in its socket.")] = 1000
+    connections_max: Annotated[
+        int, ABOVE_0, _key("Client connections at a time; each uses two descriptors.")
+    ] = 20_000
+    frame_bytes_max: Annotated[
+        int, ABOVE_0, _key("The largest request in bytes (socket.request.max.bytes).")
+    ] = 100 * 1024 * 1024
+    in_flight_max: Annotated[
+        int, ABOVE_0, _key("Unanswered requests per connection; more wait in its socket.")
+    ] = 1000
     throttle_ms_max: Annotated[
-        int, _key("Longest throttle time in ms sent to clients; longer ones stay charged. 0: no limit.")
+        int,
+        WAIT_MS,
+        _key("Longest throttle time in ms sent to clients; longer ones stay charged. 0: no limit."),
     ] = 0
     first_request_hold_ms_max: Annotated[
         int,
+        WAIT_MS,
         _key(
             "Longest time in ms that a connection's first request waits for throttles of other connections."
         ),
     ] = 5000
-    connect_timeout_s: Annotated[float, _key("Seconds to connect to a broker.")] = 10.0
-    drain_timeout_s: Annotated[float, _key("Seconds for requests in flight to finish at SIGTERM.")] = 10.0
-    refresh_s: Annotated[float, _key("Seconds between requests for the cluster's brokers.")] = 30.0
+    connect_timeout_s: Annotated[float, ABOVE_0, _key("Seconds to connect to a broker.")] = 10.0
+    drain_timeout_s: Annotated[
+        float, AT_LEAST_0, _key("Seconds for requests in flight to finish at SIGTERM.")
+    ] = 10.0
+    refresh_s: Annotated[float, ABOVE_0, _key("Seconds between requests for the cluster's brokers.")] = 30.0
     usage_dir: Annotated[
         str,
         _key("Directory for files of usage records, created if missing; empty: no files."),
@@ -201,23 +232,34 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str,
         _key("Topic of the cluster for usage records, with NAME-trace for traces; empty: no topic."),
     ] = ""
-    usage_interval_ms: Annotated[int, _key("Milliseconds per usage record, at most 3600000.")] = 1000
-    usage_rotate_s: Annotated[float, _key("Seconds after which a file of usage records is finished.")] = 60.0
-    usage_rotate_bytes: Annotated[int, _key("Bytes after which a file of usage records is finished.")] = (
-        64 * 1024 * 1024
-    )
+    usage_interval_ms: Annotated[
+        int, INTERVAL_MS, _key("Milliseconds per usage record, at most 3600000.")
+    ] = 1000
+    usage_rotate_s: Annotated[
+        float, AT_LEAST_1, _key("Seconds after which a file of usage records is finished.")
+    ] = 60.0
+    usage_rotate_bytes: Annotated[
+        int, FILE_BYTES, _key("Bytes after which a file of usage records is finished.")
+    ] = 64 * 1024 * 1024
     usage_keep_bytes: Annotated[
-        int, _key("Bytes of finished files kept in usage_dir; the oldest are deleted. 0: no limit.")
+        int,
+        AT_LEAST_0,
+        _key("Bytes of finished files kept in usage_dir; the oldest are deleted. 0: no limit."),
     ] = 10 * 1024 * 1024 * 1024
     usage_queue_records: Annotated[
         int,
+        AT_LEAST_1,
         _key("Largest number of records waiting for the disk or the cluster; more are dropped and counted."),
     ] = 100_000
     usage_entities_max: Annotated[
-        int, _key("Users and client-ids that have usage records of their own, per broker and interval.")
+        int,
+        AT_LEAST_1,
+        _key("Users and client-ids that have usage records of their own, per broker and interval."),
     ] = 10_000
     usage_trace_share: Annotated[
-        float, _key("Share of users and client-ids whose requests are traced one by one, 0 to 1.")
+        float,
+        SHARE,
+        _key("Share of users and client-ids whose requests are traced one by one, 0 to 1."),
     ] = 0.0
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
     log_format: Annotated[

@@ -1,10 +1,11 @@
-"""One client connection and its broker's, as a machine without I/O: bytes, events and a time in, effects out.
+"""A client connection and the broker connection behind it, as a machine without I/O: bytes, events and a time
+in, effects out.
 
-`state` has the states, their transitions, and why each takes no request (`WHY`). `connection` is the machine,
-`inbound` and `outbound` its halves that judge bytes, `effects` the orders to the transport, `in_flight` the
-requests under way, `client` the principal and its ledger, `parse_cache` the parsed beginnings of repeated
-requests, `replies` Weir's own responses and queries, `ending` the ends of connections, `emptied` the
-responses that lose their records, `tokens` bare SASL tokens. `charges` charges request time; `usage*` counts
+`state` has the states, their transitions, and the reasons why each takes no request (`WHY`). `connection` is
+the machine, `inbound` and `outbound` are the halves that process the bytes of each side, `effects` is the
+interface to the transport, `in_flight` has the records of requests, `client` the principal, its ledger and
+the parse cache, `replies` Weir's own responses and queries, `ending` the ends of connections, `emptied` fetch
+responses without their records, `tokens` bare SASL tokens. `charges` charges request time; `usage*` counts
 usage.
 
 - Parsed fields of a request may be cached, a decision never. Deadlines are compared each time.
@@ -24,8 +25,8 @@ usage.
   begin with less either.
 - 32 requests of a client with a request quota are under way on a connection at most, near its limit one:
   all are forwarded before the first is charged (1,010 passed in 11 s where a broker lets 40 pass).
-- Gaps are measured in µs (`clock`): a broker that was idle for 0.3 to 1.5 ms has cold caches and parked
-  threads, and costs more. The clock is set once per turn of the reactor, and gaps are noted for all
+- Gaps are measured in µs (`effects.Clock`): a broker that was idle for 0.3 to 1.5 ms has cold caches and
+  parked threads, and costs more. The clock is set once per turn of the reactor, and gaps are noted for all
   clients, because they are the broker's.
 - Kept bytes are bounded per direction: one buffer, a response that must be whole to be rewritten, or a
   request that must be whole. Of unsent bytes there is one batch.

@@ -1,7 +1,7 @@
-"""The client of a connection: its principal, its client-id, and the budgets that it draws on.
+"""The client of a connection: its principal, its client-id, its ledger, and its parse cache.
 
-The principal changes when the broker accepts a SASL exchange, the client-id with any request. Budgets are
-looked up once per connection and client-id, and again whenever quotas have changed.
+The principal changes when the broker accepts a SASL exchange; the client-id may change with any request. The
+ledger is looked up once per connection and client-id, and again after each change of quotas.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from protocol.framing import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
-from proxy.connection.parse_cache import ParseCache
 from proxy.connection.usage import ConnectionUsage  # fields' types: mypyc wants them at run time
 from proxy.handlers.sasl.exchange import Exchange
 from quotas import BrokerQuotas, ClientLedger
@@ -22,12 +21,51 @@ if TYPE_CHECKING:
 
 NO_LIMITS: Final = ClientLedger()
 
-UNDER_WAY_MAX: Final = 32
-"""Requests that a client with a limit on its time may have under way on a connection, however far from the
-limit it is: all of them may be forwarded before the first is charged.
+TIMED_IN_FLIGHT_MAX: Final = 32
+"""Maximum number of requests in flight on a connection whose client has a quota for request time. All of them
+may be forwarded before the first is charged, even if the client is far below its quota.
 """
 NAME_BYTES_MAX: Final = 1024
-"""Longer client-ids are looked up for each request: each connection keeps its own, and one may have 32 KB."""
+"""Maximum length of a cached client-id. Every connection has a cache, and a client-id may have 32 KB. The
+ledger of a longer client-id is looked up for each request.
+"""
+
+HEAD_BYTES_MAX: Final = 1024
+"""Maximum length of the cached bytes. Every connection has a cache, and a client-id may have 32 KB."""
+
+
+class ParseCache:
+    """The first bytes of the latest cacheable request, and the decision to forward it.
+
+    Successive requests of a client often begin with the same bytes, from the client-id to the last field that
+    decides how to forward them. Such a request is not parsed again while the same quotas are in force and
+    `budget` is not throttled; both are checked for each request. The cache never changes a decision.
+    """
+
+    __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.plan: Plan | None = None
+        self.head = b""
+        """Bytes of the request from its client-id to the last field that the decision depends on."""
+        self.forward: Forward | None = None
+        self.generation = -1
+        """Generation of the quotas (`BrokerQuotas.generation`) when the request was parsed."""
+        self.budget: Budget | None = None
+        """The budget that must not be throttled for the decision to hold; None if it depends on no budget."""
+        self.unless: NeedsLook | None = None
+        """Says whether a request that begins with `head` must be looked at again; None: no request must."""
+
+    def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
+        """Cache the decision for requests of the plan that begin with `head`, unless `head` is too long."""
+        if len(head) <= HEAD_BYTES_MAX:
+            self.plan, self.head, self.forward = plan, head, forward
+            self.generation, self.budget, self.unless = generation, budget, None
+
+    def clear(self) -> None:
+        """Remove the cached decision."""
+        self.plan = None
 
 
 class Client:
@@ -55,6 +93,7 @@ class Client:
         "sasl_in_progress",
         "sends_sasl_tokens",
         "time_ledger",
+        "topics_produced",
         "usage",
         "user",
     )
@@ -80,38 +119,45 @@ class Client:
         self.user = user
         self.peer = peer
         self.is_broker = user in brokers
-        """True if the principal is one of the brokers' own: it may be exempt as a replica."""
+        """True if the principal belongs to a broker, whose fetches as a replica are exempt from quotas."""
         self.authenticated = False
         """True if the broker has accepted the client by SASL."""
         self.exchange: Exchange | None = None
-        """The SASL exchange under way; see `follow`."""
+        """The SASL exchange in progress; None if there is no exchange. See `follow`."""
         self.sasl_in_progress = False
-        """True if `tokens` looks first at the client's next bytes."""
+        """True if the client's next bytes must pass `tokens.from_client` before `Inbound` reads requests."""
         self.sends_sasl_tokens = False
-        """True if both sides send bare SASL tokens now."""
+        """True if both sides send bare SASL tokens, without Kafka headers."""
         self._cached_client_id = b""
-        """Bytes of the client-id that `ledger` were looked up for, its length included."""
+        """Client-id that `ledger` was looked up for, as on the wire: its length (two bytes), then the text.
+        """
         self._generation = -1
-        """Generation of the quotas that they were looked up in."""
+        """Generation of the quotas when `ledger` was looked up."""
         self.ledger = NO_LIMITS
-        """The budgets of the latest request's client; see `identify`."""
+        """Ledger of the latest request's client; see `identify`."""
         self.time_ledger: ClientLedger | None = None
-        """The same, if its request time is charged or its usage recorded."""
+        """`ledger`, if request time is charged or usage is recorded; else None."""
         self.in_flight_max = in_flight_max
-        """Number of requests that may be in flight."""
+        """Maximum number of requests in flight."""
         self.first_request_seen = False
-        """True once this connection's first request was admitted. Until then it may also wait for request
-        time that other connections of its client have used.
+        """True once this connection's first request was admitted. Until then the request may be held for
+        request time that other connections of its client have used.
         """
         self.first_produce_seen = False
-        """The same of produce requests and byte rates."""
+        """True once this connection's first produce request was admitted. Until then the request may be held
+        for throttles of byte rates that other connections of its client have caused.
+        """
         self.first_hold_end_ms: int | None = None
-        """Time (ms) at which holds of first requests end; None while none was held."""
+        """Time (ms) at which all holds of first requests end; None before the first hold."""
         self.first_fetch_seen = False
-        """The same of share fetches: all other fetches are answered without records instead."""
+        """True once this connection's first share fetch was admitted; see `first_produce_seen`. Other fetches
+        are not held: a client over its quota gets responses without records.
+        """
+        self.topics_produced: set[bytes] = set()
+        """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
         self.parse_cache = ParseCache()
         self.usage = usage
-        """Counts what the client uses, if usage is recorded."""
+        """Usage of this connection; None if usage is not recorded."""
 
     @property
     def recorded(self) -> bool:
@@ -119,9 +165,10 @@ class Client:
         return self.usage is not None
 
     def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> ClientLedger | None:
-        """Return the budgets of the client of the request `data[frame:end]`; None if more bytes are needed.
+        """Return the ledger for the principal and the client-id of the request `data[frame:end]`; None if
+        more bytes are needed.
 
-        Raises ProtocolError.
+        Raises ProtocolError if the client-id is malformed.
         """
         start = frame + REQUEST_HEAD_BYTES
         known = self._cached_client_id
@@ -134,14 +181,14 @@ class Client:
         stop = client_id_end(data, frame, end)
         if stop == INCOMPLETE:
             return None
-        named = bytes(data[start:stop])
-        self._look_up(named[2:].decode("utf-8", "replace"), now_ms)  # as Java does
-        short = len(named) <= NAME_BYTES_MAX
-        self._cached_client_id, self._generation = (named, self._quotas.generation) if short else (b"", -1)
+        found = bytes(data[start:stop])
+        self._look_up(found[2:].decode("utf-8", "replace"), now_ms)  # Java replaces invalid bytes, too
+        short = len(found) <= NAME_BYTES_MAX
+        self._cached_client_id, self._generation = (found, self._quotas.generation) if short else (b"", -1)
         return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
-        """Look up the budgets of the client of a request whose head has no client-id."""
+        """Look up the ledger for a request whose header has no client-id (ControlledShutdown v0)."""
         self._look_up("", now_ms)
         self._cached_client_id, self._generation = b"", -1
 
@@ -151,17 +198,15 @@ class Client:
         timed = self.usage is not None or ledger.charges_request
         if self.usage is not None:
             self.usage.become(self.user, client_id)
-        # Before SASL succeeds a broker's network layer answers ApiVersions, which has no quota, and nothing
-        # else.
+        # Before SASL succeeds, a broker answers only ApiVersions, in its network layer and without a quota.
         free = not self.authenticated and self._node_id in self._identities.behind_sasl
         self.time_ledger = ledger if timed and not free else None
-        most = self._in_flight_max
         limited = self.time_ledger is not None and ledger.request is not None
-        self.in_flight_max = min(most, UNDER_WAY_MAX) if limited else most
+        self.in_flight_max = min(self._in_flight_max, TIMED_IN_FLIGHT_MAX) if limited else self._in_flight_max
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of the request `data[frame:end]`, empty for null; None if more bytes are
-        needed. Raises ProtocolError.
+        needed. Raises ProtocolError if the client-id is malformed.
         """
         stop = client_id_end(data, frame, end)
         if stop == INCOMPLETE:
@@ -170,11 +215,12 @@ class Client:
         return data[start:stop].decode("utf-8", "replace")
 
     def become(self, user: str) -> None:
-        """Go on as another principal, or as the same one, authenticated again; what was looked up for the old
-        one is forgotten.
+        """Set the principal after a successful SASL exchange (a first one, or a reauthentication, KIP-368),
+        and clear everything cached for the former principal.
         """
         if user != self.user or not self.authenticated:
             self.first_request_seen = self.first_produce_seen = self.first_fetch_seen = False
+            self.topics_produced.clear()
             self.first_hold_end_ms = None
         self.user = user
         self.authenticated = True
@@ -183,7 +229,9 @@ class Client:
         self._cached_client_id, self._generation = b"", -1
 
     def follow(self, exchange: Exchange | None) -> None:
-        """From now on this SASL exchange is under way, or none."""
+        """Set the SASL exchange in progress; None for no exchange. Call this also after changing the
+        exchange.
+        """
         self.exchange = exchange
         begun = exchange is not None and exchange.accepted
         self.sends_sasl_tokens = begun and exchange is not None and exchange.raw
@@ -199,10 +247,12 @@ class Client:
         *,
         budget: Budget | None = None,
     ) -> None:
-        """Take requests that begin with the same `data[frame:stop]` for the same."""
+        """Reuse this decision for requests that begin with the same `data[frame:stop]`; see
+        `Client.cache_parse` in `proxy.handlers.plan`.
+        """
         quotas = self._quotas
         if self.is_broker or quotas.topics is not None:
-            return  # then each of its requests is looked at
+            return  # the decision depends on fields behind these bytes: the replica id, or topics
         self.parse_cache.fill(
             plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), forward, quotas.generation, budget
         )

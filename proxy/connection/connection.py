@@ -1,17 +1,17 @@
 """One client connection and the broker connection behind it, as a machine: bytes, events and a time in,
 effects out. No sockets, no clock.
 
-`Connection` has the state (`state`: the transitions are one table there), what handlers see of it, and the
-decisions that are not about one frame's bytes: may a request be taken, must the connection close. Its halves,
-`Inbound` and `Outbound`, are fed the bytes that were read from either side. They judge every frame, patch it
-in place or splice in other bytes, and put what is to be sent into the effects: memoryviews of the very buffer
-they were given, so they must be sent, or copied, before the buffer is used again. Bytes that cannot be judged
-yet (the head of a frame that is cut, or a frame that must wait) stay unconsumed; the transport keeps them
-(`End.kept`) and presents them again, with more bytes behind them. A frame whose head is known goes on before
-its end is here.
+`Connection` has the state (`state.NEXT` is the table of transitions), the fields that handlers use, and the
+decisions that do not depend on the bytes of a frame: may a request be taken, must the connection close. Its
+halves, `Inbound` and `Outbound`, process the bytes that were read from the client and from the broker. They
+decide about every frame, patch the frame in place or replace parts of the frame, and put the bytes to send
+into the effects. Those are memoryviews of the buffer that was passed in: the transport must send or copy them
+before it uses the buffer again. A half leaves bytes unconsumed while the head of a frame is incomplete or the
+frame must wait. The transport keeps these bytes (`End.kept`) and presents them again, with newer bytes behind
+them. A frame is forwarded as soon as its head has arrived; its other bytes follow as they arrive.
 
 Invariants: responses go out in the order of their requests; no byte is dropped or reordered; each request is
-charged once; nobody waits without an end.
+charged once; every wait ends.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from proxy.close_reasons import BY_CLIENTS, CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import charge_request_time
 from proxy.connection.client import Client  # fields' types: mypyc wants them at run time
-from proxy.connection.clock import Clock
-from proxy.connection.effects import Effects, End
+from proxy.connection.effects import Clock, Effects, End
 from proxy.connection.ending import find_end
 from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
 from proxy.connection.state import ANSWERED, DRAINING, NEXT, OPEN, RELEASE, THROTTLE, THROTTLED, WHY, Event
@@ -51,35 +50,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bounds that all connections share."""
+    """Limits of a connection; all connections share one object."""
 
     frame_bytes_max: int = 100 * 1024 * 1024
-    """Kafka's socket.request.max.bytes."""
+    """Maximum length of a request frame. The default is that of Kafka's `socket.request.max.bytes`."""
     response_bytes_max: int = 2**31 - 1
+    """Maximum length of a response frame."""
     in_flight_max: int = 1000
-    """Requests of one connection that may wait for their responses."""
+    """Maximum number of requests in flight per connection."""
     stream_above_bytes: int = 256 * 1024
-    """Frames longer than this never lie in the buffer as a whole."""
+    """Maximum size of a frame that may be buffered whole. The parts of larger frames are sent on separately.
+    """
     held_bytes_max: int = 1024 * 1024
-    """The longest request that is kept until it is whole, for those few APIs that need it."""
+    """Maximum length of a request that is kept until all of it has arrived (`Plan.whole`)."""
     first_hold_ms_max: int = 5_000
-    """The longest time that a new connection's first request is held for throttles that other connections of
-    its client have caused; 0: it is not held, as at a broker.
+    """Maximum time (ms) for which a new connection's first request is held for throttles that other
+    connections of its client have caused; 0 for no hold, as at a broker.
     """
     throttle_ms_max: int = INT32_MAX
-    """The longest throttle time that a client is told; the rest stays charged."""
+    """Maximum throttle time (ms) that a client is told. Units beyond that time stay charged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A peer broke the protocol: why the connection must close."""
+    """A violation of the protocol by a peer; the connection must close."""
 
     reason: CloseReason
     detail: str
+    """Description for the log."""
 
 
 class Connection:
-    """One client connection and the broker connection behind it: what the two halves have in common."""
+    """One client connection and the broker connection behind it: the state that both halves share."""
 
     __slots__ = (
         "addresses",
@@ -111,6 +113,7 @@ class Connection:
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
+        "rest_held_until_ms",
         "spare",
         "speaks_api_versions_3",
         "state",
@@ -137,11 +140,12 @@ class Connection:
     ) -> None:
         """Begin a new connection.
 
-        `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` the brokers'
-        addresses that this client is told, `hold` delays throttled responses instead of muting after them (as
-        brokers did before KIP-219), `user` is the principal of the client's certificate, `peer` its address,
-        `brokers` the principals that fetch as replicas, `clock` the transport's, `usage` counts what the
-        client uses, if usage is recorded.
+        `quotas` are the quotas of the broker behind the connection, `node_id` is the broker's id if known,
+        `addresses` maps brokers to the addresses that the client is told. With `hold`, throttled responses
+        are delayed, as brokers did before KIP-219; without `hold`, the connection is muted after the
+        response. `user` is the principal of the client's certificate, `peer` the client's address. `brokers`
+        are the principals that fetch as replicas. `clock` belongs to the transport. `usage` counts the
+        client's usage; None if usage is not recorded.
         """
         # The transport
         self.effects = Effects()
@@ -150,30 +154,36 @@ class Connection:
         self.clock = clock or Clock()
         self.now_ms = 0
         self.on_wake: Callable[[], None] | None = None
-        """Called when there is something to send though nothing was read."""
+        """Callback of the transport: bytes are to be sent although no bytes were read."""
         # The state
         self.state = OPEN
         self.throttled_until_ms = 0
-        """Time (ms) before which no request is taken from the client (KIP-219)."""
+        """Time (ms) until which no request is taken from the client (KIP-219)."""
         self.held_until_ms = 0
-        """Time (ms) before which no response is given to the client (hold mode only)."""
+        """Time (ms) until which no response is sent to the client (hold mode only)."""
         self.left: tuple[int, ...] | None = None
-        """What was left to do when a client that has closed its half was last looked at."""
+        """Requests in flight and bytes unsent, as last counted for a client that has closed its half."""
         self.linger_until_ms = 0
-        """Time (ms) until which such a client is kept unless something of that gets done."""
+        """Time (ms) until which a client that has closed its half is kept if its requests make no progress.
+        """
         self.violation: Violation | None = None
+        """The first violation of the protocol; None while both peers keep to it."""
         self.in_flight: deque[RequestInFlight] = deque()
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
-        """Records to be used again."""
+        """Records for reuse."""
         self.client_turn_over = self.broker_turn_over = False
-        """True if frames from that side are here that wait only for the transport's next turn."""
+        """True if frames from that side wait only for the next turn of the transport."""
         self.request_rest_bytes = 0
-        """Number of bytes to come of a request that has gone on; they are taken whatever the state."""
+        """Number of bytes still to arrive of a request that is being forwarded; taken in every state."""
+        self.rest_held_until_ms = 0
+        """Time (ms) before which these bytes are not taken after all: they are the first of a topic over its
+        rate.
+        """
         self.response_rest_bytes = 0
-        """Number of bytes to come of a response whose head was judged."""
+        """Number of bytes still to arrive of a response that is being forwarded."""
         self.byte_counter: ByteCounter | None = None
-        """Measures that response, if anything does."""
+        """Counter of the response that is being forwarded; None if the response needs no counter."""
         self.client = Client(
             quotas,
             plans.identities,
@@ -184,21 +194,28 @@ class Connection:
             usage=usage,
             in_flight_max=limits.in_flight_max,
         )
-        # What handlers keep
+        # Fields of handlers
         self.authorized_again = False
-        """True if the broker has just answered this client, for a reply of Weir's own that depends on that.
+        """True if the broker has just confirmed that the client is authorized for the request at hand, to
+        which Weir itself replies.
         """
         self.speaks_api_versions_3 = False
-        """True if the client has asked ApiVersions in v3 or newer."""
+        """True if the client has sent ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
-        """Followed while topics have rates."""
+        """State of the client's fetch session (KIP-227), tracked while topics have rates."""
         self.fetch_length = 0
+        """Length (bytes) of the longest fetch request of the latest fetch session; see
+        `Context.fetch_length`.
+        """
         self.produce_shape: tuple[Plan, bytes, int, float] | None = None
+        """Beginning of the latest produce request; see `Context.produce_shape`."""
         self.report_ms = 0
         """Throttle time (ms) to report in the response that is being rewritten."""
-        # The process
+        # Shared with other connections
         self.plans = plans
-        """The plans for the broker's versions, once these are known."""
+        """Plans for the versions that the broker speaks, once ApiVersions has told these; until then, plans
+        for an unknown broker.
+        """
         self.quotas = quotas
         self.counters = counters
         self.limits = limits
@@ -207,10 +224,10 @@ class Connection:
         self.node_id = node_id
         self.hold = hold
 
-    # What the transport asks, and tells
+    # Called by the transport
 
     def may_take(self, now_ms: int) -> bool:
-        """Return whether the client's next request may be taken now."""
+        """Return True if the client's next request may be taken now."""
         if self.state != OPEN:
             if self.state != THROTTLED or self.throttled_until_ms > now_ms:
                 return False
@@ -218,38 +235,45 @@ class Connection:
         return len(self.in_flight) < self.client.in_flight_max
 
     def takes_client(self, now_ms: int) -> bool:
-        """Return whether bytes from the client are of use now. Those of a request that has begun always are,
-        unless a peer is slow to take what it was sent.
+        """Return True if the transport may read from the client now: a request may be taken or is being
+        forwarded, and both sockets have accepted all bytes for sending.
         """
         if self.client_end.unsent or self.broker_end.unsent or self.client_turn_over:
             return False
-        return self.request_rest_bytes > 0 or self.may_take(now_ms)
+        if self.request_rest_bytes > 0:
+            return self.rest_held_until_ms <= now_ms
+        return self.may_take(now_ms)
 
     def takes_broker(self, now_ms: int) -> bool:
-        """Return whether bytes from the broker are of use now."""
+        """Return True if the transport may read from the broker now."""
         return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
 
     def client_room_bytes(self, now_ms: int) -> int:
-        """Return how many bytes may be read from the client; 0 for any number."""
+        """Return the maximum number of bytes to read from the client; 0 for no maximum."""
         return 0 if self.may_take(now_ms) else self.request_rest_bytes
 
     def client_left(self) -> None:
-        """The client has closed its half: it still gets its responses, for a while."""
+        """Have the connection close after the responses in flight: the client has closed its half."""
         self.effects.change()
 
     def drain(self) -> None:
-        """Take no further request; close once all requests under way are answered."""
-        self.happen(Event.DRAIN)
+        """Take no further request; close once all requests in flight are answered."""
+        self.transition(Event.DRAIN)
         self.effects.change()
 
     def settle(self, now_ms: int) -> Effects:
-        """Bring the effects up to date: whom to read, the next deadline, and whether to close."""
+        """Update the effects: which sides to read, the next deadline, and the close reason. Return them."""
         effects = self.effects
         effects.changed = False
         find_end(self, now_ms)
         effects.read_client = self.takes_client(now_ms)
         effects.read_broker = self.takes_broker(now_ms)
-        times = (self.throttled_until_ms, self.held_until_ms, self.linger_until_ms)
+        times = (
+            self.throttled_until_ms,
+            self.held_until_ms,
+            self.rest_held_until_ms,
+            self.linger_until_ms,
+        )
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
         effects.again = self.client_turn_over or self.broker_turn_over
         return effects
@@ -260,22 +284,24 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """True if nothing is under way: no request half sent, none unanswered, no response half received."""
+        """True if no request is in flight, and no request or response is partly forwarded."""
         return not (self.in_flight or self.request_rest_bytes or self.response_rest_bytes)
 
     @property
     def waits_because(self) -> str:
-        """Why no request is taken from the client; "" if one may be."""
+        """Reason why no request is taken from the client; "" if requests are taken."""
         return WHY[self.state]
 
     # Transitions
 
-    def happen(self, event: Event) -> None:
-        """Go on to the next state."""
+    def transition(self, event: Event) -> None:
+        """Move to the state that follows the event."""
         self.state = NEXT[self.state][event]
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request for this long, or for the longest time that is told; say until when (KIP-219)."""
+        """Take no request for this throttle time, capped at `ConnectionLimits.throttle_ms_max`. Return the
+        time (ms) at which the throttle ends (KIP-219).
+        """
         if throttle_ms > self.limits.throttle_ms_max:
             throttle_ms = self.limits.throttle_ms_max
         until_ms = self.now_ms + throttle_ms
@@ -287,8 +313,10 @@ class Connection:
         return until_ms
 
     def first_hold_ms(self, until_ms: int) -> int:
-        """Return for how long (ms) the first request of a kind is held for a throttle that other connections
-        of its client have caused and that lasts until `until_ms`. All such holds end by the same time.
+        """Return the time (ms) for which to hold the connection's first request of a kind (any request,
+        produce, share fetch) because other connections of the client have caused a throttle until `until_ms`.
+
+        All first requests of a connection share one `first_hold_ms_max`.
         """
         end_ms = self.client.first_hold_end_ms
         if end_ms is None:
@@ -296,15 +324,24 @@ class Connection:
         return max(min(until_ms, end_ms) - self.now_ms, 0)
 
     def hold_first(self, hold_ms: int) -> None:
-        """Hold the first request of a kind."""
+        """Hold the first request of a kind for this time (ms), as `first_hold_ms` has returned it."""
         if self.client.first_hold_end_ms is None:
             self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
         self.mute(hold_ms)
 
+    def hold_rest(self, hold_ms: int) -> None:
+        """Hold the rest of the request that is arriving."""
+        if self.client.first_hold_end_ms is None:
+            self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
+        self.rest_held_until_ms = self.now_ms + hold_ms
+        self.effects.change()
+
     def tell_next(self, until_ms: int) -> None:
-        """Have the next response that can do so tell a throttle that its own response cannot tell: there is
-        none, its version lacks the field, or its head has gone on. Hold mode delays a response that tells
-        one.
+        """Have the next response with the field `throttle_time_ms` tell a throttle that ends at `until_ms`.
+        For a request whose own response cannot tell the throttle: acks=0, a version without the field, or a
+        response whose head was already forwarded.
+
+        No effect in hold mode, because a response that tells a throttle time is delayed there.
         """
         if self.hold:
             return
@@ -314,7 +351,9 @@ class Connection:
                 return
 
     def answered(self) -> None:
-        """Go on: the bytes from the broker end with a whole frame, or a reply of Weir's own is ready."""
+        """Send replies of Weir's own that are next in order; if no request is in flight, leave the state that
+        waits for responses. Called when a response is complete.
+        """
         in_flight = self.in_flight
         if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
             replies.send_local(self)
@@ -326,28 +365,28 @@ class Connection:
                 self.effects.change()
 
     def violate(self, reason: CloseReason, detail: str) -> None:
-        """Close the connection, because a peer broke the protocol. The first violation counts."""
+        """Close the connection because a peer violated the protocol. Only the first violation is recorded."""
         if self.violation is None:
             self.violation = Violation(reason, detail)
-            self.happen(Event.CLOSE)
+            self.transition(Event.CLOSE)
             client = self.client
             if client.usage is not None and reason in BY_CLIENTS:
                 client.usage.failed(client.user)
         self.effects.change()
 
     def end(self, now_ms: int) -> None:
-        """Both sockets are closed: charge the part of a response that the client has had, and the time of the
-        requests that nobody waits for any more.
+        """Finish the accounting after both sockets were closed: charge the part of a response that was sent,
+        and the time of all requests in flight.
         """
         self.now_ms = now_ms
-        self.happen(Event.CLOSE)
+        self.transition(Event.CLOSE)
         self.on_wake = None
         if self.byte_counter is not None:
             self.byte_counter.cut(now_ms)
             self.byte_counter = None
         for record in self.in_flight:
             if record.query is not None:
-                replies.abandon(record)
+                replies.abandon_query(record)
             else:
                 record.leave(self)
         self.in_flight.clear()
@@ -355,43 +394,45 @@ class Connection:
             self.client.usage.end()
 
     def wake(self) -> None:
-        """Send a response that was prepared elsewhere, and go on."""
+        """Send a deferred response that has become ready. Called on the reactor's thread."""
         self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
         self.answered()
         self.effects.change()
         if self.on_wake is not None:
             self.on_wake()
 
-    # What handlers see
+    # Called by handlers
 
     @property
     def broker_versions(self) -> Plans:
-        """The broker's versions, and their plans."""
+        """Versions that the broker speaks, with their plans."""
         return self.plans
 
     @property
     def cluster(self) -> ClusterState:
-        """The cluster's topics, as far as all connections have learnt of them."""
+        """Topics of the cluster that Weir has seen; all connections share the object."""
         return self.plans.cluster
 
     @property
     def buffer_bytes(self) -> int:
-        """A frame longer than this is never in the buffer as a whole."""
+        """Maximum size of a frame that may be buffered whole."""
         return self.limits.stream_above_bytes
 
     @property
     def identities(self) -> Identities:
-        """Principals, as far as all connections share what is known of them."""
+        """Rules for principals that the wire does not show, and principals learnt; shared by all
+        connections.
+        """
         return self.plans.identities
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
-        """From now on use the plans for a broker that speaks these versions."""
+        """Use the plans for a broker that speaks these versions (API key → range)."""
         self.plans = self.plans.for_broker(broker)
 
-    # Charges that handlers make
-
     def charge_time(self, plan: Plan, length: int) -> None:
-        """Charge the latest request with its time, though it was exempt."""
+        """Charge the time of the request at hand, of this frame length (bytes), although its decision made it
+        exempt.
+        """
         usage, ledger = self.client.usage, self.client.time_ledger
         usage_counters = None if usage is None else usage.at_hand
         timed = self.quotas.timed or usage_counters is not None
@@ -399,7 +440,9 @@ class Connection:
             charge_request_time(self, plan, plan.cost.us, ledger, usage_counters, length)
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Count the results of the request that a query is made for."""
+        """Count, as usage, the results of the client's request that has led to a query: partitions created or
+        deleted, refusals, and the throttle time (ms).
+        """
         usage = self.client.usage
         if usage is None or usage.queried is None:
             return

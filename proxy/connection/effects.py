@@ -1,4 +1,4 @@
-"""What a connection wants from its transport: one object, reused, which the transport obeys."""
+"""The interface between a connection and its transport: effects, the state of both sockets, and the clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from proxy.close_reasons import CloseReason  # a field's type: mypyc wants it at
 
 
 class Effects:
-    """Written by the connection; the transport takes the bytes after each event, the rest when `changed`."""
+    """Orders of a connection to its transport. The connection reuses one object.
+
+    After each event, the transport sends the bytes. If `changed`, it calls `Connection.settle` and obeys the
+    other fields.
+    """
 
     __slots__ = (
         "again",
@@ -21,25 +25,28 @@ class Effects:
     )
 
     def __init__(self) -> None:
-        """Begin with both sides being read."""
+        """Begin with no bytes to send, and both sides being read."""
         self.to_broker: list[memoryview | bytes] = []
-        """Bytes to send now, in order: views of the buffer that the connection was given last."""
+        """Bytes to send to the broker now, in order: views of the buffer that the connection processed last.
+        """
         self.to_client: list[memoryview | bytes] = []
+        """Bytes to send to the client now, in order, like `to_broker`."""
         self.changed = False
         """True if the transport must call `Connection.settle`: the fields below may be out of date."""
         self.read_client = True
-        """True if bytes from the client are of use now."""
+        """True if the transport is to read from the client."""
         self.read_broker = True
+        """True if the transport is to read from the broker."""
         self.deadline_ms = 0
-        """Time (ms) at which the transport must call `Connection.settle`; 0 for none."""
+        """Time (ms) at which the transport must call `Connection.settle`; 0 for no deadline."""
         self.again = False
         """True if the transport must call `Connection.begin_turn` in one of its next turns, and present the
         bytes that it has kept.
         """
         self.close_reason: CloseReason | None = None
-        """Why both sides are to be closed now; None while they are not."""
+        """Reason why both sockets are to be closed now; None while the connection stays open."""
         self.close_detail = ""
-        """More about that, for the log."""
+        """Details of the close reason, for the log."""
 
     def change(self) -> None:
         """Have the transport call `Connection.settle`."""
@@ -47,20 +54,34 @@ class Effects:
 
 
 class End:
-    """One end of a connection: what its transport holds of it. Written by the transport alone."""
+    """The socket of one side of a connection, as its transport sees it. Only the transport writes the
+    fields.
+    """
 
     __slots__ = ("eof", "kept", "left", "unsent")
 
     def __init__(self) -> None:
-        """Begin with nothing held."""
+        """Begin with an open socket and no bytes."""
         self.kept: bytes | memoryview = b""
-        """Bytes that were read from this end and that the connection has not consumed."""
+        """Bytes that were read from the socket and that the connection has not consumed."""
         self.unsent: memoryview = NOTHING
-        """Bytes for this end that its socket has not taken yet."""
+        """Bytes that the socket has not accepted for sending yet."""
         self.eof = False
-        """True if all bytes from this end were read: it has closed its half."""
+        """True if the peer has closed its half and all its bytes were read."""
         self.left = False
-        """True if this end is known to have closed its half, though bytes from it are still to be read."""
+        """True if the peer has closed its half, though some of its bytes may still have to be read."""
+
+
+class Clock:
+    """Time in microseconds, for intervals below the precision of `now_ms`.
+
+    The reactor sets it once per turn and shares it with all connections.
+    """
+
+    __slots__ = ("now_us",)
+
+    def __init__(self, now_us: int = 0) -> None:
+        self.now_us = now_us
 
 
 NOTHING = memoryview(b"")

@@ -1,7 +1,7 @@
-"""A fetch response whose records are taken out while it arrives: its client is over its quota.
+"""Fetch responses without their records, for clients over their quota: records are removed as they arrive.
 
-The client is told the throttle time instead (KIP-219). The broker reads the same offsets again next time, so
-nothing is lost; all else stays as the broker sent it, so that fetch sessions go on.
+The response tells the throttle time instead (KIP-219). The client asks for the same offsets again, so no
+record is lost. All other fields stay as the broker sent them, so that fetch sessions (KIP-227) continue.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.records_remover import RecordsRemover
 
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A response of more without its records (about 200,000 partitions) is taken for malformed."""
+"""Maximum size of a response without its records (about 200,000 partitions); a larger one is malformed."""
 
 
 class EmptiedResponse:
-    """One response on its way."""
+    """One response that loses its records while it arrives."""
 
     __slots__ = ("_head", "_remover", "head_bytes")
 
     def __init__(self, version: int, head: bytes) -> None:
-        """Begin with the response's head, through the tagged fields of its header."""
+        """Begin a response of this version of Fetch. `head` is its frame up to and including the tagged
+        fields of its header.
+        """
         self._head = head
         self._remover = RecordsRemover(version, kept_bytes_max=KEPT_BYTES_MAX)
         self.head_bytes = len(head)
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Take the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+        """Process the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
         self._remover.feed(data, start, stop)
 
     def frame(self) -> bytearray:
-        """Return the whole frame without records. Raises ProtocolError if the response was cut."""
+        """Return the whole frame without records. Raises ProtocolError if the response ended early."""
         frame = bytearray(self._head + self._remover.body())
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
         return frame

@@ -1,5 +1,5 @@
-"""When a connection is over: a violation, an end of file on either side, or a drain that has waited for the
-last response.
+"""Conditions that end a connection: a protocol violation, an end of file on either side, or a drain whose
+last response was sent.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
 LINGER_MS: Final = 30_000
-"""Time (ms) that a client which has closed its half is kept after the latest progress with its requests: a
-broker that hangs makes none.
+"""Time (ms) after which a client that has closed its half is closed if its requests make no progress, because
+the broker hangs.
 """
 
 
 def find_end(connection: Connection, now_ms: int) -> None:
-    """Find out whether the connection is over, and why."""
+    """Set the close reason in the effects if the connection is over."""
     client, broker = connection.client_end, connection.broker_end
     if connection.violation is not None:
         _over(connection, connection.violation.reason, connection.violation.detail)
@@ -36,15 +36,16 @@ def find_end(connection: Connection, now_ms: int) -> None:
 
 
 def _over(connection: Connection, reason: CloseReason, detail: str = "") -> None:
-    connection.happen(Event.CLOSE)
+    connection.transition(Event.CLOSE)
     connection.effects.close_reason, connection.effects.close_detail = reason, detail
 
 
 def _nothing_left(connection: Connection, now_ms: int) -> bool:
-    """Return whether a client that sends no more has had everything, or has waited for long enough.
+    """Return True if a client that has closed its half has received all its responses, or if its requests
+    have made no progress for `LINGER_MS`.
 
-    Its requests that wait for a throttle are taken when that is over: acks=0 data must not be lost because
-    its sender has left.
+    Requests that were read but wait for a throttle are still forwarded when the throttle ends: acks=0 data
+    must not be lost because the client has closed its half.
     """
     client, in_flight = connection.client_end, len(connection.in_flight)
     unsent_bytes = len(client.unsent) + len(connection.broker_end.unsent)
@@ -54,5 +55,6 @@ def _nothing_left(connection: Connection, now_ms: int) -> bool:
     if not (in_flight or connection.response_rest_bytes or unsent_bytes):
         return client.eof and (not client.kept or connection.takes_client(now_ms))
     more = bool(client.kept) or not client.eof
-    waits = connection.held_until_ms > now_ms or (more and connection.throttled_until_ms > now_ms)
+    waits_until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms)
+    waits = connection.held_until_ms > now_ms or (more and waits_until_ms > now_ms)
     return connection.linger_until_ms <= now_ms and not waits

@@ -1,4 +1,4 @@
-"""Requests under way: one record each, from the last byte of the request to the first of its response."""
+"""Requests in flight: one record each, from the last byte of the request to the head of its response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxy.connection.charges import (  # fields' types: mypyc wants them at run
 )
 from proxy.connection.usage_counters import UsageCounters
 from proxy.handlers.broker_query import RunningQuery
-from proxy.handlers.deferred import Deferred
+from proxy.handlers.decisions import Deferred
 from proxy.handlers.plan import Plan
 
 if TYPE_CHECKING:
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """Who answers, and what is to be done then."""
+    """Kind of a request: its responder, and how the response is processed."""
 
     PLAIN = 0
-    """The broker; nothing is charged and nobody waits for it."""
+    """The broker responds; Weir charges nothing then."""
     CHARGED = 1
-    """The broker; the response is charged, or tells a throttle time, or its time is charged."""
+    """The broker responds; Weir charges bytes or request time then, or tells a throttle time."""
     LOCAL = 2
-    """Weir, with `reply`."""
+    """Weir responds with `reply`."""
     DEFERRED = 3
-    """Weir, once `deferred` has its answer."""
+    """Weir responds when `deferred` has a frame."""
     QUERY = 4
-    """The broker, and the answer is for `query`."""
+    """The broker responds to a query of Weir's own, `query`."""
     TOKEN = 5
-    """The broker, with a bare SASL token."""
+    """The broker responds with a bare SASL token."""
 
 
 PLAIN: Final = Kind.PLAIN.value
@@ -47,8 +47,10 @@ TOKEN: Final = Kind.TOKEN.value
 
 
 class RequestInFlight:
-    """One request; reused by its connection, so nobody keeps it. `Inbound` fills in the fields up to
-    `usage_counters` for a request that goes to the broker.
+    """One request. Its connection reuses the record for later requests, so no other code may keep a
+    reference.
+
+    For a request that is forwarded, `Inbound` sets the fields from `kind` to `usage_counters`.
     """
 
     __slots__ = (
@@ -73,43 +75,45 @@ class RequestInFlight:
         kind: int = PLAIN,
         usage_counters: UsageCounters | None = None,
     ) -> None:
-        """Begin with a request that has cost nothing."""
+        """Begin with a request that has no cost yet."""
         self.kind = kind
         self.correlation_id = correlation_id
         self.plan = plan
         self.ledger: ClientLedger | None = None
-        """The client's budgets, if its response is charged in bytes."""
+        """Ledger of the client, if the response's bytes are charged; else None."""
         self.until_ms = 0
-        """Time (ms) until which the throttle lasts that the request has caused; 0 for none."""
+        """Time (ms) until which a throttle caused by the request lasts; 0 for no throttle."""
         self.cost_us = 0.0
         """Request time (µs of one thread) that the request has cost so far."""
         self.time_ledger: ClientLedger | None = None
-        """The client's budgets, if its request time is charged; None once it was."""
+        """Ledger of the client, if the request's time is still to be charged; else None."""
         self.usage_counters = usage_counters
-        """Where usage is counted, if it is."""
+        """Usage counters of the client and API group; None if usage is not recorded."""
         self.reply = b""
+        """Response frame of a LOCAL request."""
         self.deferred: Deferred | None = None
+        """Response of a DEFERRED request, prepared on another thread or task."""
         self.query: RunningQuery | None = None
+        """Query that a QUERY request belongs to."""
         self.local: LocalResponse | None = None
-        """The accounting of a deferred response, or of the request that the query is made for."""
+        """Accounting of a deferred response, or of the client's request that has led to the query."""
 
     def tell(self, until_ms: int) -> None:
-        """Have the response tell a throttle that lasts until `until_ms` (ms)."""
+        """Have the response tell a throttle time that lasts until `until_ms` (ms)."""
         self.kind = CHARGED
         if until_ms > self.until_ms:
             self.until_ms = until_ms
 
     def empty(self, until_ms: int) -> None:
-        """Have the response, which has lost its records, tell a throttle until `until_ms` (ms), and charge it
-        no bytes.
+        """Have a response without records tell a throttle time that lasts until `until_ms` (ms). The bytes of
+        that response are not charged.
         """
         self.ledger = None
         self.tell(until_ms)
 
     def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
-        """Count the response, of this frame length, which begins, and charge the request's time: each once.
-
-        `charged` says whether the response is charged in bytes.
+        """Charge the request's time, and count a response of this frame length (bytes) as usage. Each happens
+        once per request. `charged` is True if the response's bytes count for a byte rate.
         """
         plan, usage = self.plan, connection.client.usage
         usage_counters, self.usage_counters = self.usage_counters, None
@@ -126,8 +130,8 @@ class RequestInFlight:
                 self.until_ms = until_ms
 
     def leave(self, connection: Charged) -> None:
-        """Charge the request, whose client has gone before its response: the broker does the work all the
-        same.
+        """Charge the time of a request whose client has closed before the response: the broker processes the
+        request nevertheless.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters
         if ledger is not None:
@@ -139,4 +143,4 @@ class RequestInFlight:
 
 
 SPARE_MAX: Final = 64
-"""Records that a connection keeps for its next requests."""
+"""Maximum number of records that a connection keeps for reuse."""

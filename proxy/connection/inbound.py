@@ -1,4 +1,6 @@
-"""The client's half of a connection: which requests go to the broker, when, and at whose cost."""
+"""The client's half of a connection: it decides which requests go to the broker and when, and charges
+them.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 _unpack = REQUEST_HEAD.unpack_from
 
 LOOK_BYTES: Final = 64 * 1024
-"""Number of bytes of a request to wait for before its cost is estimated: small packets must not make a
-request cheaper. A broker can begin nothing with so few, either.
+"""Number of bytes of a request to wait for before its cost is estimated, so that small packets do not make a
+request cheaper.
 """
 
 
@@ -50,7 +52,7 @@ REPLY_FRAMES: Final = 8
 
 
 class Inbound:
-    """Judges the bytes that come from the client."""
+    """Processes the bytes that come from the client."""
 
     __slots__ = (
         "_arriving",
@@ -66,31 +68,33 @@ class Inbound:
     )
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with nothing read."""
+        """Begin with no bytes read."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
-        """A request that has begun to go on, and is still arriving."""
+        """The request that is being forwarded while it arrives; None between requests."""
         self._forward = FORWARD
-        """The decision about it."""
+        """The decision about `_arriving`."""
         self._arriving_bytes = 0
-        """Its frame length."""
+        """Frame length (bytes) of `_arriving`."""
         self._timed = False
-        """True if requests are charged with their time, or counted."""
+        """True if request time is charged or usage is recorded."""
         self._cost_us = 0.0
-        """Request time (µs) that the request judged last has cost so far."""
+        """Request time (µs) that the latest request has cost so far."""
         self._is_near = False
-        """True if its client is near the limit of its request time: it may have one request under way."""
+        """True if the latest request's client is near its quota of request time. Such a client may have one
+        request in flight.
+        """
         self._is_near_arriving = False
-        """The same of the request that is still arriving."""
+        """Value of `_is_near` for `_arriving`."""
         self._time_ledger: ClientLedger | None = None
-        """The budgets that its request time is charged to; None if it is exempt."""
+        """Ledger that the latest request's time is charged to; None if the request is exempt."""
         self._usage_counters: UsageCounters | None = None
-        """Where its usage is counted."""
+        """Usage counters of the latest request; None if usage is not recorded."""
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
-        """Judge `data[:end]`, bytes from the client; return how many of them are consumed.
+        """Process `data[:end]`, bytes from the client; return the number of bytes consumed.
 
-        `view` is a memoryview of `data`; the effects get slices of it.
+        `view` is a memoryview of `data`; the effects get slices of `view`.
         """
         connection = self._connection
         connection.now_ms = now_ms
@@ -125,7 +129,7 @@ class Inbound:
             if decision is not FORWARD and not isinstance(decision, Forward):
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
-                start = stop = self._instead(plan, decision, data, position, min(stop, end))
+                start = stop = self._respond(plan, decision, data, position, min(stop, end))
                 most -= REPLY_FRAMES
                 may_go = connection.may_take(now_ms) and len(in_flight) < most
                 position = stop
@@ -169,7 +173,9 @@ class Inbound:
     def _decide(
         self, plan: Plan, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> Decision | None:
-        """Return the decision about the request at hand; None if it must wait. With it goes its cost."""
+        """Return the decision about the request at hand, and set the fields of its cost; None if the request
+        must wait.
+        """
         connection, timed = self._connection, self._timed
         quotas, client = connection.quotas, connection.client
         cache = client.parse_cache
@@ -189,10 +195,10 @@ class Inbound:
             decision = cache.forward
         elif timed and not self._is_identified(plan, data, frame, end, complete):
             return None
-        if timed and not complete and plan.extra_us is not None and self._look_later(end - frame):
+        if timed and not complete and plan.extra_us is not None and self._needs_more_for_cost(end - frame):
             return None
         if decision is None:
-            decision = FORWARD if plan.admit is None else self._ask(plan, data, frame, end, complete)
+            decision = FORWARD if plan.admit is None else self._admit(plan, data, frame, end, complete)
             if decision is None:
                 return None
         if not timed:
@@ -218,22 +224,24 @@ class Inbound:
         return decision
 
     def _count(self, plan: Plan, decision: Decision, length: int, complete: bool) -> None:
-        """Find out where the request at hand is counted; count it, if all of it is here."""
+        """Set the usage counters of the request at hand; count the request if all of it has arrived."""
         usage = self._connection.client.usage
         assert usage is not None
         usage_counters = self._usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version)
         if complete and isinstance(decision, Forward):
             count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
 
-    def _look_later(self, here_bytes: int) -> bool:
-        """Return whether a request of which so much is here is still to be looked into, for its cost."""
+    def _needs_more_for_cost(self, arrived_bytes: int) -> bool:
+        """Return True if more than the arrived bytes are needed to estimate the cost of the request
+        at hand.
+        """
         connection = self._connection
-        most = min(LOOK_BYTES, connection.limits.stream_above_bytes)
-        return connection.client.time_ledger is not None and here_bytes < most
+        needed_bytes = min(LOOK_BYTES, connection.limits.stream_above_bytes)
+        return connection.client.time_ledger is not None and arrived_bytes < needed_bytes
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
-        """Find out who the client of the request at hand is. False if the request must wait: for more bytes,
-        or because it is the first of its connection and its client is told to wait.
+        """Look up the ledger of the request at hand. Return False if the request must wait: for more bytes,
+        or because a throttle of the client holds the first request of a connection.
         """
         connection = self._connection
         if not plan.has_client_id:
@@ -254,11 +262,12 @@ class Inbound:
         return hold_ms == 0
 
     def _first_hold_ms(self, plan: Plan, data: bytearray, frame: int, end: int) -> int:
-        """Return for how long (ms) the request at hand is held because it is the first of its connection, and
-        its client is told to wait for the request time it has used; INCOMPLETE if more bytes are needed.
+        """Return the time (ms) for which to hold the connection's first request because the client is
+        throttled for request time; INCOMPLETE if more bytes are needed.
 
-        A connection is held once only: others of the client may be told to wait again and again. Brokers are
-        not held, most of their requests are exempt, nor is acks=0: that is exempt too.
+        Each connection is held once only, because other connections could cause throttles without end.
+        Brokers are not held because most of their requests are exempt, nor is produce with acks=0, which is
+        exempt too.
         """
         connection, client = self._connection, self._connection.client
         if plan.api_key in SASL_APIS:
@@ -273,9 +282,11 @@ class Inbound:
         client.first_request_seen = True
         return 0 if client.is_broker else hold_ms
 
-    def _ask(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Decision | None:
-        """Ask the plan; None if the request must wait. A head, or a field that decides what is forwarded,
-        that no broker reads either is the client's violation.
+    def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Decision | None:
+        """Return the decision of the plan's `admit`; None if the request must wait.
+
+        If the header or a field that decides about forwarding is malformed, the connection closes: no broker
+        could read the request either.
         """
         assert plan.admit is not None
         connection = self._connection
@@ -294,11 +305,11 @@ class Inbound:
             self._count_unread(plan)
         return decision
 
-    # Taking
+    # Requests that arrive in parts
 
     def _finish_request(self, data: bytearray, end: int) -> int:
-        """Take the rest, or more of it, of a request that goes on in parts; return where it stops in the
-        buffer.
+        """Process the next bytes of `_arriving`, which may be its last bytes. Return the position behind
+        them.
         """
         connection = self._connection
         taken = min(connection.request_rest_bytes, end)
@@ -311,7 +322,10 @@ class Inbound:
                 forward = self._forward = forward.but()
             if connection.violation is not None:  # the counter refuses the request: its end stays here
                 return 0
-            if connection.request_rest_bytes == 0:
+            if connection.request_rest_bytes:
+                if forward.byte_counter is not None:
+                    self._hold_rest(forward.byte_counter)
+            else:
                 self._arriving = None
                 if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
@@ -320,8 +334,16 @@ class Inbound:
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return taken
 
+    def _hold_rest(self, byte_counter: ByteCounter) -> None:
+        """Hold the rest of the arriving request, if it begins with records of a topic over its rate."""
+        hold_ms = byte_counter.first_hold_ms(self._connection)
+        if hold_ms > 0:
+            self._connection.hold_rest(hold_ms)
+
     def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, stop: int) -> bool:
-        """Feed the counter; False if it cannot read the request: that goes on, for the broker to refuse."""
+        """Feed the counter; return False if the request is malformed. The request is forwarded nevertheless,
+        and the broker refuses it.
+        """
         try:
             byte_counter.feed(data, 0, stop)
         except ProtocolError:
@@ -335,7 +357,9 @@ class Inbound:
         count_unread(connection.counters, plan.api_key, plan.version, client.user, client.peer)
 
     def _arrived(self, record: RequestInFlight, forward: Forward, length: int, *, serial: bool) -> None:
-        """Charge a request that is here to its last byte, and wait for its response."""
+        """Charge a request of this frame length (bytes) that has arrived completely, and add the request to
+        those in flight. If `serial`, the next request waits for the response.
+        """
         connection, plan = self._connection, record.plan
         plan.requests += 1
         ledger = connection.client.ledger
@@ -367,9 +391,9 @@ class Inbound:
         if record.usage_counters is not None:
             record.usage_counters.throttled(quota, until_ms - connection.now_ms)
 
-    def _instead(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
-        """Answer the request `data[frame:stop]` in the broker's place, now or later, or make a query; return
-        how far it is consumed.
+    def _respond(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
+        """Carry out Reply, Defer or Query for the request `data[frame:stop]`. Return the position up to which
+        bytes are consumed: `stop`, or `frame` if the request is decided about again after the query.
         """
         connection = self._connection
         local: LocalResponse | None = None
@@ -377,10 +401,10 @@ class Inbound:
         if self._timed:
             local = LocalResponse(connection, plan, self._cost_us, self._time_ledger, self._usage_counters)
             if self._usage_counters is not None:
-                self._count_instead(plan, data, frame, self._usage_counters, again=again)
+                self._count_not_forwarded(plan, data, frame, self._usage_counters, again=again)
         (*_rest, correlation_id) = _unpack(data, frame)
         if isinstance(decision, Query):
-            replies.begin(connection, RunningQuery(decision.query, data, frame, stop), local)
+            replies.begin_query(connection, RunningQuery(decision.query, data, frame, stop), local)
         elif isinstance(decision, Reply):
             replies.reply(connection, correlation_id, decision.frame, local)
         elif isinstance(decision, Defer):
@@ -391,10 +415,12 @@ class Inbound:
         plan.requests += 1
         return stop
 
-    def _count_instead(
+    def _count_not_forwarded(
         self, plan: Plan, data: bytearray, frame: int, usage_counters: UsageCounters, *, again: bool
     ) -> None:
-        """Count a request that is not simply forwarded, unless it is decided about again."""
+        """Count, as usage, a request that is not forwarded. A request with `again` is counted later, when the
+        final decision is known.
+        """
         usage = self._connection.client.usage
         assert usage is not None
         usage.queried = usage_counters
@@ -406,8 +432,8 @@ class Inbound:
     # Refusing
 
     def _check_cut(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> None:
-        """More of a request is needed: a violation if that is all of it, or its head is larger than the
-        buffer.
+        """Close the connection if bytes that a decision needs cannot arrive: the request is complete, or its
+        first fields do not fit into the buffer.
         """
         if complete:
             self._malformed("the request ends within its first fields")
@@ -415,19 +441,25 @@ class Inbound:
             self._check_held(plan, data, frame)
 
     def _check_held(self, plan: Plan, data: bytearray, frame: int) -> None:
-        """A request that fills the buffer may be kept until it is whole, if its plan asks for that."""
-        length, most = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
+        """Close the connection if a request that fills the buffer may not be kept until all of it has arrived
+        (`Plan.whole`, `ConnectionLimits.held_bytes_max`).
+        """
+        length, held_bytes_max = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
         if not plan.whole:
             self._malformed("the request's first fields fill the buffer")
-        elif length > most:
-            detail = f"a request of {length} bytes that must be judged as a whole, limit {most}: split it"
+        elif length > held_bytes_max:
+            detail = (
+                f"a request of {length} bytes that Weir must read whole, limit {held_bytes_max}: split it"
+            )
             self._connection.violate(CloseReason.REQUEST_TOO_LARGE, detail)
 
     def _malformed(self, detail: str) -> None:
         self._connection.violate(CloseReason.REQUEST_MALFORMED, detail)
 
     def _refuse_length(self, data: bytearray, position: int, length: int) -> None:
-        """A request length out of bounds is most often not Kafka at all: say what it looks like."""
+        """Close the connection because of an invalid request length. Such bytes are mostly of another
+        protocol than Kafka's; the close reason names TLS if the bytes look like TLS.
+        """
         violate, longest = self._connection.violate, self._connection.limits.frame_bytes_max
         if data[position] == 0x16 and data[position + 1] == 0x03:
             detail = "the client speaks TLS, this port does not: set security.protocol=PLAINTEXT there"
@@ -440,10 +472,10 @@ class Inbound:
 
 
 def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
-    """Return the number of replicas that a produce request waits for, None if that is not here yet; 1 for
-    other requests, and for a body that cannot be read.
+    """Return the field `acks` of a produce request (0, 1 or -1); None if more bytes are needed; 1 for other
+    requests and for malformed bodies.
 
-    Raises ProtocolError for its head.
+    Raises ProtocolError if the request's header is malformed.
     """
     known = versions(plan.api_key)
     if plan.api_key != ApiKey.PRODUCE or known is None or plan.version not in known:

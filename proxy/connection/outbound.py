@@ -1,4 +1,6 @@
-"""The broker's half of a connection: responses matched, charged, reported, rewritten, and in order."""
+"""The broker's half of a connection: it matches responses to requests, charges and rewrites them, and sets
+the throttle times that they tell.
+"""
 
 from __future__ import annotations
 
@@ -35,32 +37,32 @@ _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 TURN_FRAMES: Final = 32
 """Number of responses that are charged or changed in a turn; see `inbound.TURN_FRAMES`."""
 EMPTYING: Final = Wait()
-"""The records are being taken out of the response."""
+"""Result of `_process`: the response at hand loses its records while it arrives."""
 
 
 class Outbound:
-    """Judges the bytes that come from the broker."""
+    """Processes the bytes that come from the broker."""
 
     __slots__ = ("_begun", "_connection", "_emptied", "_measured_until_ms", "_report_ms", "_stream_rewrite")
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with nothing read."""
+        """Begin with no bytes read."""
         self._connection = connection
         self._begun = False
         """True if the response at hand was counted, and its request's time charged."""
         self._emptied: EmptiedResponse | None = None
-        """The response at hand, if its records are being taken out."""
+        """The response at hand, if its records are being removed; else None."""
         self._stream_rewrite: StreamRewrite | None = None
-        """Changes the response at hand while it goes on in parts."""
+        """Rewriter of the response at hand while its parts are forwarded; None if no rewrite is needed."""
         self._measured_until_ms = 0
-        """Time (ms) until which the throttle lasts that was measured in the response at hand."""
+        """Time (ms) until which a throttle lasts that the byte counter of the response at hand has caused."""
         self._report_ms = INCOMPLETE
         """Throttle time (ms) of the response at hand, once it has been charged."""
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
-        """Judge `data[:end]`, bytes from the broker; return how many of them are consumed.
+        """Process `data[:end]`, bytes from the broker; return the number of bytes consumed.
 
-        Counterpart of `Inbound.judge`.
+        `view` is a memoryview of `data`; the effects get slices of `view`.
         """
         connection = self._connection
         connection.now_ms = now_ms
@@ -84,25 +86,25 @@ class Outbound:
                     break
                 frames -= 1
                 complete = stop <= end
-                here = stop if complete else end
-                splice: ResponseEdit | Wait | None
+                available = stop if complete else end
+                edit: ResponseEdit | Wait | None
                 if record.kind == QUERY:
-                    splice = self._go_on(record, data, position, here, complete)
+                    edit = self._answer_query(record, data, position, available, complete)
                 else:
-                    splice = self._treat(record, data, position, here, length, complete)
-                if splice is EMPTYING:
+                    edit = self._process(record, data, position, available, length, complete)
+                if edit is EMPTYING:
                     if position > start:
                         connection.effects.to_client.append(view[start:position])
-                    start = position = here
+                    start = position = available
                     self._empty_rest(stop - position)
                     continue
-                if isinstance(splice, Wait):
+                if isinstance(edit, Wait):
                     break
                 self._begun = False
-                if splice is not None:
-                    LENGTH.pack_into(data, position, length + self._growth(record, splice))
-                    connection.effects.to_client.extend((view[start : splice.start], splice.replacement))
-                    start = splice.stop
+                if edit is not None:
+                    LENGTH.pack_into(data, position, length + self._growth(record, edit))
+                    connection.effects.to_client.extend((view[start : edit.start], edit.replacement))
+                    start = edit.stop
             in_flight.popleft()
             if record.kind <= CHARGED and len(spare) < SPARE_MAX:
                 spare.append(record)
@@ -122,7 +124,7 @@ class Outbound:
         return position
 
     def _judge_tokens(self, view: memoryview, data: bytearray, end: int) -> int:
-        """Judge bytes while the broker sends bare SASL tokens."""
+        """Process bytes while the broker sends bare SASL tokens; return the number of bytes consumed."""
         connection = self._connection
         position = from_broker(connection, data, end)
         if position:
@@ -135,19 +137,19 @@ class Outbound:
     # Responses without records
 
     def _empty(self, record: RequestInFlight, data: bytearray, body: int, frame: int, end: int) -> None:
-        """Begin to take the records out of the response `data[frame:end]`. Raises ProtocolError."""
+        """Begin to remove the records from the response `data[frame:end]`. Raises ProtocolError."""
         self._emptied = EmptiedResponse(record.plan.version, bytes(data[frame:body]))
         self._emptied.feed(data, body, end)
 
     def _empty_rest(self, rest_bytes: int) -> None:
-        """Go on with the bytes of the response that are still to come."""
+        """Expect this number of further bytes of the response without records; if 0, send the response."""
         self._connection.response_rest_bytes = rest_bytes
         if not rest_bytes:
             self._finish_emptied()
 
     def _finish_emptied(self) -> None:
-        """Send the response whose records were taken out: it tells the throttle time and is not charged in
-        bytes (a broker takes such a charge back).
+        """Send the response whose records were removed. It tells the throttle time. Its bytes are not charged
+        (a broker charges them and then takes the charge back).
         """
         connection, emptied = self._connection, self._emptied
         assert emptied is not None
@@ -160,23 +162,23 @@ class Outbound:
         end = len(frame)
         self._begun = True
         record.begin_response(connection, end - LENGTH_BYTES, charged=False)
-        record.empty(self._tell(record))
+        record.empty(self._mute_emptied(record))
         if connection.fetch_session is not None:
             connection.fetch_session.answered(frame, emptied.head_bytes, end)
-        splice = self._treat(record, frame, 0, end, end - LENGTH_BYTES, True)
-        if isinstance(splice, Wait):
+        edit = self._process(record, frame, 0, end, end - LENGTH_BYTES, True)
+        if isinstance(edit, Wait):
             return  # the response was malformed
-        if splice is not None:
-            LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, splice))
-            frame[splice.start : splice.stop] = splice.replacement
+        if edit is not None:
+            LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, edit))
+            frame[edit.start : edit.stop] = edit.replacement
         self._begun = False
         connection.in_flight.popleft()
         connection.effects.to_client.append(bytes(frame))
         replies.send_local(connection)
 
-    def _tell(self, record: RequestInFlight) -> int:
-        """Mute the connection for the quotas that its client is over; return when that ends. No bytes of the
-        response, which has no records, are charged.
+    def _mute_emptied(self, record: RequestInFlight) -> int:
+        """Mute the connection because of the quotas that its client exceeds, for a response without records.
+        Return the time (ms) at which the throttle ends.
         """
         tell, ledger = record.plan.tell, record.ledger
         assert tell is not None
@@ -185,11 +187,11 @@ class Outbound:
         client_until_ms = self._mute(CONSUMER, client_ms) if client_ms else 0
         return max(client_until_ms, self._mute(TOPIC, topic_ms) if topic_ms else 0)
 
-    # Responses that go on in parts
+    # Responses that are forwarded in parts
 
     def _finish_response(self, data: bytearray, view: memoryview, end: int) -> int:
-        """Pass on the rest, or more of it, of a response that goes on in parts, and own replies that waited
-        for its end; return where it stops in the buffer.
+        """Forward the next bytes of a response that arrives in parts. At its end, send also the replies of
+        Weir's own that are next in order. Return the position behind the response's bytes.
         """
         connection = self._connection
         taken = min(connection.response_rest_bytes, end)
@@ -214,10 +216,10 @@ class Outbound:
         return taken
 
     def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> None:
-        """Measure more of a response that goes on in parts, and charge it at its end.
+        """Count the next bytes of a response that is forwarded in parts, and charge the response at its end.
 
-        Its head has gone on, so it tells no throttle time: the next fetch of the topic does. In hold mode, in
-        which every fetch gets its records, the client is muted.
+        The response's head was forwarded without the throttle time, so the response of the topic's next fetch
+        tells the throttle. In hold mode the client is muted instead, because every fetch gets its records.
         """
         connection = self._connection
         try:
@@ -228,7 +230,7 @@ class Outbound:
             self._end_measuring(byte_counter)
 
     def _end_measuring(self, byte_counter: ByteCounter) -> None:
-        """Charge a response that has gone on in parts."""
+        """Charge a response whose parts were all forwarded."""
         connection = self._connection
         connection.byte_counter = None
         if connection.hold:
@@ -240,13 +242,15 @@ class Outbound:
 
     # One response
 
-    def _treat(  # noqa: C901  # a call per branch costs each charged response
+    def _process(  # noqa: C901  # a call per branch costs each charged response
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> ResponseEdit | Wait | None:
-        """Charge, report and rewrite the response at hand, each once, however often its bytes are presented.
+        """Charge the response at hand, set its throttle time, and return the edit that rewrites it: None for
+        no edit, WAIT if more bytes are needed, EMPTYING if it loses its records. Charges happen once, even if
+        the same bytes are presented again.
 
-        It is `data[frame:end]`, all of it if complete, has this frame length, and answers the oldest request
-        in flight.
+        The response `data[frame:end]` answers the oldest request in flight; `complete` if all of it has
+        arrived. `length` is its frame length (bytes).
         """
         connection, plan, ledger, until_ms = self._connection, record.plan, record.ledger, record.until_ms
         now_ms = connection.now_ms
@@ -271,7 +275,7 @@ class Outbound:
                 until_ms = record.until_ms
             if self._report_ms == INCOMPLETE:
                 if until_ms or ledger is not None:
-                    self._report_ms = self._settle(record, length)
+                    self._report_ms = self._charge_bytes(record, length)
             elif until_ms - now_ms > self._report_ms:  # another request has exceeded a quota since
                 self._report_ms = until_ms - now_ms
             if self._report_ms > 0:
@@ -279,12 +283,12 @@ class Outbound:
                     return self._wait(complete)
                 if connection.held_until_ms > now_ms:
                     return WAIT
-            splice: ResponseEdit | Wait | None = None
+            edit: ResponseEdit | Wait | None = None
             if plan.rewrite is not None:
                 if complete or plan.rewrite_stream is None or not self._is_streamed(length):
                     connection.report_ms = max(self._report_ms, 0)
-                    splice = plan.rewrite(connection, data, body, end, complete)
-                    if splice is WAIT:
+                    edit = plan.rewrite(connection, data, body, end, complete)
+                    if edit is WAIT:
                         return self._wait(complete)
                 else:
                     self._stream_rewrite = plan.rewrite_stream()
@@ -295,18 +299,18 @@ class Outbound:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
         self._report_ms = INCOMPLETE
-        return splice
+        return edit
 
-    def _go_on(
+    def _answer_query(
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
     ) -> ResponseEdit | Wait:
-        """Give a query its answer, once that is here as a whole; the client gets the query's reply, if it is
-        over.
+        """Pass a complete response to a query. Return the edit that replaces the response by the query's
+        reply to the client, or by no bytes if the query has not ended; WAIT if the response is incomplete.
         """
         if not complete:
             return WAIT
         try:
-            reply = replies.go_on(self._connection, record, data, frame, end)
+            reply = replies.answer_query(self._connection, record, data, frame, end)
         except ProtocolError as error:
             self._connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
@@ -317,8 +321,8 @@ class Outbound:
             self._connection.violate(CloseReason.RESPONSE_MALFORMED, "the response ends within a field")
         return WAIT
 
-    def _settle(self, record: RequestInFlight, length: int) -> int:
-        """Charge the response in bytes; return the throttle time (ms) to report."""
+    def _charge_bytes(self, record: RequestInFlight, length: int) -> int:
+        """Charge the bytes of a response of this frame length; return the throttle time (ms) to report."""
         connection, until_ms = self._connection, record.until_ms
         if record.ledger is not None:
             for charge in record.plan.on_response:
@@ -334,13 +338,15 @@ class Outbound:
         return report_ms
 
     def _is_streamed(self, length: int) -> bool:
-        """Return whether a response of this frame length goes on before its end is here."""
+        """Return True if a response of this frame length (bytes) is forwarded before its end has arrived."""
         return LENGTH_BYTES + length > self._connection.limits.stream_above_bytes
 
     def _measure(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Measure the response at hand: now, if all of it is here at once, else as it goes by."""
+        """Count the bytes of the response at hand: now if the response is complete, else as its parts
+        arrive.
+        """
         connection = self._connection
         if complete:
             byte_counter.feed(data, body, end)
@@ -353,15 +359,17 @@ class Outbound:
     def _measure_first(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Begin to measure a response that goes on in parts, once its first part does: not each time that is
-        presented. Raises ProtocolError.
+        """Count the first part of a response that is forwarded in parts. Called when that part is forwarded,
+        so that bytes presented repeatedly count once. Raises ProtocolError.
         """
         byte_counter.feed(data, body, end)
-        if complete:  # it was in parts before it waited
+        if complete:  # the response was incomplete when the counter was set
             self._end_measuring(byte_counter)
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
-        """Charge what was measured; return until when (ms) the throttle lasts, 0 if there is none."""
+        """Charge the counted bytes; return the time (ms) until which their throttle lasts, 0 for no
+        throttle.
+        """
         connection = self._connection
         throttle_ms = byte_counter.charge(connection.now_ms)
         until_ms = self._mute(TOPIC, throttle_ms) if throttle_ms > 0 else 0
@@ -370,8 +378,8 @@ class Outbound:
         return until_ms
 
     def _mute(self, quota: int, throttle_ms: int) -> int:
-        """Mute the connection for the response at hand, and count the time that its client is told; return
-        when that ends.
+        """Mute the connection because of the response at hand, and record the throttle time as usage. Return
+        the time (ms) at which the throttle ends.
         """
         connection = self._connection
         until_ms = connection.mute(throttle_ms)
@@ -380,9 +388,10 @@ class Outbound:
         return until_ms
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
-        """Write the throttle time, the larger of ours and the broker's, where the version has it.
+        """Write Weir's throttle time into the response if the broker's is shorter. If the version has no such
+        field, have the next response tell the throttle time.
 
-        False if more bytes are needed.
+        Return False if more bytes are needed.
         """
         if plan.throttle is None:
             self._connection.tell_next(self._connection.now_ms + self._report_ms)
@@ -396,9 +405,11 @@ class Outbound:
             plan.throttle.write(data, position, self._report_ms)
         return True
 
-    def _growth(self, record: RequestInFlight, splice: ResponseEdit) -> int:
-        """Return by how much the response at hand becomes longer."""
-        growth = len(splice.replacement) - (splice.stop - splice.start)
+    def _growth(self, record: RequestInFlight, edit: ResponseEdit) -> int:
+        """Return the number of bytes by which the edit lengthens the response at hand; record them as
+        usage.
+        """
+        growth = len(edit.replacement) - (edit.stop - edit.start)
         usage = self._connection.client.usage
         if usage is not None and growth and record.kind != QUERY:  # a query's reply was counted
             usage.grown(growth)

@@ -1,7 +1,7 @@
-"""Responses that Weir gives in the broker's place, now or later, and queries that it asks the broker.
+"""Responses that Weir itself sends to clients, and queries that Weir sends to the broker.
 
-They take their turn among the broker's responses. While one is being prepared, or a query is asked, no
-request is taken from the client.
+All responses go to the client in the order of the requests. While a response is being prepared, or the broker
+processes a query, no request is taken from the client.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from proxy.handlers import plan as plans
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
     from proxy.handlers.broker_query import RunningQuery
-    from proxy.handlers.deferred import Deferred
+    from proxy.handlers.decisions import Deferred
 
 
 def expect_token(connection: Connection, *, serial: bool) -> None:
-    """Wait for the answer to a bare SASL token; if `serial`, before any further token is taken."""
+    """Expect a response to a bare SASL token; if `serial`, take no further bytes before the response."""
     connection.in_flight.append(RequestInFlight(plans.TOKEN, 0, TOKEN))
     if serial:
-        connection.happen(Event.SASL_REQUEST)
+        connection.transition(Event.SASL_REQUEST)
 
 
 def reply(
     connection: Connection, correlation_id: int, frame: bytes, local: LocalResponse | None = None
 ) -> None:
-    """Answer a request in the broker's place, when its turn has come."""
+    """Send this response frame to the client when all earlier requests are answered."""
     usage_counters = None
     if local is not None:
         local.charge(len(frame))
@@ -44,49 +44,57 @@ def reply(
 def defer(
     connection: Connection, correlation_id: int, deferred: Deferred, local: LocalResponse | None = None
 ) -> None:
-    """Answer a request in the broker's place once the answer is ready; take no request meanwhile."""
+    """Send the deferred response when it is ready and all earlier requests are answered; until then take no
+    request.
+    """
     deferred.on_arrival(connection.wake)
     if local is not None:
         local.charge(0)
     record = RequestInFlight(plans.LOCAL, correlation_id, DEFERRED)
     record.deferred, record.local = deferred, local
     connection.in_flight.append(record)
-    connection.happen(Event.QUERY)
+    connection.transition(Event.QUERY)
 
 
-def begin(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
-    """Ask a query's first question, behind the bytes for the broker; take no request meanwhile."""
+def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
+    """Send a query's first question to the broker, behind the bytes that are already to be sent; take no
+    request until the query has ended.
+    """
     question = run.begin()
     if question is not None:
-        _ask(connection, run, question, local)
-        connection.happen(Event.QUERY)
+        _send_question(connection, run, question, local)
+        connection.transition(Event.QUERY)
     elif run.reply is not None:
         reply(connection, run.correlation_id, run.reply, local)
 
 
-def go_on(connection: Connection, record: RequestInFlight, data: bytearray, frame: int, end: int) -> bytes:
-    """Give the query of `record` the answer `data[frame:end]`, and ask its next question, if any. Return the
-    client's response frame, which is empty while there is none.
+def answer_query(
+    connection: Connection, record: RequestInFlight, data: bytearray, frame: int, end: int
+) -> bytes:
+    """Pass the broker's response `data[frame:end]` to the query of `record`, and send the query's next
+    question if it has one. Return the client's response frame if the query has ended with one, else `b""`.
 
-    The next question takes the place of the answered one, which is the only request in flight. Raises
-    ProtocolError.
+    At most one question is in flight, and no other request. Raises ProtocolError if the response is
+    malformed.
     """
     run, local = record.query, record.local
     assert run is not None
-    record.local = None  # a query that fails here is charged no more
+    record.local = None  # if the query fails below, do not charge it again
     if local is not None:
         local.charge_question(*run.asked, run.asked_length, end - frame - LENGTH_BYTES)
     question = run.answer(data, frame, end)
     connection.effects.change()
     if question is not None:
-        _ask(connection, run, question, local)
+        _send_question(connection, run, question, local)
         return b""
     if run.reply is None:
         return b""
     return run.reply if local is None else local.settled(run.reply)
 
 
-def _ask(connection: Connection, run: RunningQuery, question: bytes, local: LocalResponse | None) -> None:
+def _send_question(
+    connection: Connection, run: RunningQuery, question: bytes, local: LocalResponse | None
+) -> None:
     connection.effects.to_broker.append(question)
     record = RequestInFlight(plans.QUERY, run.correlation_id, QUERY)
     record.query, record.local = run, local
@@ -94,7 +102,7 @@ def _ask(connection: Connection, run: RunningQuery, question: bytes, local: Loca
 
 
 def send_local(connection: Connection) -> None:
-    """Send replies of Weir's own that have become the oldest outstanding response."""
+    """Send the responses of Weir's own that are ready and whose earlier requests are all answered."""
     in_flight = connection.in_flight
     while in_flight and not connection.response_rest_bytes and LOCAL <= in_flight[0].kind <= DEFERRED:
         record = in_flight[0]
@@ -111,8 +119,8 @@ def send_local(connection: Connection) -> None:
         connection.effects.to_client.append(frame)
 
 
-def abandon(record: RequestInFlight) -> None:
-    """Charge the question under way of a query whose client has gone, and end the query."""
+def abandon_query(record: RequestInFlight) -> None:
+    """End the query of a client that has closed, and charge its question in flight."""
     run, local = record.query, record.local
     assert run is not None
     if local is not None:

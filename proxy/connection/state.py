@@ -4,8 +4,8 @@ A state says whether requests may be taken from the client, and if not, why. Res
 every state but CLOSED. A broker's channel has the same states (KIP-219, `SocketServer` and
 `KafkaChannel.ChannelMuteState`): SERIAL is MUTED_AND_RESPONSE_PENDING, THROTTLED is MUTED_AND_THROTTLED.
 
-What a state does not hold is beside it in `Connection`: the time until which a throttle lasts, which goes on
-while the connection is SERIAL, and which side has closed its half.
+`Connection` keeps beside the state the time until which a throttle lasts (it may last through SERIAL), and
+which side has closed its half.
 """
 
 from __future__ import annotations
@@ -15,45 +15,46 @@ from typing import Final
 
 
 class State(IntEnum):
-    """What a connection waits for before it takes the client's next request."""
+    """State of a connection. Its docstrings name the event that the client's next request waits for."""
 
     OPEN = 0
-    """Nothing."""
+    """No event: requests are taken."""
     THROTTLED = 1
     """The end of a throttle time, or of the hold of a new connection's first request."""
     SERIAL = 2
-    """The response of a request whose cost only the response tells."""
+    """The response to a request whose cost is known only from its response."""
     AUTHENTICATING = 3
-    """The broker's answer in a SASL exchange: it may change the client's principal."""
+    """The broker's response in a SASL exchange: it may change the client's principal."""
     QUERYING = 4
-    """The broker's answer to a query of Weir's own, or a response that Weir itself prepares."""
+    """The broker's response to a query of Weir's own, or a response that Weir itself prepares."""
     DRAINING = 5
-    """Nothing any more: requests under way are answered, then the connection closes."""
+    """No request is taken again: requests in flight are answered, then the connection closes."""
     CLOSED = 6
+    """No request is taken again: both sockets are to be closed."""
 
 
 class Event(IntEnum):
-    """What moves a connection from one state to another."""
+    """Cause of a transition from one state to another."""
 
     THROTTLE = 0
-    """A charge, or a hold, set a time before which no request is taken."""
+    """A charge or a hold has set a time before which no request is taken."""
     RELEASE = 1
-    """That time has come."""
+    """The throttle time, or the hold, is over."""
     SERIAL_REQUEST = 2
-    """A request went to the broker whose response must come before the next request."""
+    """A request was forwarded whose response must arrive before the next request is taken."""
     SASL_REQUEST = 3
-    """A SASL message went to the broker."""
+    """A SASL message was forwarded to the broker."""
     QUERY = 4
-    """A query went to the broker, or a response is being prepared."""
+    """Weir has sent the broker a query, or has begun to prepare a response of its own."""
     ANSWERED = 5
-    """No request waits for its response any more."""
+    """The last request in flight was answered."""
     DRAIN = 6
     """The process is being stopped."""
     CLOSE = 7
-    """A peer has closed or broken the protocol, or nothing is left to do."""
+    """A peer has closed its side or violated the protocol, or a drained connection has become idle."""
 
 
-# Plain integers, for they are compared, and are indexes, per request.
+# Plain integers: they are compared, and used as indexes, for each request.
 OPEN: Final = State.OPEN.value
 THROTTLED: Final = State.THROTTLED.value
 SERIAL: Final = State.SERIAL.value
@@ -84,19 +85,19 @@ NEXT: Final = (
     _row(_D, _D, _D, _D, _D, _D, _D),
     _row(_C, _C, _C, _C, _C, _C, _C),
 )
-"""The next state, by state and event: plain integers, for they are looked up per request. A connection that
-was answered is THROTTLED until its throttle time is over, which it may be already: RELEASE follows at once.
+"""The next state, by state and event: plain integers, because each request looks one up. In a state that
+waits for a response, ANSWERED leads to THROTTLED; if no throttle time remains, RELEASE follows at once.
 """
 WHY: Final = (
     "",
     "a throttle time is not over",
-    "the cost of a request under way is known from its response",
+    "the response to a request in flight decides its cost",
     "a SASL exchange waits for the broker",
-    "Weir waits for an answer of the broker or of its own quota store",
+    "Weir waits for a response of the broker or of its own quota store",
     "the process is being stopped",
-    "it is closed",
+    "the connection is closed",
 )
-"""Why a connection takes no request, by state, for operators."""
+"""Reason why a connection takes no request, by state, for operators."""
 
 
 def table() -> str:

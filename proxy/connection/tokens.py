@@ -1,14 +1,15 @@
-"""Bare SASL tokens, and where a mechanism that shows nothing ends.
+"""Bare SASL tokens, and the end of exchanges whose tokens Weir cannot read.
 
-After SaslHandshake v0 both sides send tokens without a Kafka head, a length and that many bytes, until the
-exchange is over; then requests follow on the same connection. Of the mechanisms that Weir can read, the
-broker's answer says when that is. Of the others (GSSAPI) it cannot be seen, and their last token may have no
-answer. But a client does not send requests before, and a broker takes none: what begins as a request of Kafka
-does is one, and the client was accepted if the broker has answered its tokens. GSSAPI's tokens begin with the
-bytes 60 or 05 04 (RFC 1964, RFC 4121), requests with those of an API key, the first of which is 0.
+After SaslHandshake v0 both sides send tokens without a Kafka header: a length (int32) and that number of
+bytes. Requests follow on the same connection when the exchange is over. For mechanisms that Weir can read,
+the broker's response shows the end. The tokens of other mechanisms (GSSAPI) do not show the end, and the last
+token may have no response. A client sends no request before the end, and a broker accepts none. So the first
+frame that begins like a request is a request, and the client was accepted if the broker has answered its
+tokens. GSSAPI tokens begin with the bytes 60 or 05 04 (RFC 1964, RFC 4121); requests begin with an API key,
+whose first byte is 0.
 
-The same goes for such mechanisms after SaslHandshake v1, when their answers do not show the end: the first
-request but SaslAuthenticate, SaslHandshake and ApiVersions shows it.
+With these mechanisms after SaslHandshake v1, the first request other than SaslAuthenticate, SaslHandshake and
+ApiVersions shows the end.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ if TYPE_CHECKING:
     from proxy.handlers.sasl.exchange import Exchange
 
 TOKEN_BYTES_MAX: Final = 512 * 1024
-"""Kafka's sasl.server.max.receive.size."""
+"""Maximum length of a token: the default of Kafka's `sasl.server.max.receive.size`."""
 _LENGTH_AND_KEY: Final = Struct(">ih")
 _HEAD_BYTES: Final = 4
-"""API key and version: what tells a request from a token."""
+"""Size of API key and version, which distinguish a request from a token."""
 
 
 def from_client(connection: Connection, data: bytearray, position: int, end: int) -> int:
-    """Follow SASL tokens in `data[position:end]` from the client; return the position after the last one.
+    """Process SASL tokens in `data[position:end]` from the client; return the position after the last token.
 
-    Bytes from there on are requests, unless the client still sends bare tokens: then more bytes are needed.
+    Bytes behind that position are requests if the client no longer sends bare tokens; otherwise they are an
+    incomplete token.
     """
     client, exchange = connection.client, connection.client.exchange
     assert exchange is not None
@@ -51,7 +53,9 @@ def from_client(connection: Connection, data: bytearray, position: int, end: int
 
 
 def from_broker(connection: Connection, data: bytearray, end: int) -> int:
-    """Follow bare tokens in `data[:end]` from the broker; return where they end, or one does that is cut."""
+    """Process bare tokens in `data[:end]` from the broker; return the position after the last
+    complete token.
+    """
     exchange, position = connection.client.exchange, 0
     assert exchange is not None
     while connection.client.sends_sasl_tokens and end - position >= LENGTH_BYTES:
@@ -74,7 +78,9 @@ def from_broker(connection: Connection, data: bytearray, end: int) -> int:
 
 
 def _token(connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int) -> int:
-    """Take one token from the client; return where it ends: where it began if it is cut, or none."""
+    """Process one token from the client; return the position after it. Return `position` if the token is
+    incomplete, too long, or a request instead.
+    """
     if end - position < LENGTH_BYTES:
         return position
     (length,) = LENGTH.unpack_from(data, position)
@@ -99,14 +105,14 @@ def _token(connection: Connection, exchange: Exchange, data: bytearray, position
 
 
 def _is_request(data: bytearray, start: int) -> bool:
-    """Whether an API key and a version begin here: both are below 256."""
+    """Return True if `data[start:]` begins with an API key and a version, which are both below 256."""
     return data[start] == 0 and data[start + 2] == 0
 
 
 def _leave_raw(connection: Connection, exchange: Exchange) -> None:
-    """The client goes on with requests: no token is answered any more.
+    """Switch from bare tokens to requests: expect no further responses to tokens.
 
-    Of an exchange whose end can be seen, and was not, nothing is believed.
+    If the mechanism would have shown the end of the exchange and has not, the exchange has failed.
     """
     connection.in_flight.clear()
     exchange.raw = False
@@ -116,9 +122,9 @@ def _leave_raw(connection: Connection, exchange: Exchange) -> None:
 def _look_for_end(
     connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int
 ) -> None:
-    """Believe in a hidden exchange's success at the first request that a broker takes only after it.
+    """Accept a hidden exchange as successful at the first request that a broker accepts only after success.
 
-    It may come right behind ApiVersions, for which it does not matter who asks.
+    That request may be preceded by ApiVersions, which a broker accepts at any time.
     """
     while exchange.answers and end - position >= _LENGTH_AND_KEY.size:
         length, api_key = _LENGTH_AND_KEY.unpack_from(data, position)

@@ -6,13 +6,12 @@ throttles since the previous line, and their total time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
 import structlog
-import trio
 
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget, MutationBudget, QuotaKey, Tags
@@ -96,12 +95,6 @@ class ShadowLog:
         new = {who: held.since(self._said.get(who)) for who, held in found.items()}
         self._said = found
         _say({who: held for who, held in new.items() if held.throttled})
-
-
-async def log_shadow(shadow_log: ShadowLog, now_ms: Callable[[], int]) -> None:
-    """Log new throttles; sockets are served between steps."""
-    for _step in shadow_log.look(now_ms()):
-        await trio.lowlevel.checkpoint()
 
 
 def _look(key: QuotaKey, budgets: Iterable[Counted], found: dict[Who, Held], now_ms: int) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -26,6 +26,8 @@ class Task(StrEnum):
     BROKERS = "brokers"
     EXPIRY = "expiry"
     QUOTA_STORE = "quota_store"
+    REACTOR = "reactor"
+    """Callbacks that raised: nothing is restarted, at worst their connection has ended."""
     SHADOW_LOG = "shadow_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"
@@ -88,6 +90,12 @@ def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
             works()
 
     return work
+
+
+async def in_steps(steps: Iterator[object]) -> None:
+    """Take all steps of long work; sockets are served in between."""
+    for _step in steps:
+        await trio.lowlevel.checkpoint()
 
 
 def _failed(count: int, details: Mapping[str, object]) -> None:

@@ -2,8 +2,8 @@
 I/O.
 
 `plan` defines plans and what a capability sees of a connection, `plans` has the tables of capabilities,
-`decisions` the answers of `admit`, `broker_query` lets a capability ask the broker before it answers a
-client, `deferred` lets it answer later. `unread` counts requests that Weir cannot read, `usage_groups` has
+`decisions` the results of `admit`, also deferred responses, `broker_query` lets a capability ask the broker
+before it answers a client. `unread` counts requests that Weir cannot read, `usage_groups` has
 each API's group in usage records. Every other package is one capability.
 
 - Plans of one table are made in three layers: capabilities that read frames in the broker's version

@@ -6,10 +6,10 @@ request would cost too much.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from proxy.handlers.broker_query import BrokerQuery
-from proxy.handlers.deferred import Deferred
 
 if TYPE_CHECKING:
     from proxy.handlers.plan import ByteCounter
@@ -31,7 +31,7 @@ class Forward:
         sasl: bool = False,
         byte_counter: ByteCounter | None = None,
     ) -> None:
-        """Forward only, unless told otherwise."""
+        """Forward without charges by default."""
         self.charged = charged
         """True if the plan's charges are made to the client's ledger."""
         self.answered = answered
@@ -47,7 +47,7 @@ class Forward:
         self.sasl = sasl
         """True if the request is part of a SASL exchange, which may change the client's principal."""
         self.byte_counter = byte_counter
-        """Counts the rest of the request; charged when the whole request has arrived."""
+        """Counter for the bytes of the request that arrive later; charged when the request is complete."""
 
     def but(
         self,
@@ -86,6 +86,32 @@ class Reply:
     def __init__(self, frame: bytes) -> None:
         """Send this frame when its turn comes."""
         self.frame = frame
+
+
+class Deferred:
+    """A response that another thread or a store prepares. Call `answer` once, on the reactor's thread.
+
+    The response keeps its place in the order of responses. Until it is ready, no request of the client is
+    taken.
+    """
+
+    __slots__ = ("_arrived", "frame")
+
+    def __init__(self) -> None:
+        """Begin without a response."""
+        self.frame: bytes | None = None
+        """The whole response frame; None until it is ready."""
+        self._arrived: Callable[[], None] | None = None
+
+    def on_arrival(self, arrived: Callable[[], None]) -> None:
+        """Call `arrived` when the response is ready, so that the connection sends it."""
+        self._arrived = arrived
+
+    def answer(self, frame: bytes) -> None:
+        """Set the response frame. Has no effect on a connection that has closed."""
+        self.frame = frame
+        if self._arrived is not None:
+            self._arrived()
 
 
 class Defer:

@@ -1,4 +1,4 @@
-"""A plan: what a connection does with the requests and responses of one (API key, version).
+"""A plan: the functions that a connection calls for requests and responses of one (API key, version).
 
 Most plans are empty: their frames are forwarded unchanged. A capability (bandwidth, addresses, mutation
 quotas, request time, SASL) is a module that fills slots of some plans; the connection's loops do not know
@@ -56,6 +56,8 @@ class Client(Protocol):
     """True once this connection's first produce request was admitted. Until then the request may be held for
     throttles that other connections of its client have caused.
     """
+    topics_produced: set[bytes]
+    """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
     first_fetch_seen: bool
     """True once this connection's first share fetch was admitted; see `first_produce_seen`."""
 
@@ -234,8 +236,11 @@ class ByteCounter(Protocol):
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
         """Charge the bytes counted; return the throttle time (ms). `told`: False if no response can tell the
-        throttle time any more; then return 0 and leave it to the next request.
+        throttle time any more; then return 0, and the next request's response tells the throttle time.
         """
+
+    def first_hold_ms(self, context: Context) -> int:
+        """Return how long (ms) to hold the bytes of a request behind those counted; 0 for not at all."""
 
     def cut(self, now_ms: int) -> None:
         """Charge the bytes forwarded so far of a frame that was cut off."""
@@ -255,7 +260,9 @@ NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
 `position` are cached; `end` and `complete` as in `Admit`. Raises nothing.
 """
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
-"""(context, data, frame, end, complete) -> ms; INCOMPLETE if more bytes are needed."""
+"""(context, data, frame, end, complete) -> time (ms) for which to hold the request `data[frame:end]`;
+INCOMPLETE if more bytes are needed. Arguments as of `Admit`.
+"""
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """(ledger, length, now_ms) -> throttle_ms. The length (bytes) is the value of the frame's length prefix."""
 Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int]]"
@@ -274,7 +281,7 @@ Returns None to leave the frame unchanged. Raises ProtocolError.
 
 @dataclass(slots=True)
 class Plan:
-    """What to do with one (API key, version); shared by all connections of a process."""
+    """The functions for one (API key, version); all connections of a process share the plan."""
 
     api_key: int
     version: int
@@ -308,7 +315,7 @@ class Plan:
     has topic rates.
     """
     cost: Cost | None = None
-    """None: request time is not charged."""
+    """Cost of requests (KIP-124); None if request time is not charged."""
     extra_us: Extra | None = None
     has_client_id: bool = True
     """True if the request header has a client-id (all but ControlledShutdown v0)."""
@@ -325,7 +332,7 @@ class Plan:
     """Number of requests."""
 
     def __post_init__(self) -> None:
-        """Use the client's version towards the broker, unless told otherwise."""
+        """Use the client's version towards the broker if no other version is given."""
         if self.broker_version < 0:
             self.broker_version = self.version
 

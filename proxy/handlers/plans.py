@@ -118,7 +118,9 @@ class Plans(dict[tuple[int, int], Plan]):
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""
         self._like: Mapping[int, VersionRange] | None = None
-        """Versions that costs are looked up for: the broker's, or else those of the broker met last."""
+        """Version ranges that select the cost table: the broker's, or if unknown, those of the broker that
+        was last connected to.
+        """
         self._table: CostTable | None = None
         self._unknown = self
         """The table for brokers whose versions are unknown."""

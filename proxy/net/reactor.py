@@ -5,8 +5,11 @@ sockets share one receive buffer, so ten thousand idle connections need no memor
 heap: the earliest deadline is the timeout of epoll.
 
 A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. It handles at most
-`EVENTS_MAX` ready sockets, each of which does a bounded amount of work. What they leave for later (`later`),
-and timers, get the rest of `TURN_US`. Sockets without leftovers thus go first.
+`EVENTS_MAX` ready sockets, and each handler does a bounded amount of work. Work left for later (`later`) and
+timers get the rest of `TURN_US`. Sockets without leftovers thus go first.
+
+A callback that raises ends at worst its own connection. Every callback is guarded here: its exception goes to
+the handler that was registered with it, and is reported (`on_error`).
 
 The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
@@ -24,8 +27,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from proxy.connection.clock import Clock
+import structlog
+
+from proxy.connection.effects import Clock
 from proxy.net.poll import READ, Poll
+
+log = structlog.get_logger("weir")
 
 BUFFER_BYTES: Final = 256 * 1024
 EVENTS_MAX: Final = 16
@@ -34,6 +41,7 @@ TURN_US: Final = 2_000
 """Time (µs) after which a turn begins no timer and no leftover work."""
 CHECKED_EVERY: Final = 8
 """Number of timers between two readings of the clock."""
+INTERNAL_ERROR: Final = "internal error, the connection is closed; please report this"
 TIMERS_SWEPT_MIN: Final = 1024
 """With fewer timers, cancelled ones stay in the heap until their deadline."""
 
@@ -42,19 +50,22 @@ TURN_BOUNDS_US: Final = (1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000
 
 Ready: TypeAlias = Callable[[int], None]
 """Called with the events (`proxy.net.poll`) of a ready socket."""
+Failed: TypeAlias = Callable[[Exception], None]
+"""Called with the exception of a callback, to end its connection."""
 
 
 class Timer:
     """A call at a deadline, unless cancelled."""
 
-    __slots__ = ("call",)
+    __slots__ = ("call", "failed")
 
-    def __init__(self, call: Callable[[], None]) -> None:
+    def __init__(self, call: Callable[[], None], failed: Failed | None = None) -> None:
         self.call: Callable[[], None] | None = call
+        self.failed = failed
 
     def cancel(self) -> None:
         """Cancel the call; the heap drops its entry at the deadline."""
-        self.call = None
+        self.call = self.failed = None
 
 
 class Turns:
@@ -101,11 +112,15 @@ class Reactor:
         self.now_ms = self.clock.now_us // 1000
         """The same in ms."""
         self.epoll = epoll or select.epoll()
+        self.on_error: Failed = log_error
+        """Counts and logs an exception of a callback."""
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
-        self._later: deque[Callable[[], None]] = deque()
+        self._later: deque[tuple[Callable[[], None], Failed | None]] = deque()
         self.turns = Turns()
         """Numbers and lengths of turns."""
+        self._failures: dict[int, Failed] = {}
+        """By descriptor: the handlers of exceptions."""
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
@@ -114,9 +129,11 @@ class Reactor:
         self._wake_sender.setblocking(False)
         self.register(self._wake_receiver.fileno(), READ, self._woken)
 
-    def register(self, fd: int, events: int, ready: Ready) -> None:
-        """Call `ready(events)` whenever `fd` is ready for one of `events`."""
+    def register(self, fd: int, events: int, ready: Ready, failed: Failed | None = None) -> None:
+        """Call `ready(events)` whenever `fd` is ready for one of `events`; `failed`, if that raises."""
         self._ready[fd] = ready
+        if failed is not None:
+            self._failures[fd] = failed
         self.epoll.register(fd, events)
 
     def modify(self, fd: int, events: int) -> None:
@@ -128,22 +145,25 @@ class Reactor:
     def unregister(self, fd: int) -> None:
         """Stop watching `fd`; call this before closing it."""
         del self._ready[fd]
+        self._failures.pop(fd, None)
         self.epoll.unregister(fd)
 
-    def call_at(self, deadline_ms: int, call: Callable[[], None]) -> Timer:
-        """Call `call` once the clock has reached `deadline_ms`."""
+    def call_at(self, deadline_ms: int, call: Callable[[], None], failed: Failed | None = None) -> Timer:
+        """Call `call` once the clock has reached `deadline_ms`; `failed`, if that raises."""
         timers = self._timers
         if len(timers) >= self._sweep_at:  # a cancelled throttle may have weeks left
             timers[:] = [entry for entry in timers if entry[2].call is not None]
             heapq.heapify(timers)
             self._sweep_at = max(2 * len(timers), TIMERS_SWEPT_MIN)
-        timer = Timer(call)
+        timer = Timer(call, failed)
         heapq.heappush(timers, (deadline_ms, next(self._order), timer))
         return timer
 
-    def later(self, call: Callable[[], None]) -> None:
-        """Call `call` once, in the next turn that has time left after its ready sockets and timers."""
-        self._later.append(call)
+    def later(self, call: Callable[[], None], failed: Failed | None = None) -> None:
+        """Call `call` once, in the next turn that has time left after its ready sockets and timers; `failed`
+        if it raises.
+        """
+        self._later.append((call, failed))
 
     def timeout_s(self) -> float | None:
         """Return how long (s) a driver may wait for sockets: until the next timer; None without timers."""
@@ -167,12 +187,22 @@ class Reactor:
         for fd, what in events:
             handle = ready.get(fd)
             if handle is not None:  # an earlier call may have closed it
-                handle(what)
+                try:
+                    handle(what)
+                except Exception as error:  # noqa: BLE001  # a bug must not affect other connections
+                    self._socket_failed(fd, handle, error)
         if self._timers:
             self._run_timers()
         if self._later:
             self._run_later()
         self.turns.note(self._clock_us() - now_us)
+
+    def run(self, call: Callable[[], None], failed: Failed | None) -> None:
+        """Call `call` now, guarded like a callback; for calls into connections from outside of a turn."""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001  # as in `turn`
+            self._failed(failed, error)
 
     def wake(self) -> None:
         """Make the current or next wait end at once; may be called from any thread."""
@@ -197,20 +227,42 @@ class Reactor:
         newer = next(self._order)  # calls added by these run after the sockets' turn
         ran = 0
         while timers and timers[0][0] <= self.now_ms and timers[0][1] < newer:
-            call = heapq.heappop(timers)[2].call
-            if call is not None:
-                call()
+            timer = heapq.heappop(timers)[2]
+            if timer.call is not None:
+                self.run(timer.call, timer.failed)
                 ran += 1
                 if ran % CHECKED_EVERY == 0 and self._is_over():
                     return
 
     def _run_later(self) -> None:
         """Run the leftovers of earlier turns, the oldest first, at least one, until the turn is over."""
-        calls = self._later
-        for _ in range(len(calls)):  # those of this turn wait for the next one
-            calls.popleft()()
+        for _ in range(len(self._later)):  # those of this turn wait for the next one
+            call, failed = self._later.popleft()
+            self.run(call, failed)
             if self._is_over():
                 return
 
     def _is_over(self) -> bool:
         return self._clock_us() - self.clock.now_us >= TURN_US
+
+    def _socket_failed(self, fd: int, handle: Ready, error: Exception) -> None:
+        """End the connection of a socket, unless it has ended already."""
+        failed = self._failures.get(fd) if self._ready.get(fd) is handle else None
+        self._failed(failed, error)
+        if failed is not None and self._ready.get(fd) is handle:  # else each turn would fail again
+            self.unregister(fd)
+
+    def _failed(self, failed: Failed | None, error: Exception) -> None:
+        """Report an exception, then have its connection ended; that may fail too."""
+        with suppress(Exception):
+            self.on_error(error)
+        if failed is not None:
+            try:
+                failed(error)
+            except Exception as another:  # noqa: BLE001  # as in `turn`
+                self._failed(None, another)
+
+
+def log_error(error: Exception) -> None:
+    """Log an exception of a callback."""
+    log.error(INTERNAL_ERROR, exc_info=error)

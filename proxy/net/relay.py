@@ -13,23 +13,22 @@ import socket
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-import structlog
-
 from proxy.close_reasons import CloseReason
 from proxy.connection.connection import Connection
 from proxy.connection.effects import NOTHING
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
 from proxy.connection.state import OPEN
+from proxy.net.lingering import Lingering, close_slowly
 from proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
 from proxy.net.side import Side, Socket, unconnected
 
-log = structlog.get_logger("weir")
-
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Called once, when both sockets are closed: (relay, reason, detail for the log)."""
 
+DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
+"""Weir ends the connection while its client may still send: responses on their way must arrive."""
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
 
@@ -48,6 +47,7 @@ class Relay:
         "_timer",
         "_timer_ms",
         "connection",
+        "lingering",
     )
 
     def __init__(
@@ -67,11 +67,13 @@ class Relay:
         self._closed = False
         self._resumes = False
         """True if the reactor will call `_resume`."""
+        self.lingering: Lingering | None = None
+        """The client's socket, if it outlives the relay."""
         self._timer: Timer | None = None
         self._timer_ms = 0
         connection.on_wake = self._woken
-        reactor.register(self._client.fd, READ, self._client_ready)
-        reactor.register(self._broker.fd, READ, self._broker_ready)
+        reactor.register(self._client.fd, READ, self._client_ready, self._failed)
+        reactor.register(self._broker.fd, READ, self._broker_ready, self._failed)
 
     @property
     def received_bytes(self) -> tuple[int, int]:
@@ -80,64 +82,64 @@ class Relay:
 
     def drain(self) -> None:
         """Take no more requests; close when all requests in flight have been answered."""
-        self.connection.drain()
-        self._obey()
+        self._reactor.run(self._drain, self._failed)
 
     def close(self, reason: CloseReason, detail: str = "") -> None:
-        """Close both sockets and report the end, once."""
+        """Close both sockets and report the end, once. A client may get a moment to receive its responses
+        (`lingering`).
+        """
         if self._closed:
             return
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for side in (self._client, self._broker):
+        client = self._client
+        for side in (client, self._broker):
             self._reactor.unregister(side.fd)
-            side.sock.close()
+            if side is client and reason in DELIVERING:
+                self.lingering = close_slowly(self._reactor, side.sock)
+            else:
+                side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
             side.judge = unconnected  # breaks the reference cycle of the connection and its sides
         self.connection.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
 
-    # Events. All but `drain` run within `_guarded`, or handle errors in the same way
+    # Events. The reactor guards them: a bug ends in `_failed`
 
     def _client_ready(self, events: int) -> None:
         client = self._client
         if events == READ and self._calm and not client.kept and self.connection.state == OPEN:
             self._pass_on(client)
         else:
-            self._guarded(self._side_ready, client, events)
+            self._slowly_ready(client, events)
 
     def _broker_ready(self, events: int) -> None:
         broker = self._broker
         if events == READ and self._calm and not broker.kept:
             self._pass_on(broker)
         else:
-            self._guarded(self._side_ready, broker, events)
+            self._slowly_ready(broker, events)
 
     def _woken(self) -> None:
         """Send: the connection has output without input."""
         if not self._closed:
-            self._guarded(self._flush_for, self._client, 0)
+            self._reactor.run(self._flush_woken, self._failed)
 
-    def _guarded(self, handle: Callable[[Side, int], None], side: Side, events: int) -> None:
-        """Handle a side's event. An error of its socket, or a bug triggered by its bytes, closes only this
-        relay.
-        """
+    def _slowly_ready(self, side: Side, events: int) -> None:
+        """Handle a side's events; an error of its socket closes the relay."""
         try:
-            handle(side, events)
+            self._side_ready(side, events)
         except BlockingIOError:  # no longer ready
             return
         except OSError as error:
             self.close(side.reset, str(error))
-        except Exception as error:  # noqa: BLE001  # a bug must not affect other relays
-            self._failed(error)
-        else:
-            if self.connection.effects.changed or not self._calm:
-                self._obey()
+            return
+        if self.connection.effects.changed or not self._calm:
+            self._obey()
 
     def _failed(self, error: Exception) -> None:
         """Close because of a bug in Weir."""
-        log.exception("internal error, the connection is closed; please report this", exc_info=error)
         detail = f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's contains all the bytes
         self.close(CloseReason.INTERNAL_ERROR, detail)
 
@@ -163,9 +165,6 @@ class Relay:
             return
         except OSError as error:
             self.close(side.reset, str(error))
-            return
-        except Exception as error:  # noqa: BLE001  # see _guarded
-            self._failed(error)
             return
         if effects.changed or not self._calm:
             self._obey()
@@ -237,9 +236,14 @@ class Relay:
             side.own = None
         self._flush()
 
-    def _flush_for(self, _side: Side, _events: int) -> None:
+    def _flush_woken(self) -> None:
         self._flush()
         self.connection.effects.change()
+        self._obey()
+
+    def _drain(self) -> None:
+        self.connection.drain()
+        self._obey()
 
     def _flush(self) -> None:
         """Send the bytes of the effects."""
@@ -280,16 +284,12 @@ class Relay:
         if self._closed:
             return
         connection, now_ms = self.connection, self._reactor.now_ms
-        try:
-            # The broker first: its responses may be what the client's requests wait for.
-            if self._broker.kept and connection.takes_broker(now_ms):
-                self._present(self._broker)
-            if self._client.kept and connection.takes_client(now_ms):
-                self._present(self._client)
-            effects = connection.settle(now_ms)
-        except Exception as error:  # noqa: BLE001  # see _guarded
-            self._failed(error)
-            return
+        # The broker first: its responses may be what the client's requests wait for.
+        if self._broker.kept and connection.takes_broker(now_ms):
+            self._present(self._broker)
+        if self._client.kept and connection.takes_client(now_ms):
+            self._present(self._client)
+        effects = connection.settle(now_ms)
         if effects.close_reason is not None:
             self.close(effects.close_reason, effects.close_detail)
             return
@@ -303,7 +303,7 @@ class Relay:
         self._set_timer(effects.deadline_ms)
         if effects.again and not self._resumes:
             self._resumes = True
-            self._reactor.later(self._resume)
+            self._reactor.later(self._resume, self._failed)
 
     def _resume(self) -> None:
         """Go on with the frames that were left for another turn."""
@@ -334,7 +334,7 @@ class Relay:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = deadline_ms
-        self._timer = self._reactor.call_at(deadline_ms, self._due) if deadline_ms else None
+        self._timer = self._reactor.call_at(deadline_ms, self._due, self._failed) if deadline_ms else None
 
     def _due(self) -> None:
         self._timer, self._timer_ms = None, 0

@@ -31,6 +31,9 @@ class Socket(Protocol):
     def sendmsg(self, buffers: Sequence[memoryview | bytes], /) -> int:
         """Send some bytes of all buffers, return their number. Raises OSError, BlockingIOError."""
 
+    def shutdown(self, how: int, /) -> None:
+        """Close the sending half (SHUT_WR, the only use); later reads only discard. Raises OSError."""
+
     def close(self) -> None:
         """Close the socket."""
 

@@ -51,7 +51,7 @@ class TlsRelay(Relay):
             if sock.wants_write:
                 self._stall(side)
             elif self._again is None and side.interest & READ and sock.waiting():
-                self._again = self._reactor.call_at(self._reactor.now_ms, self._read_on)
+                self._again = self._reactor.call_at(self._reactor.now_ms, self._read_on, self._failed)
 
     def _read_on(self) -> None:
         self._again = None

@@ -127,6 +127,15 @@ class TlsSocket:
         """Send all buffers as `send` does; small ones share a record."""
         return self.send(b"".join(buffers))
 
+    def shutdown(self, how: int, /) -> None:
+        """Send close_notify and close the sending half (SHUT_WR, the only use). Raises OSError.
+
+        Later reads return the peer's records as they are, still encrypted.
+        """
+        with suppress(OSError, ValueError):
+            self._sock.unwrap()
+        self._sock.shutdown(how)
+
     def close(self) -> None:
         """Send close_notify without waiting for the peer's, and close."""
         with suppress(OSError, ValueError):

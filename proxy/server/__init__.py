@@ -1,8 +1,7 @@
 """Trio's half of the proxy: accepting clients, connecting to brokers, stopping.
 
 `server` joins the parts, logs ended connections, and drains; `listeners` accept, `connection_limiter` says
-which connections and when (KIP-612), `establish` connects a client to its broker or refuses it,
-`housekeeping` finds brokers and expires idle budgets.
+which connections and when (KIP-612), `establish` connects a client to its broker or refuses it.
 
 - Rates and counts of connections come before TLS, and before a broker is connected: a refusal must be
   cheap.

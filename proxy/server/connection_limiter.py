@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.close_reasons import CloseReason
-from proxy.config.connection_rules import ConnectionRules, plain_ip
+from proxy.config.config import Config, plain_ip
 from quotas import QuotaTable
 from quotas.connections import ConnectionCounts, ConnectionQuotas
 
@@ -30,16 +30,17 @@ class ConnectionLimiter:
     connection that `enter` has accepted.
     """
 
-    def __init__(self, rules: ConnectionRules, table: QuotaTable, now_ms: Callable[[], int]) -> None:
+    def __init__(self, config: Config, table: QuotaTable, now_ms: Callable[[], int]) -> None:
         """`table` has the rates of IP addresses; `now_ms` is the clock of all quotas."""
+        settings = config.settings
         self.quotas = ConnectionQuotas(
             table,
-            total_rate=rules.total_rate,
-            listener_rate=rules.listener_rate,
-            num_samples=rules.num_samples,
-            window_s=rules.window_s,
+            total_rate=settings.max_connection_creation_rate,
+            listener_rate=settings.listener_max_connection_creation_rate,
+            num_samples=settings.quota_window_num,
+            window_s=settings.quota_window_size_seconds,
         )
-        self._counts = ConnectionCounts(rules.per_ip_max, rules.overrides)
+        self._counts = ConnectionCounts(settings.max_connections_per_ip, config.connections_per_ip)
         self._now_ms = now_ms
 
     def delay_s(self, node_id: int | None) -> float:

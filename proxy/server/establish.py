@@ -27,8 +27,7 @@ from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.counters import Counters
 from proxy.net import sockets
 from proxy.net.side import Socket
-from proxy.net.tls.acceptor import RefusedError, TlsAcceptor
-from proxy.net.tls.handshakes import BrokerTlsError
+from proxy.net.tls.handshakes import BrokerTlsError, RefusedError, TlsAcceptor
 from proxy.net.tls.upstream import Upstream
 from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.listeners import OVERLOAD
@@ -113,10 +112,9 @@ class Connector:
                 await self._refuse_others(pending)
             else:
                 await self._close_later(pending, refusal.hold_s)
-        except Exception as error:  # a bug must affect only this client
+        except Exception as error:  # noqa: BLE001  # a bug must affect only this client
             pending.sock.close()
-            self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
-            log.exception("internal error, the client is refused; please report this", exc_info=error)
+            self._note_error(error)
         except BaseException:
             pending.sock.close()
             self._counters.closed[CloseReason.STOPPED] += 1
@@ -194,6 +192,12 @@ class Connector:
         else:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
+    def _note_error(self, error: Exception) -> None:
+        """Count and log a bug."""
+        self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
+        kind = ("internal, refused", type(error).__name__)
+        self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
+
     async def _refuse_others(self, pending: _PendingConnection) -> None:
         """Have the listener refuse connections until its broker is back, then close this client."""
         node_id = pending.node_id
@@ -221,9 +225,8 @@ class Connector:
         except RefusalError as refusal:
             self._note(refusal, node_id, "weir")
             return refusal.reason in AWAY
-        except Exception as error:  # a bug must not close a listener for good
-            self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
-            log.exception("internal error, the client is refused; please report this", exc_info=error)
+        except Exception as error:  # noqa: BLE001  # a bug must not close a listener for good
+            self._note_error(error)
             return False
         broker.close()
         return False
@@ -278,3 +281,7 @@ def _refusal(address: Address, error: OSError) -> RefusalError:
 
 def _refused(count: int, details: Mapping[str, object]) -> None:
     log.warning("connection refused", count=count, **details)
+
+
+def _internal_error(count: int, details: Mapping[str, object]) -> None:
+    log.error("internal error, the client is refused; please report this", count=count, **details)

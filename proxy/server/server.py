@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 import structlog
 import trio
@@ -15,12 +16,14 @@ import trio
 from proxy import file_watch
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.close_reasons import BY_PEERS, CloseReason
-from proxy.config.config import Config, ConfigError
+from proxy.config.config import Config, ConfigError, Settings
 from proxy.connection.connection import Connection, ConnectionLimits
+from proxy.connection.usage_registries import UsageRegistries
+from proxy.control.cluster.discovery import first_brokers, refresh
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.control.shadow_log import PERIOD_S, ShadowLog, log_shadow
-from proxy.control.supervisor import Supervisor, Task, every
+from proxy.control.shadow_log import PERIOD_S, ShadowLog
+from proxy.control.supervisor import Supervisor, Task, every, in_steps
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
@@ -28,17 +31,20 @@ from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
-from proxy.net.reactor import BUFFER_BYTES, Reactor, Turns
+from proxy.net.lingering import DISCARD_MS, Lingering
+from proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
 from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.establish import Client, Connector
-from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.server.listeners import Listeners
 from quotas.limiters.throttle import INT32_MAX
 
 log = structlog.get_logger("weir")
+
+EXPIRY_S: Final = 30.0
+"""Time (s) between looking for idle budgets, as Kafka does for idle sensors."""
 
 
 class Server:
@@ -51,7 +57,7 @@ class Server:
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Describes and alters quotas for clients; set it before `serve`."""
-        self.usage = config.usage.registries() if config.usage is not None else None
+        self.usage = _usage_registries(config.settings) if config.records_usage else None
         """Usage counters, if usage is recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
@@ -74,9 +80,8 @@ class Server:
         )
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the process's tasks after failures."""
-        self.connection_limiter = ConnectionLimiter(
-            config.connections, quotas.in_force, lambda: reactor.now_ms
-        )
+        reactor.on_error = self._note_error
+        self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
         self._listeners = Listeners(
             self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
@@ -91,6 +96,8 @@ class Server:
             self._listeners.refuse,
         )
         self._relays: set[Relay] = set()
+        self._lingering: set[Lingering] = set()
+        """Clients' sockets that outlive their relays."""
         self._port_per_broker = config.advertised_listeners is config.ports
         self._ips: list[str] = []
         """IP addresses of `listen`, looked up once at the start, because that may take seconds."""
@@ -121,6 +128,8 @@ class Server:
             self._listeners.close()
             for relay in list(self._relays):
                 relay.close(CloseReason.STOPPED)
+            for lingering in list(self._lingering):
+                lingering.close()
             self._rate_limited_log.close()
 
     def _start_housekeeping(self, nursery: trio.Nursery) -> None:
@@ -135,10 +144,10 @@ class Server:
         start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        for quotas in (self.quotas, self.connection_limiter.quotas):
-            start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
         shadow_log = ShadowLog(self.quotas, self.connection_limiter.quotas)
-        start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
+        start(Task.SHADOW_LOG, PERIOD_S, lambda: in_steps(shadow_log.look(now_ms())))
 
     def stop(self) -> None:
         """Accept no more clients; let requests in flight finish within the drain time."""
@@ -212,14 +221,24 @@ class Server:
             self._relays.discard(relay)
             self.connection_limiter.leave(client.peer.host)
             self.counters.note_ended(reason, *relay.received_bytes)
+            if relay.lingering is not None:
+                self._lingering.add(relay.lingering)
+                relay.lingering.on_close = partial(self._lingered, relay.lingering)
+            self._look_if_ended()
             self._say_ended(node_id, client.peer, reason, detail)
-            if self._draining and not self._relays:
-                self._run_soon(self._ended.set)
 
         host = self.config.settings.advertised_host or client.host
         self._relays.add(
             new_relay(self._reactor, client.sock, broker, self._connection(node_id, host, client), ended)
         )
+
+    def _lingered(self, lingering: Lingering) -> None:
+        self._lingering.discard(lingering)
+        self._look_if_ended()
+
+    def _look_if_ended(self) -> None:
+        if self._draining and not self._relays and not self._lingering:
+            self._run_soon(self._ended.set)
 
     def _connection(self, node_id: int | None, host: str, client: Client) -> Connection:
         return Connection(
@@ -245,6 +264,12 @@ class Server:
         else:
             self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
 
+    def _note_error(self, error: Exception) -> None:
+        """Count and log an exception of one of the reactor's callbacks."""
+        self.counters.task_failures[Task.REACTOR] += 1
+        kind = ("internal", type(error).__name__)
+        self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
+
     async def _drain(self) -> None:
         """Wait, for a limited time, until every request in flight is answered."""
         timeout_s = self.config.settings.drain_timeout_s
@@ -252,12 +277,25 @@ class Server:
         log.info("draining", connections=len(self._relays), timeout_s=timeout_s)
         for relay in list(self._relays):
             relay.drain()
-        self._reactor.wake()
-        if self._relays:
-            with trio.move_on_after(timeout_s):
-                await self._ended.wait()
+        await self._all_closed(timeout_s)
         for relay in list(self._relays):
             relay.close(CloseReason.DRAIN_TIMEOUT, f"requests still unanswered after {timeout_s:g} s")
+        await self._all_closed(2 * DISCARD_MS / 1000)
+
+    async def _all_closed(self, timeout_s: float) -> None:
+        """Wait, for a limited time, until every connection is closed."""
+        self._reactor.wake()  # its current wait does not include new timers
+        if self._relays or self._lingering:
+            with trio.move_on_after(timeout_s):
+                await self._ended.wait()
+
+
+def _usage_registries(settings: Settings) -> UsageRegistries:
+    return UsageRegistries(
+        entities_max=settings.usage_entities_max,
+        trace_share=settings.usage_trace_share,
+        traces_max=settings.usage_queue_records,
+    )
 
 
 @contextmanager
@@ -273,3 +311,7 @@ def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> 
 
 def _ended_badly(count: int, details: Mapping[str, object]) -> None:
     log.warning("connection closed", count=count, **details)
+
+
+def _internal_error(count: int, details: Mapping[str, object]) -> None:
+    log.error(INTERNAL_ERROR, count=count, **details)

@@ -1,7 +1,7 @@
-"""Limiter: what all limiters have in common, whatever they count and however they compute a wait.
+"""Limiter: the common protocol of limiters.
 
-A limiter can be shared with others that enforce the same limit elsewhere: `delta` says what was charged here
-since it was last asked, and the others `absorb` that.
+Several limiters, in different processes, can enforce one limit together: each reports its new charges by
+`delta`, and the others `absorb` them.
 """
 
 from __future__ import annotations
@@ -13,41 +13,39 @@ if TYPE_CHECKING:
     from quotas.entities import Tags
 
 UNLIMITED: Final = math.inf
-"""The limit of a limiter that makes nobody wait."""
+"""Limit of a limiter that never throttles."""
 
 
 class Limiter(Protocol):
-    """One limit, what was used of it, and counters. Times are ms on one clock."""
+    """One limit, its usage, and counters. Times are ms on one clock."""
 
     tags: Tags
-    """Who shares the limit."""
+    """Tags of the clients that share the limit."""
     limit: float
-    """Units per second, `UNLIMITED` for none."""
+    """Units per second; `UNLIMITED` for no limit."""
     charged: float
-    """Number of units ever charged here."""
+    """Number of units charged by `charge` since the beginning."""
     charged_ms: int
-    """Time of the last charge, here or elsewhere, or of the beginning."""
+    """Time (ms) of the last `charge` or `absorb`, or of the beginning."""
     throttled: int
-    """Number of charges that made somebody wait."""
+    """Number of charges that returned a throttle time."""
     throttle_ms_total: int
-    """Sum of their waits."""
+    """Sum of the throttle times (ms) that charges returned."""
 
     def charge(self, units: float, now_ms: int) -> int:
-        """Charge `units`; return the time (ms) that their sender must wait, 0 if within the limit."""
+        """Charge `units`; return the throttle time (ms), 0 if the usage is within the limit."""
 
     def delta(self) -> float:
-        """Return the units that were charged here since this was last asked."""
+        """Return the units charged since the previous call of `delta`."""
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record units that were charged elsewhere. Nobody waits at this moment: the next charge counts
-        them.
-        """
+        """Record units that were charged elsewhere. They count for the throttle time of the next charge."""
 
     def rate(self, now_ms: int) -> float:
-        """Return the rate now, in units per second. Changes nothing: for metrics."""
+        """Return the current rate in units per second, for metrics. Has no effect on later charges."""
 
     def set_limit(self, limit: float) -> None:
         """Replace the limit; used units stay used."""
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return whether no charge counts any more, and no wait lasts beyond `now_ms`."""
+        """Return True if no former charge counts any more, and no throttle lasts beyond `now_ms`."""

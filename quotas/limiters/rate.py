@@ -1,24 +1,23 @@
-"""Rate: how much per second, as Kafka's client quotas measure it (Kafka's `Rate`, 3.8 and newer).
+"""Rate: units per second, as measured by Kafka's client quotas (Kafka's `Rate`, 3.8 and newer).
 
-The rate is what the living samples hold (see `samples`), divided by the time that they cover, the *window*:
+The rate is the sum of the live samples (see `samples`) divided by the time that they cover, the *window*:
 
     elapsed = now - start of the oldest sample
     window  = elapsed                            if elapsed >= (N-1)·W
               (N-1)·W + elapsed modulo W         otherwise
 
-The second line is what makes a burst harmless: a client that has just begun is judged as if it had been
-silent for N-1 windows before. With N = 11 and W = 1000 ms, the defaults, a quota of 1000 bytes/s lets 10 000
-bytes pass at once.
+Because of the second line, the rate of a new client is computed as if the client had been silent for N-1
+windows before. With the defaults N = 11 and W = 1000 ms, a quota of 1000 bytes/s allows 10 000 bytes at once.
 
 >>> rate = Rate(num_samples=11, window_size_ms=1000)
 >>> rate.add(10_000, now_ms=0), rate.window_ms(0)
 (1000.0, 10000)
 >>> round(rate.measure(999), 1), rate.measure(1000)  # the window grows, and falls back each full second
 (909.2, 1000.0)
->>> rate.measure(10_999) > 0, rate.measure(11_000)  # 11 windows after its last record a sample is dead
+>>> rate.measure(10_999) > 0, rate.measure(11_000)  # a sample expires 11 windows after its last record
 (True, 0.0)
 
-Kafka's own classes produced the numbers that the tests compare with, to the last bit.
+Tests compare the results with numbers from Kafka's own classes, to the last bit.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class Rate(Samples):
     def __init__(
         self, num_samples: int = NUM_SAMPLES_DEFAULT, window_size_ms: int = 1000 * WINDOW_S_DEFAULT
     ) -> None:
-        """Begin with nothing recorded. Raises ValueError if either number is below 1."""
+        """Begin without records. Raises ValueError if either number is below 1."""
         super().__init__(num_samples, window_size_ms)
         self.span_ms = (num_samples - 1) * window_size_ms
-        """The window is never shorter."""
+        """Minimum length (ms) of the window."""
 
     def add(self, value: float, now_ms: int) -> float:
-        """Record `value` and return the rate per second then: `record` and `measure` in one step."""
+        """Record `value` and return the new rate per second: `record` and `measure` in one step."""
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._purge(now_ms)
@@ -55,16 +54,16 @@ class Rate(Samples):
         return reduce(add, values) / (self._window_since(self._oldest_ms, now_ms) / 1000.0)
 
     def measure(self, now_ms: int) -> float:
-        """The rate per second. A reading that counts: dead samples begin anew."""
+        """Return the rate per second; empty expired samples, as Kafka does at a reading."""
         return self.total(now_ms) / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """The time that the rate is measured over, in ms, at least 1. A reading that counts."""
+        """Return the length (ms, at least 1) of the window; empty expired samples."""
         self._settle(now_ms)
         return self._window_since(self._oldest_ms, now_ms)
 
     def peek(self, now_ms: int) -> float:
-        """What `measure` would return, but without its effects on later readings: for metrics."""
+        """Return the rate per second without emptying samples, for metrics."""
         total, oldest_ms = self._look(now_ms)
         return total / (self._window_since(oldest_ms, now_ms) / 1000.0)
 

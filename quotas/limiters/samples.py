@@ -1,8 +1,8 @@
-"""Samples: what was recorded lately, cut into windows; the ground that `Rate` and `SimpleRate` stand on.
+"""Samples: recent values, summed by window; the base class of `Rate`.
 
-Kafka (`SampledStat`, since 3.8) keeps N+1 slots in a ring. A slot holds the sum of what was recorded during
+Kafka (`SampledStat`, since 3.8) keeps N+1 slots in a ring. A slot holds the sum of the values recorded during
 one window of W ms, the time at which that window began, and the time of the last record in it. A slot lives
-until N·W ms after its *last* record: then it is emptied where it stands, and begins anew at that moment.
+until N·W ms after its *last* record. Then it is emptied in place, and a new window begins at that moment.
 
     N = 3, W = 1000      slot 0        slot 1        slot 2
     record 5 at 0        [0: 5]
@@ -11,16 +11,15 @@ until N·W ms after its *last* record: then it is emptied where it stands, and b
     read at 3899         [0: 10]       [1000: 5]                  15 in the last 3.9 s
     read at 3900         [3900: 0]     [1000: 5]                  slot 0's last record is 3000 ms old
 
-Emptying happens whenever the statistic is read. So in Kafka a reading by a metrics reporter moves the start
-of a slot, and with it later decisions. Here only the decisions themselves do that; whoever merely looks calls
-`peek`.
+Kafka empties slots at each reading. So in Kafka a reading by a metrics reporter moves the start of a slot,
+and thereby changes later throttle times. Here only `record` and `total` empty slots; metrics call `peek`.
 
-Speed: between two changes of the ring, a record is two list stores. From `quiet_from_ms` on, and before
-`quiet_until_ms`, the current slot stays open and no slot can expire; only outside of that is the ring looked
-at.
+Speed: between two changes of the ring, a record is two list stores. From `quiet_from_ms` until
+`quiet_until_ms` the current slot stays open and no slot can expire. The ring is examined only outside of that
+time.
 
-Sums are taken slot by slot, left to right, because a broker does so and the last bit depends on it. (The
-built-in `sum` compensates rounding errors since Python 3.12: a better sum, but another one.)
+Sums are computed slot by slot, left to right, because a broker does so and the last bit depends on the order.
+(The built-in `sum` compensates rounding errors since Python 3.12, so its result may differ.)
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from functools import reduce
 from operator import add
 
 NUM_SAMPLES_DEFAULT = 11
-"""Kafka's `quota.window.num`."""
+"""Default of Kafka's `quota.window.num`."""
 WINDOW_S_DEFAULT = 1
-"""Kafka's `quota.window.size.seconds`."""
+"""Default of Kafka's `quota.window.size.seconds`."""
 
 
 class Samples:
-    """A ring of up to N+1 samples. Times are ms on one clock; what is recorded is a number of any unit."""
+    """A ring of up to N+1 samples. Times are ms on one clock; values have any unit."""
 
     __slots__ = (
         "_current",
@@ -69,7 +68,7 @@ class Samples:
         )
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add `value` (which may be negative) to the current sample. Looks at nothing else."""
+        """Add `value`, which may be negative, to the current sample. Expired samples stay as they are."""
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._note_span()
@@ -78,18 +77,18 @@ class Samples:
         self._lasts[current] = now_ms
 
     def total(self, now_ms: int) -> float:
-        """Everything recorded in the samples still alive. A reading that counts: dead samples begin anew."""
+        """Return the sum of the live samples; empty the expired ones, as Kafka does at a reading."""
         self._settle(now_ms)
         return reduce(add, self._values)
 
     def inherit(self, other: Samples) -> None:
-        """Begin with what `other`, of the same numbers, has recorded."""
+        """Begin with the samples of `other`, which must have the same N and W."""
         self._starts, self._lasts, self._values = other._starts[:], other._lasts[:], other._values[:]
         self._current, self._oldest_ms = other._current, other._oldest_ms
         self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
     def _settle(self, now_ms: int) -> None:
-        """Empty the samples that are dead by now; make one if there is none."""
+        """Empty the expired samples; add a sample if the ring has none."""
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             if not self._starts:
                 self._append(now_ms)
@@ -97,7 +96,7 @@ class Samples:
             self._note_span()
 
     def _open(self, now_ms: int) -> None:
-        """Make the current sample one that is open at `now_ms`."""
+        """Begin a new sample if the window of the current one is over at `now_ms`."""
         if not self._starts:
             self._append(now_ms)
         elif now_ms - self._starts[self._current] >= self.window_size_ms:
@@ -124,14 +123,16 @@ class Samples:
                 self._reset(slot, now_ms)
 
     def _note_span(self) -> None:
-        """Note how long the ring needs no look: until the current sample closes or any can be dead."""
+        """Set the quiet time: it ends when the current sample closes or the first sample can expire."""
         start_ms = self._starts[self._current]
         self._oldest_ms = min(self._starts)
         self.quiet_from_ms = start_ms
         self.quiet_until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
 
     def _look(self, now_ms: int) -> tuple[float, int]:
-        """(total, start of the oldest sample in ms) as a reading now would find them, without its effects."""
+        """Return (sum, start in ms of the oldest sample) that a reading would find, without emptying
+        samples.
+        """
         dead_ms = now_ms - self._lifetime_ms
         total, oldest_ms = 0.0, None
         for start_ms, last_ms, value in zip(self._starts, self._lasts, self._values, strict=True):

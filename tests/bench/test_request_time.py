@@ -13,10 +13,11 @@ from bench.request_time import costs_file, judge, report, truth, weir
 from bench.request_time.__main__ import main
 from bench.request_time.comparing import Compared
 from bench.request_time.features import Tally, coldness, difference, estimate_us
-from bench.request_time.fit import Row, fit_api, fit_cold, fit_table, non_negative
+from bench.request_time.fit import fit_api, fit_cold, fit_table, non_negative
 from bench.request_time.judge import Figure, Kind
 from bench.request_time.measuring import cheapest, table_of
 from bench.request_time.runner import Observation
+from quotas.cost_fitting import UNPACKED, Sample
 from quotas.request_costs import GENERATIONS, ApiCost, ColdCost, CostTable, parse, shipped
 
 COLD = ColdCost(us=50.0, from_us=300.0, full_us=1500.0)
@@ -79,7 +80,7 @@ def test_the_first_request_finds_a_cold_broker() -> None:
 
 def test_a_request_time_estimate_is_a_sum_of_its_terms() -> None:
     cost = ApiCost(us=20.0, us_per_request_kb=2.0, us_acks_all=5.0, us_per_unpacked_kb={"gzip": 3.0})
-    done = {"us": 10.0, "us_per_request_kb": 100.0, "us_acks_all": 4.0, "unpacked.gzip": 7.0, "cold": 1.5}
+    done = {"us": 10.0, "us_per_request_kb": 100.0, "us_acks_all": 4.0, UNPACKED["gzip"]: 7.0, "cold": 1.5}
     assert estimate_us(done, cost, table()) == 200 + 200 + 20 + 21 + 75
 
 
@@ -91,7 +92,7 @@ def test_work_between_two_readings_is_their_difference() -> None:
 
 
 def test_a_fit_of_exact_samples_finds_the_true_coefficients() -> None:
-    rows = [Row({"us": 1.0, "kb": kb}, 20.0 + 1.5 * kb) for kb in (0.1, 16.0, 1000.0)]
+    rows = [Sample(20.0 + 1.5 * kb, {"us": 1.0, "kb": kb}) for kb in (0.1, 16.0, 1000.0)]
     found = non_negative(rows, ["us", "kb"])
     assert found["us"] == pytest.approx(20.0, rel=1e-3)
     assert found["kb"] == pytest.approx(1.5, rel=1e-3)
@@ -99,9 +100,8 @@ def test_a_fit_of_exact_samples_finds_the_true_coefficients() -> None:
 
 def test_a_fit_gives_no_negative_coefficient() -> None:
     """Larger requests that cost less: the best that is allowed is that size does not matter."""
-    found = non_negative(
-        [Row({"us": 1.0, "kb": 0.0}, 20.0), Row({"us": 1.0, "kb": 10.0}, 10.0)], ["us", "kb"]
-    )
+    falling = [Sample(20.0, {"us": 1.0, "kb": 0.0}), Sample(10.0, {"us": 1.0, "kb": 10.0})]
+    found = non_negative(falling, ["us", "kb"])
     assert found["kb"] == 0.0
     assert 10.0 < found["us"] < 20.0
 
@@ -123,7 +123,7 @@ def test_request_sizes_that_hardly_differ_give_no_cost_per_kb() -> None:
 
 def test_produce_is_fitted_with_partitions_acks_and_compression() -> None:
     unpacking = seen("Produce", 20.0 + 2000.0, us_per_request_kb=0.1)
-    unpacking = replace(unpacking, done={**unpacking.done, "unpacked.gzip": 1000.0 * unpacking.requests})
+    unpacking = replace(unpacking, done={**unpacking.done, UNPACKED["gzip"]: 1000.0 * unpacking.requests})
     observations = [
         seen("Produce", 20.0, us_per_request_kb=0.1),
         seen("Produce", 20.0 + 5.0 * 9, us_per_request_kb=0.1, us_per_partition=9.0),

@@ -19,6 +19,7 @@ from bench.request_time.workloads import QUICK, WORKLOADS
 from protocol import ApiKey, Message, codec, response_header_version, versions
 from protocol.framing import LENGTH
 from protocol.messages import FetchResponse, ResponseHeader
+from quotas.cost_fitting import UNPACKED
 from quotas.request_costs import ColdCost
 
 COLD = ColdCost(us=50.0, from_us=300.0, full_us=1500.0)
@@ -111,7 +112,7 @@ def test_compressed_records_count_unpacked_in_each_partition(data: Data) -> None
     call = Book(BROKER_VERSIONS["newest"]).produce(
         "me", data.compressed["gzip", "zeros"], topic="t", indexes=range(3), acks=-1
     )
-    assert call.known["unpacked.gzip"] == 2700.0
+    assert call.known[UNPACKED["gzip"]] == 2700.0
     assert (call.known["us_per_partition"], call.known["us_acks_all"]) == (2.0, 1.0)
 
 

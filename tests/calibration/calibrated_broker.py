@@ -1,4 +1,4 @@
-"""A broker of known costs, which charges them as brokers do, on Trio's clock and in memory."""
+"""A simulated broker with known request costs and Kafka's request quotas, in memory, on Trio's clock."""
 
 from __future__ import annotations
 
@@ -71,34 +71,34 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: (0, 1),
     ApiKey.ALTER_CLIENT_QUOTAS: (0, 1),
 }
-"""As a 2.8 broker, but for what is not needed."""
+"""Versions of a 2.8 broker, without APIs that calibration does not use."""
 
 
 @dataclass
 class CalibratedBroker:
-    """What it charges, and what it was asked."""
+    """The broker's costs, its quotas, topics and groups, and the requests that it received."""
 
     costs: Mapping[ApiKey, Mapping[str, float]]
-    """Coefficients by API, in µs; others cost 30."""
+    """Coefficients (µs) by API; requests of other APIs cost 30 µs."""
     cold_us: float = 0.0
     versions: Mapping[int, tuple[int, int]] = field(default_factory=lambda: VERSIONS)
     error_code: int = 0
-    """What it answers whoever describes or alters quotas."""
+    """Error code of responses to DescribeClientQuotas and AlterClientQuotas."""
     breaks_after: set[int] = field(default_factory=set)
-    """Numbers of requests, of all, at which it closes the connection instead."""
+    """Numbers of requests, counted over all connections, at which the broker closes the connection."""
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By client-id."""
+    """Limits by client-id and quota."""
     topics: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     asked: Counter[ApiKey] = field(default_factory=Counter)
     nursery: trio.Nursery | None = None
     used_us: Counter[str] = field(default_factory=Counter)
-    """By client-id."""
+    """Request time (µs) by client-id."""
     budgets: dict[str, Budget] = field(default_factory=dict)
     _idle_since_s: float = 0.0
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
-        """As `proxy.control.cluster.access.Access` does."""
+        """Open a connection, like `proxy.control.cluster.access.Access`."""
         assert self.nursery is not None
         ours, theirs = memory_stream_pair()
         self.nursery.start_soon(self._serve, theirs)
@@ -137,7 +137,7 @@ class CalibratedBroker:
     def _charge(self, client_id: str, us: float) -> int:
         now_ms = int(trio.current_time() * 1000)
         limit = self.quotas.get(client_id, {}).get("request_percentage", UNLIMITED)
-        self.used_us[client_id] += us  # type: ignore[assignment]  # a Counter of floats is one
+        self.used_us[client_id] += us  # type: ignore[assignment]  # Counter works with floats, too
         if client_id not in self.budgets:
             self.budgets[client_id] = Budget(Tags("", client_id), limit, now_ms, throttle_ms_max=WINDOW_MS)
         return self.budgets[client_id].charge(us * PERCENT_PER_US, now_ms)
@@ -157,7 +157,7 @@ class CalibratedBroker:
         costs = self.costs.get(api, {"us": 30.0})
         return sum(costs.get(name, 0.0) * amount for name, amount in features.items()) + cold
 
-    # What it answers
+    # Responses
 
     def _message(self, api: ApiKey, body: Message) -> Message:
         make = {
@@ -282,5 +282,7 @@ def _client_id(frame: bytes) -> str:
 
 
 def _unpacked(records: bytes) -> int:
-    """What gzip has packed (codec 1 in the attributes of format 2); 0 for what is not."""
+    """Return the uncompressed size (bytes) of gzip records (codec 1 in the attributes of format 2), else
+    0.
+    """
     return len(gzip.decompress(records[61:])) if records[22] & 7 == 1 else 0

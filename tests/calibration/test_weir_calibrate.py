@@ -1,4 +1,4 @@
-"""A broker of known costs is measured: they come out again, and nothing is left behind, whatever happens."""
+"""Calibration finds the costs of a simulated broker, and leaves nothing at the broker after any failure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import trio
 from trio.testing import MockClock
 
 from calibration.batches import batch, crc32c, text
+from calibration.broker_connection import CalibrationError
 from calibration.cases import COEFFICIENTS
 from calibration.frames import kafka_name
-from calibration.instrument import QuotaInstrument
-from calibration.jmx import JmxInstrument, rates_of
-from calibration.line import CalibrationError
-from calibration.run import Calibration, Findings, Instrument, Options, Taken
+from calibration.jmx import JmxProbe, rates_of
+from calibration.probe import QuotaProbe
+from calibration.run import Calibration, Findings, Options, PendingReading, Probe
 from protocol.api import ApiKey
 from proxy.control.cluster.connection import QuestionError
 from quotas.calibration import Windows
@@ -26,8 +26,8 @@ from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBro
 from tests.wire.frames import head_of
 
 if TYPE_CHECKING:
+    from calibration.broker_connection import BrokerConnection
     from calibration.frames import BrokerVersions
-    from calibration.line import Line
 
 COSTS = {
     ApiKey.API_VERSIONS: {"us": 20.0},
@@ -46,8 +46,8 @@ SOME = (ApiKey.METADATA, ApiKey.HEARTBEAT)
 RUN = "0123abcd"
 
 
-def by_quota(line: Line, broker_versions: BrokerVersions) -> Instrument:
-    return QuotaInstrument(line, broker_versions, "ANONYMOUS")
+def by_quota(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+    return QuotaProbe(connection, broker_versions, "ANONYMOUS")
 
 
 def calibrate(
@@ -55,10 +55,10 @@ def calibrate(
     options: Options,
     *,
     stop_after: int | None = None,
-    instrument: Callable[[Line, BrokerVersions], Instrument] = by_quota,
+    probe: Callable[[BrokerConnection, BrokerVersions], Probe] = by_quota,
     dry_run: bool = False,
 ) -> Findings:
-    """`stop_after`: cancelled when so many readings were begun."""
+    """Calibrate in simulated time; cancel at the progress report with number `stop_after`."""
 
     async def main() -> Findings:
         said = 0
@@ -77,7 +77,7 @@ def calibrate(
                 10.0,
                 options,
                 Overrides(),
-                instrument,
+                probe,
                 run=RUN,
                 now_ms=1_800_000_000_000,
                 say=say,
@@ -113,14 +113,16 @@ def test_calibration_measures_known_costs() -> None:
     assert found.left_behind == []
     readings = [Readings(f.case.api, f.us, f.features, f.case.pause_s * 1e6) for f in found.found]
     names = {kafka_name(api): names for api, names in COEFFICIENTS.items()}
-    cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)  # this broker's is whole after a pause of 1.5 ms
+    cold = ColdCost(
+        us=55.0, from_us=300.0, full_us=1500.0
+    )  # the simulated cost is complete after 1.5 ms of idleness
     fitted = findings(readings, names, msgspec.structs.replace(shipped("2.8"), cold=cold))
     measured = {(one.api, one.name): one.new for one in fitted.coefficients if one.measured}
     for api, coefficients in COSTS.items():
         for name, us in coefficients.items():
             assert measured.pop((kafka_name(api), name)) == pytest.approx(us, rel=0.05), (api, name)
     assert measured.pop(("cold", "us")) == pytest.approx(70.0, rel=0.1)
-    assert max(measured.values(), default=0.0) < 0.2  # what costs nothing here
+    assert max(measured.values(), default=0.0) < 0.2  # coefficients that cost nothing at the simulated broker
 
 
 def test_a_calibration_dry_run_changes_nothing() -> None:
@@ -160,7 +162,7 @@ def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) 
     broker = CalibratedBroker(COSTS, breaks_after=breaks_after)
     try:
         found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
-    except QuestionError:  # lost before anything stood: that is said
+    except QuestionError:  # the first connection was lost: the command reports it
         left_nothing(broker)
         return
     left_nothing(broker)
@@ -168,7 +170,7 @@ def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) 
 
 
 class Choosy(CalibratedBroker):
-    """Closes the connection instead of listing groups."""
+    """A broker that closes the connection when a client lists groups."""
 
     async def _answer(self, frame: bytes) -> tuple[int, bytes]:
         if head_of(frame).api_key == ApiKey.LIST_GROUPS:
@@ -184,22 +186,22 @@ def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
     assert "ListGroups" in found.left_out
 
 
-class Silent(QuotaInstrument):
-    """Can make nothing of what it has read."""
+class Silent(QuotaProbe):
+    """A probe that finds no cost in any reading."""
 
-    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
+    async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
         assert windows == Windows()
-        return ["nothing"] * len(taken)
+        return ["nothing"] * len(pending)
 
 
 def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
     broker = CalibratedBroker(COSTS)
     options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
-    with pytest.raises(CalibrationError, match="no reading was good"):
+    with pytest.raises(CalibrationError, match="no reading succeeded"):
         calibrate(
             broker,
             options,
-            instrument=lambda line, broker_versions: Silent(line, broker_versions, "ANONYMOUS"),
+            probe=lambda connection, broker_versions: Silent(connection, broker_versions, "ANONYMOUS"),
         )
     left_nothing(broker)
 
@@ -236,10 +238,10 @@ def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
         lines += [form.format(client_id, budget.rate(now_ms)) for client_id, budget in broker.budgets.items()]
         return "\n".join([*lines, ""])
 
-    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Instrument:
-        return JmxInstrument(scrape, QuotaInstrument(line, broker_versions, "ANONYMOUS"))
+    def by_jmx(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+        return JmxProbe(scrape, QuotaProbe(connection, broker_versions, "ANONYMOUS"))
 
-    found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), instrument=by_jmx)
+    found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), probe=by_jmx)
     left_nothing(broker)
     (one,) = found.found
     assert one.us == pytest.approx([33.0, 33.0], rel=0.03)
@@ -251,11 +253,11 @@ def test_calibration_names_the_metric_that_an_exporter_lacks() -> None:
     async def scrape() -> str:
         return "up 1\n"
 
-    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Instrument:
-        return JmxInstrument(scrape, QuotaInstrument(line, broker_versions, "ANONYMOUS"))
+    def by_jmx(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+        return JmxProbe(scrape, QuotaProbe(connection, broker_versions, "ANONYMOUS"))
 
     with pytest.raises(CalibrationError, match="looked for a metric whose name ends with request_time"):
-        calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), instrument=by_jmx)
+        calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), probe=by_jmx)
     left_nothing(broker)
 
 

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +18,10 @@ from protocol.messages import DescribeClientQuotasResponse, MetadataRequest, Met
 from proxy.addresses import Address
 from proxy.config import config
 from proxy.config.config import parse_address
-from proxy.control.cluster.question import ask
+from proxy.control.cluster.access import DIRECT
 from proxy.control.stores.wire_quotas import EVERYTHING
 from tests.kafka.fixtures import kafka_cluster
+from tests.kafka.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,14 +32,8 @@ __all__ = ["kafka_cluster"]
 
 NOBODY = "127.0.0.1:1"
 QUICKLY = (
-    "--apis",
-    "ApiVersions,Metadata,Heartbeat",
-    "--rounds",
-    "1",
-    "--percent",
-    "100",
-    "--at-most-s",
-    "10",
+    *("--apis", "ApiVersions,Metadata,Heartbeat"),
+    *("--rounds", "1", "--percent", "100", "--at-most-s", "10"),
 )
 """So that a real broker is measured in a few seconds."""
 SEEN_S = 30.0
@@ -53,8 +47,8 @@ def left(address: Address) -> tuple[list[str], list[str]]:
     """Quotas and topics of the calibrator's."""
 
     async def main() -> tuple[list[str], list[str]]:
-        quotas = await ask(address, EVERYTHING, DescribeClientQuotasResponse, 0, 10.0)
-        topics = await ask(address, MetadataRequest(topics=None), MetadataResponse, 1, 10.0)
+        quotas = await DIRECT.ask(address, EVERYTHING, DescribeClientQuotasResponse, 0, 10.0)
+        topics = await DIRECT.ask(address, MetadataRequest(topics=None), MetadataResponse, 1, 10.0)
         names = [part.entity_name or "" for entry in quotas.entries or [] for part in entry.entity]
         found = [topic.name or "" for topic in topics.topics]
         return (
@@ -125,22 +119,11 @@ def test_calibrate_measures_a_real_broker_and_weir_loads_the_file(
 def test_calibrate_cleans_up_at_a_real_broker_on_sigterm(kafka_cluster: StartCluster) -> None:
     bootstrap = kafka_cluster("3.9.1").bootstrap
     address = parse_address(bootstrap, "upstream")
-    command = [
-        sys.executable,
-        "-m",
-        "cli",
-        "calibrate",
-        "--upstream",
-        bootstrap,
-        *QUICKLY[:2],
-        "--percent",
-        "1",
-    ]
+    command = [sys.executable, "-m", "cli", "calibrate", "--upstream", bootstrap]
+    command += [*QUICKLY[:2], "--percent", "1"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
-        deadline_s = time.monotonic() + SEEN_S
-        while not all(left(address)):
-            assert time.monotonic() < deadline_s
-            assert child.poll() is None
+        assert eventually(lambda: all(left(address)) or child.poll() is not None, SEEN_S)
+        assert child.poll() is None
         child.send_signal(signal.SIGTERM)
         _stdout, stderr = child.communicate(timeout=SEEN_S)
     assert child.returncode == 128 + signal.SIGTERM, stderr

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +12,14 @@ from click.testing import CliRunner
 from cli.exits import DONE, FAILED, USAGE
 from cli.main import weir
 from proxy.control.stores.file import read_quota_file
-from tests.cli.quotas_command import done, failed, misused, run
+from tests.cli.quotas_command import done, failed, run
+from tests.cli.run_command import on_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from quotas import QuotaTable
+    from tests.cli.conftest import Misused
 
 FILE = """\
 # Ours.
@@ -50,13 +47,6 @@ client-id <default>        producer_byte_rate        2097152  enforce
 client-id <default>        controller_mutation_rate  0.5      enforce
 client-id prefix etl-      consumer_byte_rate        1000     shadow
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "quotas.toml"
-    path.write_text(FILE)
-    return path
 
 
 # list and describe
@@ -212,13 +202,9 @@ def test_quotas_dry_run_shows_the_diff_and_writes_nothing(file: Path) -> None:
     ],
 )
 def test_quotas_set_refuses_invalid_values_and_writes_nothing(
-    file: Path,
-    arguments: str,
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    file: Path, arguments: str, words: str, misused: Misused
 ) -> None:
-    line = misused(monkeypatch, capsys, "set", "--quotas", str(file), *arguments.split())
+    line = misused("quotas", "set", "--quotas", str(file), *arguments.split())
     assert words in line
     assert line.endswith("see weir quotas set --help")
     assert file.read_text() == FILE
@@ -276,10 +262,8 @@ def test_quotas_commands_report_configurations_without_a_quota_file(tmp_path: Pa
     assert "did you mean upstream?" in failed(USAGE, "list", "--config", str(config))
 
 
-def test_quotas_commands_need_a_file_or_a_configuration(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert misused(monkeypatch, capsys, "list").startswith("which quotas? give --quotas FILE, or --config")
+def test_quotas_commands_need_a_file_or_a_configuration(misused: Misused) -> None:
+    assert misused("quotas", "list").startswith("which quotas? give --quotas FILE, or --config")
 
 
 @pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "explain", "import"])
@@ -296,32 +280,15 @@ def test_help_lists_the_commands_in_whole_sentences(group: list[str]) -> None:
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
 
-def on_terminal(width: int, *arguments: str) -> str:
-    """What a terminal of so many columns is sent."""
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}
-    theirs, ours = pty.openpty()
-    with open(theirs, "rb", buffering=0) as screen:  # noqa: PTH123  # a descriptor
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "quotas", *arguments], stdout=ours, env=environment
-        )
-        os.close(ours)
-        text = b""
-        with suppress(OSError):  # what a terminal's end is told
-            while part := screen.read(65536):
-                text += part
-        assert process.wait(60) == DONE
-    return text.decode()
-
-
 @pytest.mark.parametrize("command", [["list"], ["explain", "--user", "alice", "--client-id", "app"]])
 def test_quotas_list_has_colours_on_a_terminal(file: Path, command: list[str]) -> None:
-    text = on_terminal(120, *command, "--quotas", str(file))
+    text = on_terminal(120, "quotas", *command, "--quotas", str(file))
     assert "\x1b[" in text
     assert "488.3 KiB/s" in text
 
 
 def test_quotas_list_does_not_break_names_on_a_narrow_terminal(file: Path) -> None:
-    text = on_terminal(50, "list", "--quotas", str(file))
+    text = on_terminal(50, "quotas", "list", "--quotas", str(file))
     assert "user alice, client-id app" in text
     assert "client-id <default>" in text
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.quotas_command import done, misused, run
+from tests.cli.quotas_command import done, run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.conftest import Misused
 
 FILE = """\
 [[quota]]
@@ -43,13 +45,6 @@ producer_byte_rate = 5000
 ip = "<default>"
 connection_creation_rate = 50
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "quotas.toml"
-    path.write_text(FILE)
-    return path
 
 
 def explained(*arguments: object) -> dict[str, dict[str, Any]]:
@@ -131,10 +126,6 @@ def test_quotas_explain_uses_the_configurations_settings(file: Path) -> None:
     ],
 )
 def test_quotas_explain_refuses_impossible_clients(
-    file: Path,
-    arguments: list[str],
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    file: Path, arguments: list[str], words: str, misused: Misused
 ) -> None:
-    assert words in misused(monkeypatch, capsys, "explain", "--quotas", str(file), *arguments)
+    assert words in misused("quotas", "explain", "--quotas", str(file), *arguments)

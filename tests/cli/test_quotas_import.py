@@ -10,10 +10,12 @@ import pytest
 
 from cli.exits import DONE, INCOMPLETE, USAGE
 from quotas import Entity, QuotaKey, QuotaTable, parse
-from tests.cli.quotas_command import done, failed, misused, run
+from tests.cli.quotas_command import done, failed, run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.conftest import Misused
 
 SCRAM = '"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"'
 ALICE, ODD, APP = Entity("alice"), Entity("CN=a\nb", "app"), Entity(client_id="app")
@@ -198,10 +200,8 @@ def test_import_sums_many_skipped_quotas_on_stderr_and_lists_them_in_the_file(du
         ("broker --output b --apply", "either --output or --apply"),
     ],
 )
-def test_import_refuses_wrong_usage(
-    arguments: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert words in misused(monkeypatch, capsys, "import", *arguments.split())
+def test_import_refuses_wrong_usage(arguments: str, words: str, misused: Misused) -> None:
+    assert words in misused("quotas", "import", *arguments.split())
 
 
 def closed_port() -> int:

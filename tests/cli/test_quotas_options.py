@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tests.cli.quotas_command import done, misused
+from tests.cli.quotas_command import done
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.conftest import Misused
 
 FILE = """\
 # Ours.
@@ -20,13 +20,6 @@ user = "alice"  # the export
 producer_byte_rate = 500_000
 pacing = "smooth"
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "quotas.toml"
-    path.write_text(FILE)
-    return path
 
 
 def test_quotas_list_shows_the_options_of_an_entry(file: Path) -> None:
@@ -66,11 +59,9 @@ def test_quotas_set_of_the_current_options_writes_nothing(file: Path) -> None:
     assert file.read_text() == FILE
 
 
-def test_quotas_set_refuses_options_of_rates_of_connections(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quotas_set_refuses_options_of_rates_of_connections(file: Path, misused: Misused) -> None:
     arguments = ("--ip", "10.0.0.7", "--pacing", "smooth", "connection_creation_rate=5")
-    line = misused(monkeypatch, capsys, "set", "--quotas", str(file), *arguments)
+    line = misused("quotas", "set", "--quotas", str(file), *arguments)
     assert "have no pacing and no scope" in line
 
 

@@ -22,7 +22,7 @@ from proxy.admin.endpoint import Endpoint, application, listen
 from proxy.admin.metrics import Sources
 from proxy.admin.readiness import Readiness
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from quotas import parse
 from tests.cli.quotas_command import done, failed, run
 from tests.kafka.ports import free_range
@@ -53,13 +53,6 @@ mode = "shadow"
 request_percentage = 20
 """
 NOW_MS = 400
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "quotas.toml"
-    path.write_text(FILE)
-    return path
 
 
 @pytest.fixture

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.exits import DONE, USAGE
+from cli.exits import DONE
 from cli.main import weir
 from protocol.api import ApiKey
 from protocol.messages import ApiVersionsResponse
+from tests.cli.run_command import error_line, on_terminal
 from tests.integration.conftest import start_weir
 from tests.kafka.fixtures import kafka_cluster
 from tests.wire.frames import framed, response
@@ -180,25 +177,11 @@ def test_versions_sends_apiversions_v0_with_client_id_weir() -> None:
 
 
 def test_versions_prints_a_table_on_a_terminal() -> None:
-    command = [sys.executable, "-c", "from cli.main import main; main()", "versions", "--upstream"]
-    environment = {**os.environ, "PYTHONPATH": ".", "TERM": "xterm-256color", "COLUMNS": "120"}
-    theirs, ours = pty.openpty()
     with broker(told(KAFKA_0_10_2)) as (address, _asked):
-        process = subprocess.Popen([*command, address], stdout=ours, env=environment)
-        os.close(ours)
-        text = "".join(iter(lambda: _read(theirs), ""))
-        assert process.wait(60) == DONE
-    os.close(theirs)
+        text = on_terminal(120, "versions", "--upstream", address)
     assert "\x1b[" in text
     for words in ("CreateTopics", "0-6", "4-6 translated", "unknown to Weir", "hidden", "8 APIs"):
         assert words in text
-
-
-def _read(terminal: int) -> str:
-    try:
-        return os.read(terminal, 1 << 16).decode()
-    except OSError:  # Linux: the other end is closed
-        return ""
 
 
 def test_versions_takes_upstream_and_uplift_from_a_configuration(tmp_path: Path) -> None:
@@ -212,7 +195,7 @@ def test_versions_takes_upstream_and_uplift_from_a_configuration(tmp_path: Path)
 def test_versions_needs_one_of_several_configured_upstreams(tmp_path: Path) -> None:
     path = tmp_path / "weir.toml"
     path.write_text('upstream = "a:1,b:2"\n')
-    assert "choose one with --upstream" in refused(run("--config", str(path)))
+    assert "choose one with --upstream" in error_line(run("--config", str(path)))
     with broker(told(KAFKA_0_10_2)) as (address, _asked):
         assert run("--config", str(path), "--upstream", address).exit_code == DONE
 
@@ -225,15 +208,6 @@ def test_the_help_of_versions_shows_examples() -> None:
 
 
 # What goes wrong
-
-
-def refused(result: Result) -> str:
-    """The one line that is printed."""
-    assert result.exit_code == USAGE, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("weir: ")
-    return line
 
 
 @pytest.mark.parametrize(
@@ -252,19 +226,19 @@ def refused(result: Result) -> str:
 )
 def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words: str) -> None:
     with broker(answer) as (address, _asked):
-        line = refused(run("--upstream", address))
+        line = error_line(run("--upstream", address))
     assert line.startswith(f"weir: {address}: ")
     assert words in line
 
 
 def test_versions_gives_up_on_a_silent_broker() -> None:
     with broker(None) as (address, _asked):
-        line = refused(run("--upstream", address, "--timeout-s", "0.05"))
+        line = error_line(run("--upstream", address, "--timeout-s", "0.05"))
     assert "no answer within 0.05 s" in line
 
 
 def test_versions_reports_a_refused_connection() -> None:
-    assert "127.0.0.1:1: connection refused" in refused(run("--upstream", "127.0.0.1:1"))
+    assert "127.0.0.1:1: connection refused" in error_line(run("--upstream", "127.0.0.1:1"))
 
 
 @pytest.mark.parametrize(
@@ -284,7 +258,7 @@ def test_versions_reports_a_refused_connection() -> None:
     ],
 )
 def test_versions_refuses_invalid_options(arguments: list[str], words: str) -> None:
-    assert words in refused(run(*arguments))
+    assert words in error_line(run(*arguments))
 
 
 # Real brokers

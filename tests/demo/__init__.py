@@ -1,1 +1,1 @@
-"""Tests of the demonstration: its words and numbers, and one run of it."""
+"""Tests of the demonstrations: output, measurement, and whole runs."""

@@ -1,4 +1,4 @@
-"""`weir` as a process, and the processes of this machine, from /proc."""
+"""Start `weir` as a process; list this machine's processes from /proc."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import pytest
 
 
 def children_of(parent: int) -> list[int]:
-    """Return the pids of a process's children; without /proc, the tests that ask fail with the reason."""
+    """Return the pids of a process's children; fail the test if there is no /proc."""
     if not Path("/proc/self/stat").exists():
         pytest.fail("this test finds processes in /proc, which this system has not")
     return [int(stat[0]) for stat in stats() if stat[3] == str(parent)]
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process has not ended; a zombie, whose new parent has yet to take note, has."""
+    """Return True if the process has not ended; a zombie has ended."""
     return any(stat[0] == str(pid) and stat[2] != "Z" for stat in stats())
 
 
 def stats() -> list[list[str]]:
-    """Return pid, name, state, parent, ... of every process."""
+    """Return the fields pid, name, state, parent, ... of every process."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             before, _, after = path.read_text().rpartition(") ")
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         pid, _, name = before.partition(" (")
         found.append([pid, name, *after.split()])
     return found

@@ -1,4 +1,4 @@
-"""`weir demo` as users run it, before the mock cluster."""
+"""`weir demo` as users run it, with the mock cluster."""
 
 from __future__ import annotations
 

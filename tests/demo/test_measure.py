@@ -1,4 +1,4 @@
-"""Rates, verdicts, pace and free ports: numbers in, numbers out."""
+"""Rates, verdicts, pace and free ports of the demonstration, without processes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import random
 
 import pytest
 
-from demo.cast import CAST, Actor, quota_file, quota_table
+from demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
 from demo.clients import MESSAGE, MESSAGES_MAX, Pace
 from demo.errors import DemoError
-from demo.measure import Meter, Reading, Result, read, used_up
+from demo.measure import ClientCounters, Reading, Result, read, used_up
 from demo.proxy_process import PORTS, free_ports
 from quotas import parse
 
-LIMITED = Actor("app", "producer", 1_000_000)
-FREE = Actor("free", "consumer", None, pace=1_000_000)
+LIMITED = ClientSpec("app", "producer", 1_000_000)
+FREE = ClientSpec("free", "consumer", None, pace=1_000_000)
 
 
-def result(actor: Actor, payload_bytes: int, *, throttled: int = 0, brokers: int = 1) -> Result:
-    return Result(actor, brokers, Reading(5.0, 1_000), Reading(15.0, 1_000 + payload_bytes, throttled))
+def result(spec: ClientSpec, payload_bytes: int, *, throttled: int = 0, brokers: int = 1) -> Result:
+    return Result(spec, brokers, Reading(5.0, 1_000), Reading(15.0, 1_000 + payload_bytes, throttled))
 
 
 def test_a_demo_rate_counts_the_bytes_between_two_readings() -> None:
@@ -35,7 +35,7 @@ def test_a_quota_counts_once_for_each_broker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("actor", "payload_bytes", "throttled", "failure"),
+    ("spec", "payload_bytes", "throttled", "failure"),
     [
         (LIMITED, 8_000_000, 1, ""),
         (LIMITED, 12_000_000, 1, ""),
@@ -49,13 +49,13 @@ def test_a_quota_counts_once_for_each_broker() -> None:
     ],
 )
 def test_a_demo_client_passes_or_fails_by_its_rate_and_throttling(
-    actor: Actor, payload_bytes: int, throttled: int, failure: str
+    spec: ClientSpec, payload_bytes: int, throttled: int, failure: str
 ) -> None:
-    assert result(actor, payload_bytes, throttled=throttled).failure == failure
+    assert result(spec, payload_bytes, throttled=throttled).failure == failure
 
 
-def test_meters_of_one_demo_client_are_summed() -> None:
-    first, second = Meter(payload_bytes=10), Meter(payload_bytes=5)
+def test_counters_of_one_demo_client_spec_are_summed() -> None:
+    first, second = ClientCounters(payload_bytes=10), ClientCounters(payload_bytes=5)
     first.throttle(120)
     first.throttle(300)
     first.throttle(0)  # librdkafka's word for the end of throttling
@@ -81,8 +81,8 @@ def test_a_demo_pace_saves_at_most_one_second_of_messages() -> None:
 
 
 def test_the_demos_quota_file_equals_its_clients_quotas() -> None:
-    text = quota_file(CAST)
-    assert parse(text) == quota_table(CAST)
+    text = quota_file(CLIENTS)
+    assert parse(text) == quota_table(CLIENTS)
     assert '[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 500000\n' in text
     assert "audit" not in text
     assert "newcomer" not in text

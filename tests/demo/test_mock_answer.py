@@ -1,4 +1,6 @@
-"""librdkafka's mock cluster refuses ApiVersions v3 in a format that no version has; clients cope with it."""
+"""librdkafka's mock cluster rejects ApiVersions v3 in a malformed response; Weir forwards it unchanged,
+and clients accept it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,15 @@ from demo.proxy_process import weir
 REQUEST = bytes.fromhex("00000012 0012 0003 00000007 0002 6162 00 02 61 02 62 00")
 """ApiVersions v3, correlation id 7, client-id ab, software a of version b."""
 SENT_BY_MOCK_2_16 = bytes.fromhex("00000011 00000007 0023 01 0012 0000 0002 00000000")
-"""Correlation id 7; error 35; then neither version 0's array nor version 3's."""
+"""A response with correlation id 7, error 35, and an array that is neither that of version 0 nor of
+version 3.
+"""
 SENT_BY_KAFKA = bytes.fromhex("00000010 00000007 0023 00000001 0012 0000 0002")
-"""As brokers of 2.3 answer: version 0, with the versions of ApiVersions."""
+"""A response like that of 2.3 brokers: version 0, with the supported versions of ApiVersions."""
 
 
 def frame(sock: socket.socket) -> bytes:
-    """Read one frame, or all there is."""
+    """Read one frame, or all bytes until the connection closes."""
     received = b""
     while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4]):
         more = sock.recv(65536)
@@ -33,7 +37,9 @@ def frame(sock: socket.socket) -> bytes:
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Serve one answer to ApiVersions; hang up at anything else."""
+    """A broker that answers ApiVersions with this response, and closes the connection after any other
+    request.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=serve, args=(server, request.param), daemon=True).start()
         yield f"127.0.0.1:{server.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""The pipeline's demonstration without Spark: its verdict, its directory, and what it says if it cannot."""
+"""The pipeline demonstration without Spark: its verdict, its directory, and its error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import cli.pipeline_demo
 from cli.main import weir
-from demo.cast import CAST, quota_table
+from demo.client_specs import CLIENTS, quota_table
 from demo.pipeline_verdict import Verdict
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         (100.0, 98.1, True, "it is 98.1 s (-1.90 %)."),
         (100.0, 102.1, False, "Failed: clients were told to wait 100.0 s in all. "),
         (100.0, 97.9, False, "it is 97.9 s (-2.10 %)."),
-        (0.0, 0.0, False, "(nobody was throttled)"),
+        (0.0, 0.0, False, "(no client was throttled)"),
     ],
 )
 def test_pipeline_demo_passes_or_fails_by_replayed_throttle_time(
@@ -36,8 +36,8 @@ def test_pipeline_demo_passes_or_fails_by_replayed_throttle_time(
 
 
 def test_pipeline_demo_gives_some_clients_a_quota() -> None:
-    """Else there were no throttle times to compare."""
-    assert quota_table(CAST).values
+    """Without quotas there would be no throttle times to compare."""
+    assert quota_table(CLIENTS).values
 
 
 def test_pipeline_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> None:

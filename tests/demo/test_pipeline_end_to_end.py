@@ -1,4 +1,4 @@
-"""`weir pipeline demo` as users run it, before the mock cluster."""
+"""`weir pipeline demo` as users run it, with the mock cluster."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_an_interrupted_pipeline_demo_leaves_no_process_and_no_file(
     while when not in (line := demo.stdout.readline()):
         assert line, demo.communicate()
     while not (children := descendants_of(demo.pid)):
-        time.sleep(0.01)  # until Java begins to start
+        time.sleep(0.01)  # until the subprocess of Java starts
     demo.send_signal(number)
     _shown, errors = demo.communicate(timeout=60)
     assert (demo.returncode, errors) == (130, "stopped; nothing is left running\n")
-    deadline = time.monotonic() + 20  # Java ends by itself when its starter has gone
+    deadline = time.monotonic() + 20  # Java ends by itself after its parent has ended
     while (left := children & running()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
@@ -63,7 +63,7 @@ def test_an_interrupted_pipeline_demo_leaves_no_process_and_no_file(
 
 
 def descendants_of(parent: int) -> set[str]:
-    """Pids of a process's children, and of theirs."""
+    """Return the pids of a process's children and their descendants."""
     found = {str(parent)}
     processes = stats()
     while more := {stat[0] for stat in processes if stat[3] in found} - found:
@@ -72,5 +72,5 @@ def descendants_of(parent: int) -> set[str]:
 
 
 def running() -> set[str]:
-    """Pids of all that have not ended; a zombie has."""
+    """Return the pids of all processes that have not ended; a zombie has ended."""
     return {stat[0] for stat in stats() if stat[2] != "Z"}

@@ -1,4 +1,4 @@
-"""What is shown: plain text without control codes, a table that moves, JSON."""
+"""Output of the demonstration: plain text without control codes, a live table, JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 import cli.demo
 from cli.main import weir
-from demo.cast import CAST
+from demo.client_specs import CLIENTS
 from demo.measure import Reading, Result
 from demo.rows import HEADINGS, Scene, aligned, as_json, closing, final_row, live_row, opening
 from demo.screens import MEASURE, WARM_UP, LiveScreen, PlainScreen, Screen
@@ -21,21 +21,21 @@ SCENE = Scene("A mock cluster of 3 brokers", "a:1,b:2", 7, 15)
 
 
 def results(share: float = 1.0) -> list[Result]:
-    """Everyone at this share of the quota, after ten seconds."""
+    """Return results with all clients at this share of their quota after ten seconds."""
     found = []
-    for actor in CAST:
-        brokers = 3 if actor.every_broker else 1
-        target = (actor.quota or 0) * brokers or actor.pace or 0
-        throttled = 0 if actor.quota is None else 12
+    for spec in CLIENTS:
+        brokers = 3 if spec.every_broker else 1
+        target = (spec.quota or 0) * brokers or spec.pace or 0
+        throttled = 0 if spec.quota is None else 12
         now = Reading(
             10.0, round(10 * target * share), throttled, 110 * bool(throttled), 250 * bool(throttled)
         )
-        found.append(Result(actor, brokers, Reading(0.0), now))
+        found.append(Result(spec, brokers, Reading(0.0), now))
     return found
 
 
 def play(screen: Screen) -> None:
-    """Show a whole demonstration."""
+    """Call the screen's methods as a demonstration does."""
     with screen:
         screen.open(SCENE)
         for phase in (WARM_UP, MEASURE):
@@ -45,7 +45,7 @@ def play(screen: Screen) -> None:
 
 
 def test_demo_rows_show_quota_rate_and_throttle_time() -> None:
-    spread = next(result for result in results(0.95) if result.actor.every_broker)
+    spread = next(result for result in results(0.95) if result.spec.every_broker)
     assert final_row(spread) == (
         "everywhere",
         "producer",
@@ -56,7 +56,7 @@ def test_demo_rows_show_quota_rate_and_throttle_time() -> None:
         "holds",
     )
     assert live_row(spread).throttle == "110 ms"
-    by_name = {result.actor.client_id: final_row(result) for result in results()}
+    by_name = {result.spec.client_id: final_row(result) for result in results()}
     assert by_name["shared"].who == "2 producers"
     assert by_name["newcomer"].quota == "default 0.50"
     assert by_name["audit"][2:] == ("none", "3.00", "+0%", "none", "unslowed")

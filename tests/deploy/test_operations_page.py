@@ -12,7 +12,7 @@ from proxy.admin.metrics import Sources, families
 from proxy.close_reasons import CloseReason
 from proxy.config import config
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.control.usage.tally import Tally
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server

@@ -46,7 +46,7 @@ def quota(rate: float, client_id: str | None = "<default>") -> str:
 
 def burst(samples: int) -> tuple[str, ...]:
     """Options of `weir run`: so many seconds' worth at once."""
-    return ("--controller-quota-samples", str(samples))
+    return ("--controller-quota-window-num", str(samples))
 
 
 def listener(weir: Weir, node_id: int) -> Address:

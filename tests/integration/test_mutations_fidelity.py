@@ -40,8 +40,8 @@ SETTINGS = {
     "num.partitions": str(DEFAULT_PARTITIONS),
 }
 OPTIONS = (
-    *("--controller-quota-samples", str(SAMPLES)),
-    *("--controller-quota-window-seconds", str(WINDOW_S)),
+    *("--controller-quota-window-num", str(SAMPLES)),
+    *("--controller-quota-window-size-seconds", str(WINDOW_S)),
 )
 QUOTAS = f'[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = {RATE}\n'
 

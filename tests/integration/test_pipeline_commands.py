@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import weir
-from demo.cast import CAST
+from demo.client_specs import CLIENTS
 from demo.pipeline_record import Files, record
 from quotas import QuotaKey, parse
 from tests.integration.pipeline_jobs import commands, outcome, rows
@@ -34,7 +34,7 @@ def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: P
     replayed = outcome("replay", lake, str(files.quotas), str(files.recommended))
     assert replayed["read"]["records"] == lines
     outcome("report", lake, "--output", str(files.report))
-    assert all(actor.client_id in files.report.read_text() for actor in CAST)
+    assert all(spec.client_id in files.report.read_text() for spec in CLIENTS)
 
     proposed = parse(files.recommended.read_text())
     assert {key for _entity, key in proposed.values} >= {
@@ -49,7 +49,7 @@ def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: P
 NOTHING = {
     ("ingest", "--files", "empty", "--once"): "nothing new",
     ("rollup",): "no usage",
-    ("recommend", "--output", "new.toml"): "nothing was used: new.toml is not written",
+    ("recommend", "--output", "new.toml"): "no usage: new.toml is not written",
     ("replay", "quotas.toml"): "nothing to replay",
     ("report", "--output", "report.html"): "weir pipeline ingest",
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.config.config import ConfigError, load
-from proxy.control.stores.choose import choose
+from proxy.run import choose
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
 from tests.integration.quota_changes import TIGHT, alter, throttled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,9 +10,9 @@ from tests.clients import Librdkafka, create_topic
 from tests.clients.pairs import VERSIONS
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
 from tests.java.kafka_tools import KafkaTools
+from tests.kafka.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.integration.conftest import StartWeir
@@ -23,16 +22,8 @@ pytestmark = [pytest.mark.broker]
 
 RECORDS, RECORD_BYTES, PARTITIONS = 5000, 1000, 3
 NEW = VERSIONS[1:]
-PATIENCE_S, POLL_S = 30.0, 0.05
-
-
-def until(found: Callable[[], bool], what: str) -> None:
-    """Controllers answer before every broker knows."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not found():
-        if time.monotonic() > deadline_s:
-            pytest.fail(f"not even after {PATIENCE_S:.0f} s: {what}")
-        time.sleep(POLL_S)
+PATIENCE_S = 30.0
+"""Controllers answer before every broker knows."""
 
 
 @pytest.mark.core
@@ -45,12 +36,12 @@ def test_kafka_topics_creates_describes_grows_and_deletes_topics(
     tools = KafkaTools(cluster, weir.bootstrap)
     said = tools.topics("--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1")
     assert f"Created topic {topic}." in said
-    until(lambda: topic in tools.list_topics(), "the topic is listed")
+    assert eventually(lambda: topic in tools.list_topics(), PATIENCE_S)
     assert tools.partitions(topic) == {0: 0, 1: 0}
     tools.topics("--alter", "--topic", topic, "--partitions", "3")
-    until(lambda: tools.partitions(topic) == {0: 0, 1: 0, 2: 0}, "the third partition is described")
+    assert eventually(lambda: tools.partitions(topic) == {0: 0, 1: 0, 2: 0}, PATIENCE_S)
     tools.topics("--delete", "--topic", topic)
-    until(lambda: topic not in tools.list_topics(), "the topic is gone")
+    assert eventually(lambda: topic not in tools.list_topics(), PATIENCE_S)
     assert_no_complaint(weir.log)
 
 
@@ -65,7 +56,7 @@ def test_kafkas_perf_tests_send_and_receive_every_record(
     assert tools.produce(topic, RECORDS, RECORD_BYTES) == RECORDS
     if version == "0.10.2.2":
         # That release's perf test gives up after a second without records: on a busy machine it is run again.
-        until(lambda: tools.consume(topic, RECORDS, topic) == RECORDS, "all records came")
+        assert eventually(lambda: tools.consume(topic, RECORDS, topic) == RECORDS, PATIENCE_S)
     else:
         assert tools.consume(topic, RECORDS, topic) == RECORDS
     assert topic in tools.list_groups()
@@ -139,7 +130,7 @@ def test_tools_of_kafka_3_9_work_at_a_broker_of_0_10(
     weir = start_weir(kafka_cluster("0.10.2.2").bootstrap, GENEROUS)
     tools = KafkaTools(kafka_cluster("3.9.1"), weir.bootstrap)
     tools.topics("--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1")
-    until(lambda: topic in tools.list_topics(), "the topic is listed")
+    assert eventually(lambda: topic in tools.list_topics(), PATIENCE_S)
     assert tools.produce(topic, RECORDS, RECORD_BYTES, config={"enable.idempotence": "false"}) == RECORDS
     assert tools.consume(topic, RECORDS, topic) == RECORDS
     assert_no_complaint(weir.log)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.kafka import fixtures
 from tests.kafka.fixtures import SharedClusters
-
-if TYPE_CHECKING:
-    pass
 
 
 class StandIn:

@@ -7,15 +7,11 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kafka.processes import Processes
 from tests.kafka.waiting import ENDED, eventually, is_gone
-
-if TYPE_CHECKING:
-    pass
 
 FOREVER = [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka import java, ports, sasl, zookeeper
+from tests.kafka import java, sasl, zookeeper
 from tests.kafka.cluster import Cluster, ClusterError
 from tests.kafka.settings import Node, Topology, render, server_properties, zookeeper_properties
 
@@ -131,11 +131,6 @@ def test_javas_version_is_understood(text: str, version: int | None) -> None:
 
 def test_a_java_that_is_not_there_has_no_version() -> None:
     assert java.java_version("/no/such/java") is None
-
-
-def test_free_ports_are_free() -> None:
-    first = ports.free_range(3)
-    assert all(ports.is_free(port) for port in range(first, first + 3))
 
 
 def test_a_cluster_has_at_least_one_broker() -> None:

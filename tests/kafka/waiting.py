@@ -25,9 +25,9 @@ def is_gone(pid: int) -> bool:
         return Path("/proc/self/stat").exists()  # ended just now; without /proc (macOS) it still runs
 
 
-def eventually(is_so: Callable[[], bool]) -> bool:
-    """Whether something that other processes do came true within 20 s."""
-    pause, deadline = threading.Event(), time.monotonic() + ENDED
+def eventually(is_so: Callable[[], bool], within_s: float = ENDED) -> bool:
+    """Whether something that other processes do came true in this time."""
+    pause, deadline = threading.Event(), time.monotonic() + within_s
     while not is_so() and time.monotonic() < deadline:
         pause.wait(0.02)
     return is_so()

@@ -1,4 +1,4 @@
-"""One Spark for all tests of the pipeline: it takes seconds to start."""
+"""One Spark session for all tests of the pipeline, because it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Tests that use it are marked `spark`."""
+    """Yield the shared Spark session; tests that use it are marked `spark`."""
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
@@ -28,7 +28,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves the pipes of its JVM to the garbage collector."""
+    """Ignore warnings about the pipes of PySpark's JVM, which only the garbage collector closes."""
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))

@@ -1,7 +1,8 @@
 """`weir pipeline ingest` that kills itself and its JVM: `killed_ingest.py POINT BATCH SEED -- OPTIONS`.
 
-At the BATCHth batch of this run, at POINT: `written` (records are, the ledger's row is not), `entered` (the
-row is, Spark's own note is not), or `moment`: some time, by SEED, after the first table began to be written.
+The process dies in the BATCHth batch of this run, at POINT: `written` (after the records, before the ledger's
+row), `entered` (after the row, before Spark's checkpoint), or `moment`: at a time chosen by SEED, after the
+first table began to be written.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 MOMENT_S = 3.0
-"""A batch takes about so long to write."""
+"""Time (s), roughly, that a batch takes to write."""
 
 
 def die() -> NoReturn:
@@ -30,7 +31,7 @@ def die() -> NoReturn:
 
 
 def arrange(point: str, number: int, seed: int) -> None:
-    """Have the process die there."""
+    """Patch ingest so that the process dies at `point` of the batch `number`."""
     begun = 0
     write, enter, replace = Batches._write, Batches._enter, tables.replace
 

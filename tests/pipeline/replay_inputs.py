@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUNDAY_MS = 1_763_856_000_000
-"""2025-11-23."""
+"""2025-11-23 00:00 UTC (ms)."""
 
 
 def put(spark: SparkSession, lake: Lake, records: Sequence[TraceRecord] | Sequence[UsageRecord]) -> None:
-    """Write records as ingest does."""
+    """Write records to the tables, in the form that ingest writes."""
     is_trace = isinstance(records[0], TraceRecord)
     lines = spark.createDataFrame([(msgspec.json.encode(one).decode(),) for one in records], "line string")
     columns = TRACE_RECORD if is_trace else USAGE_RECORD

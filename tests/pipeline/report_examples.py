@@ -1,4 +1,4 @@
-"""Tables as the other jobs leave them, made by hand for the report's tests."""
+"""Hand-made tables, in the form that the other jobs write, for the report's tests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 HOUR_MS: Final = 3_600_000
 START_MS: Final = 1_795_737_600_000
-"""2026-11-27 00:00 UTC."""
+"""2026-11-27 00:00 UTC (ms)."""
 DAY: Final = datetime.fromtimestamp(START_MS / 1000, UTC).date()
 
 Values = dict[str, object]
 
 
 def row(columns: StructType, **values: object) -> Values:
-    """A row with these values; what is not named is null, and a struct may be given in part."""
+    """Return a row with these values; all others are null, also in partial structs."""
     unknown = set(values) - set(columns.names)
     assert not unknown, f"no such columns: {unknown}"
     return {
@@ -37,13 +37,13 @@ def row(columns: StructType, **values: object) -> Values:
 
 
 def frame(spark: SparkSession, columns: StructType, rows: list[Values]) -> DataFrame:
-    """Rows as Spark has them; by way of Arrow, for which it starts no Python process."""
+    """Return a DataFrame, made by way of Arrow, which needs no Python process."""
     table = pa.Table.from_pylist([row(columns, **values) for values in rows], to_arrow_schema(columns))
     return spark.createDataFrame(table, columns)
 
 
 def rolled(user: str | None, client_id: str | None, hour: int = 0, **values: object) -> Values:
-    """An hour of the roll-up."""
+    """Return an hour of the roll-up."""
     start_ms = START_MS + hour * HOUR_MS
     numbers = dict.fromkeys(
         ("requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "mutations", "errors"), 0
@@ -66,5 +66,5 @@ def rolled(user: str | None, client_id: str | None, hour: int = 0, **values: obj
 
 
 def write_rollup(spark: SparkSession, lake: Lake, rows: list[Values], period: str = "hour") -> None:
-    """As the job rollup does."""
+    """Write hours and days to the lake, in the form that rollup writes."""
     tables.replace(frame(spark, tables.ROLLUP, rows), lake.rollup(period), "day")

@@ -1,4 +1,4 @@
-"""Reading a report as a browser would, for its tests."""
+"""Parse the report's HTML for its tests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HOSTILE: Final = (
     "<!--",
     "line\nbreak\ttab\x00nul",
 )
-"""Client-ids that somebody chose with care."""
+"""Client-ids of a malicious client."""
 
 
 class Page(HTMLParser):
-    """A page's elements, text and scripts. Raises AssertionError where elements are not nested."""
+    """The elements, text and scripts of a page. Raises AssertionError if elements are not properly nested."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -62,11 +62,11 @@ class Page(HTMLParser):
         self.comments.append(data)
 
     def names(self) -> set[str]:
-        """The kinds of elements that the page has."""
+        """Return the names of the page's elements."""
         return {name for name, _ in self.elements}
 
     def policy(self) -> str:
-        """Its Content-Security-Policy."""
+        """Return the Content-Security-Policy of the page."""
         (policy,) = (
             attributes["content"]
             for _, attributes in self.elements

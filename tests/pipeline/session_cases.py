@@ -1,4 +1,4 @@
-"""Sessions whose traces are replayed: a quota, its limit, and what its clients do."""
+"""Cases of simulated connections: a quota, its limit, and the behaviour of the clients."""
 
 from __future__ import annotations
 

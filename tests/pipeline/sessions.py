@@ -1,7 +1,6 @@
-"""Clients, real sessions of Weir and a broker that answers, in simulated time: what they did, as traces.
+"""Clients, Weir's real connections, and a broker, in simulated time; the result is traces.
 
-The rules that say who waits are Weir's own (`proxy.connection`), not those of the replay that is tested by
-them.
+The throttle times come from Weir's own connections (`proxy.connection`), not from the replay under test.
 """
 
 from __future__ import annotations
@@ -33,24 +32,24 @@ from tests.wire.frames import padded, request, response, split
 from usage.records import TraceRecord, UsageRecord
 
 OFFSET_MS = 1_763_686_800_000
-"""From the sessions' time to that since 1970: it is 2025-11-21 01:00 UTC."""
+"""Offset (ms) from simulated time to Unix time: simulated 0 is 2025-11-21 01:00 UTC."""
 FROM_MS = 3_500_000
-"""When everything begins; an hour ends 100 s later."""
+"""Simulated time (ms) of the beginning; an hour ends 100 s later."""
 INTERVAL_MS = 1000
 
 
 @dataclass
 class Habits:
-    """How the clients of one kind behave; the numbers are drawn evenly from these ranges."""
+    """The behaviour of one kind of clients; numbers are drawn evenly from these ranges."""
 
     client_id: bytes
     what: str
-    """produce, fetch, ping, or all in turn."""
+    """Kind of requests: produce, fetch, ping, or all in turn."""
     size: tuple[int, int] = (100, 3000)
     think_ms: tuple[int, int] = (0, 200)
     service_ms: tuple[int, int] = (0, 20)
     under_way: int = 1
-    """Requests that are sent without waiting for responses."""
+    """Number of requests in flight."""
     connections: int = 1
     from_ms: int = 0
 
@@ -62,16 +61,16 @@ class Connected:
     habits: Habits
     wire: Wire
     number: int = 0
-    """Of the last request."""
+    """Correlation id of the last request."""
     answered_ms: int = 0
-    """When the broker will have said all that it has to say so far."""
+    """Time (ms) at which the broker will have sent all its responses."""
     to_broker: int = 0
     to_client: int = 0
-    """How much was seen of what the session has sent on."""
+    """Number of forwarded bytes that were processed."""
 
 
 class World:
-    """Connections, one broker, one Weir, and the time."""
+    """Connections through one Weir to one broker, and the time."""
 
     def __init__(
         self,
@@ -91,13 +90,15 @@ class World:
         self._registries = UsageRegistries(trace_share=1.0)
         self._connections: list[Connected] = []
         self._events: list[tuple[int, int, Connected, bytes, bytes]] = []
-        """(when, number, where, what the client sends, what the broker says): perhaps only time passes."""
+        """Events: (time, number, connection, bytes of the client, bytes of the broker). Without bytes,
+        only time passes.
+        """
         self._count = 0
         self.traces: list[TraceRecord] = []
         self.usage: list[UsageRecord] = []
 
     def join(self, habits: Habits) -> World:
-        """Have clients of this kind connect."""
+        """Connect clients of this kind."""
         for _ in range(habits.connections):
             session = new_connection(
                 quotas=self._quotas,
@@ -114,7 +115,7 @@ class World:
         return self
 
     def run(self, until_ms: int) -> World:
-        """Let time pass; nobody asks for anything more after `until_ms`."""
+        """Run until all events are handled; clients send no new requests after `until_ms`."""
         now_ms = drained_ms = FROM_MS
         until_ms += FROM_MS
         while self._events:

@@ -1,4 +1,4 @@
-"""How Spark means to compute the roll-up: what would be slow at size is visible in the plan."""
+"""Spark's plan of the roll-up, which shows operations that would be slow at scale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WINDOW_MS: Final = 10_000
 
 
 def plan(rows: DataFrame) -> str:
-    """The physical plan, uncut."""
+    """Return the physical plan, unabridged."""
     conf, name, out = rows.sparkSession.conf, "spark.sql.maxMetadataStringLength", io.StringIO()
     before = conf.get(name)
     conf.set(name, "10000")
@@ -44,7 +44,7 @@ def plan(rows: DataFrame) -> str:
 
 
 def after_what_is_kept(shown: str) -> str:
-    """A plan without what its cached tables were made by."""
+    """Return a plan without the plans of its cached tables."""
     lines, depth = [], None
     for line in shown.splitlines():
         indent = len(line) - len(line.lstrip(" :+-"))
@@ -104,7 +104,7 @@ def test_the_rollup_lists_files_without_reading_them(spark: SparkSession, lake: 
 
 
 def test_the_rollup_spreads_an_entity_with_most_records_over_tasks(spark: SparkSession) -> None:
-    """After the first shuffle its records are everywhere, after the second they are rows of windows."""
+    """The first shuffle spreads the records over tasks; the second has only one row per window."""
     count, tasks, brokers = 60_000, 8, 6
     client = sql.when(sql.col("id") % 10 == 0, sql.concat(sql.lit("c"), sql.col("id") % 5000)).otherwise(
         "hot"

@@ -1,4 +1,4 @@
-"""Files into tables: what is read, what is put aside, and what must not be gone on with."""
+"""Ingest from files: valid, malformed and late records, checkpoints, and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql import functions as fn
 from pipeline import tables
 from pipeline.files import Files
 from pipeline.ingest import checkpoint as ingest_checkpoint
-from pipeline.ingest.batch import Batches, judged
+from pipeline.ingest.batch import Batches, with_lateness
 from pipeline.ingest.job import Pace, ingest
 from pipeline.ingest.ledger import LEDGER, NEWEST, newest_after
 from pipeline.ingest.parse import USAGE, parsed
@@ -131,7 +131,7 @@ def test_a_record_is_late_only_against_its_stream(spark: SparkSession) -> None:
     old = usage(NOON_MS - MINUTE_MS, "of weir-1")
     other = usage(NOON_MS - 99 * MINUTE_MS, "of another", "weir-2")
     rows = lines(spark, old, other, channel="0").union(lines(spark, old, channel="1"))
-    found = judged(parsed(rows, USAGE), before, 2 * MINUTE_MS).select("stream", "late").collect()
+    found = with_lateness(parsed(rows, USAGE), before, 2 * MINUTE_MS).select("stream", "late").collect()
     assert {row.stream: row.late for row in found} == {
         "0/weir-1": False,
         "0/weir-2": False,
@@ -144,7 +144,7 @@ def test_a_record_from_the_future_counts_as_no_newer_than_its_batch(spark: Spark
     rows = parsed(
         lines(spark, usage(NOON_MS + 60 * MINUTE_MS), usage(5, "old", "weir-2"), taken_ms=NOON_MS), USAGE
     )
-    (row,) = newest_after(before, judged(rows, before, 0)).collect()
+    (row,) = newest_after(before, with_lateness(rows, before, 0)).collect()
     assert sorted(tuple(each) for each in row.newest) == [("/weir-1", NOON_MS), ("/weir-3", 7)]
 
 
@@ -161,10 +161,10 @@ def a_batch(lake: Lake, number: int) -> None:
 @pytest.mark.parametrize(
     ("planned", "done", "entered", "message"),
     [
-        (None, None, [0], "checkpoint/usage is lost, but there are batches in .*ledger/usage"),
+        (None, None, [0], "checkpoint/usage is lost, but .*ledger/usage has batches"),
         (3, 3, [3, 4], "checkpoint/usage is older than the tables: it ends at batch 3"),
         (4, 3, [4, 5], "checkpoint/usage is older than the tables: it ends at batch 4"),
-        (4, 3, [], "ledger/usage lacks batch 3, which .*checkpoint/usage says is done"),
+        (4, 3, [], "ledger/usage lacks batch 3, which .*checkpoint/usage has: restore"),
     ],
 )
 def test_ingest_refuses_a_checkpoint_that_does_not_fit_the_tables(
@@ -215,7 +215,7 @@ def test_ingest_refuses_a_second_source_for_a_lake(spark: SparkSession, tmp_path
 
 def test_two_ingests_into_one_lake_at_once_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     files, path = Files(spark), str(tmp_path / "checkpoint" / ".weir-lock")
-    with files.locked(path), pytest.raises(PipelineError, match="another ingest is at work"):
+    with files.locked(path), pytest.raises(PipelineError, match="another ingest is running"):
         files.locked(path).__enter__()
     with files.locked(path):
         pass

@@ -1,7 +1,7 @@
-"""`weir pipeline ingest` is killed (-9, with its JVM) again and again: nothing is lost, nothing doubled.
+"""`weir pipeline ingest` is killed (-9, with its JVM) repeatedly, and loses or doubles no record.
 
-Each file is a batch. What is late is computed here by the rule of `pipeline.ingest.ledger`, from the files
-alone.
+Each file is a batch. The test computes late records from the files alone, by the rule of
+`pipeline.ingest.ledger`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 FILES = 4
 ROWS = 1200
 PADDING = "x" * 1000
-"""Files are larger than the 1 MB that a batch may have, so each is one."""
+"""Padding of a line: makes each file larger than the 1 MB of a batch, so that each file is a batch."""
 DAY_MS = 86_400_000
 LATE_AFTER_MS = 600_000
 BASE_MS = 1_700_000_000_000
@@ -42,7 +42,7 @@ SEED = 8
 
 
 class Input(NamedTuple):
-    """A line, and what it is to become."""
+    """A line, and its expected result."""
 
     line: bytes
     name: str
@@ -55,12 +55,12 @@ def newest_ms(file: int) -> int:
 
 
 def content(file: int) -> list[Input]:
-    """Records of a day, the last of them just not late, one that just is, and a line that is cut off."""
+    """Return a day's records: good ones, one just not late, one just late, and a truncated line."""
     last_in_time_ms = newest_ms(file - 1) - LATE_AFTER_MS
     step_ms = (newest_ms(file) - last_in_time_ms) // (ROWS - 1)
     times = [newest_ms(file) - number * step_ms for number in range(ROWS - 1)] + [last_in_time_ms]
     lines = [record(f"{file}-{number}", time_ms, "usage") for number, time_ms in enumerate(times)]
-    is_late = "late" if file else "usage"  # the first batch knows no time
+    is_late = "late" if file else "usage"  # the first batch has no earlier records
     lines.append(record(f"{file}-late", last_in_time_ms - 1, is_late))
     return [*lines, Input(lines[0].line[:50], lines[0].line[:50].decode(), "malformed", None)]
 
@@ -94,7 +94,7 @@ def write(directory: Path) -> list[Input]:
 
 
 def killed(point: str, number: int, lake: Lake, directory: Path) -> None:
-    """Ingest in a process of its own until it has killed itself."""
+    """Run ingest in a subprocess that kills itself."""
     script = Path(__file__).with_name("killed_ingest.py")
     options = ["pipeline", "ingest", "--lake", lake.root, "--files", str(directory), "--kind", "usage"]
     options += ["--once", "--batch-mb", "1", "--master", "local[2]"]
@@ -165,6 +165,6 @@ def rows(
 
 
 def planned_ms(lake: Lake, batch: int) -> int:
-    """When Spark began a batch for the first time, by its own notes."""
+    """Return the time (ms) at which Spark first began a batch, from its checkpoint."""
     lines = Path(lake.checkpoint("usage"), "offsets", str(batch)).read_text().splitlines()
     return int(json.loads(lines[1])["batchTimestampMs"])

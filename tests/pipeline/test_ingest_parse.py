@@ -1,4 +1,4 @@
-"""Every way in which a line may be no record, beside records that are good."""
+"""Valid records, and every reason for which a line is malformed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lacking(name: str) -> str:
 
 
 def judge(spark: SparkSession, lines: list[str | bytes | None], kind: str = "usage") -> list[Row]:
-    """In the order of the lines."""
+    """Return the parsed rows in the order of the lines."""
     rows = [
         (number, None if line is None else bytearray(line.encode() if isinstance(line, str) else line))
         for number, line in enumerate(lines)
@@ -71,7 +71,7 @@ def judge(spark: SparkSession, lines: list[str | bytes | None], kind: str = "usa
 
 
 def assert_is(row: Row, record: UsageRecord | TraceRecord) -> None:
-    """A good row has the values of the record, all of them."""
+    """Check that a good row has exactly the values of the record."""
     assert row.reason is None
     found = row.asDict(recursive=True)
     for name, value in msgspec.structs.asdict(record).items():

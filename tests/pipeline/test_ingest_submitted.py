@@ -1,4 +1,4 @@
-"""`spark-submit` of PySpark runs the jobs, in local mode, with the rooms in an archive."""
+"""PySpark's `spark-submit` runs the jobs in local mode, with Weir's packages in an archive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
 def archive(path: Path) -> Path:
-    """What a wheel has of the rooms that jobs need."""
+    """Return an archive of the packages that jobs need, in the form of a wheel."""
     with zipfile.ZipFile(path, "w") as file:
         for room in ("cli", "pipeline", "quotas", "usage"):
             for module in (REPOSITORY / room).glob("*.py"):

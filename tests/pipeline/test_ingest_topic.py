@@ -1,4 +1,4 @@
-"""A topic of a real broker into tables: the connector's locked jars, and going on where it ended."""
+"""Ingest from a real broker's topic, with the connector's locked jars, in several runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def test_ingest_reads_each_record_of_a_topic_once(kafka_cluster: StartCluster, t
     assert first.returncode == 0, first.stderr
     assert first.stderr == ""
     outcome = json.loads(first.stdout)
-    assert outcome["read"] == {"usage lines": ROWS + 2, "trace lines": 0}  # there is no weir-usage-trace
+    assert outcome["read"] == {
+        "usage lines": ROWS + 2,
+        "trace lines": 0,
+    }  # the topic weir-usage-trace does not exist
     assert outcome["wrote"] == {"usage records": ROWS, "trace records": 0, "malformed usage": 2}
 
     send(bootstrap, "weir-usage", usage(NOON_MS, "more"))

@@ -1,4 +1,4 @@
-"""Spark's Kafka connector: what is locked, where it is kept, and bringing one's own."""
+"""Spark's Kafka connector: locked jars, the cache, and jars of the user."""
 
 from __future__ import annotations
 

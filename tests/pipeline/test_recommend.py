@@ -1,4 +1,4 @@
-"""The recommend job on Spark: arithmetic by hand, hostile names, capacity, the quotas in force, the file."""
+"""The recommend job on Spark: hand-computed values, hostile names, capacity, current quotas, and the file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVERYBODY = Entity(DEFAULT, DEFAULT)
 DAY = date(2026, 11, 20)
 MB = 1_000_000.0
 NOON_MS = 1_795_176_000_000
-"""2026-11-20 12:00 UTC."""
+"""2026-11-20 12:00 UTC (ms)."""
 HOUR_MS = 3_600_000
 
 Row: TypeAlias = dict[str, object]
@@ -56,7 +56,7 @@ def hour(
     throttled_s: float = 0.0,
     broker: int = 1,
 ) -> Row:
-    """An hour of an entity; its p99 is 0.9 of the largest rate unless said, its p50 the half."""
+    """Return an hour of an entity; by default the p99 is 0.9 and the p50 half of the highest rate."""
 
     def rate(largest: float) -> Row:
         its_p99 = 0.9 * largest if p99 is None else p99
@@ -85,7 +85,7 @@ Run: TypeAlias = "Callable[..., tuple[Outcome, str]]"
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Run:
-    """Roll up these hours and recommend; the outcome and the file's text, empty if none was written."""
+    """Write these hours and recommend; return the outcome and the file's text ("" without a file)."""
 
     def run(rows: Iterable[Row], **options: object) -> tuple[Outcome, str]:
         lake = Lake(str(tmp_path / "lake"))
@@ -99,12 +99,12 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
 
 
 def own(table: QuotaTable) -> dict[tuple[Entity, QuotaKey], float]:
-    """What is not in the default entry."""
+    """Return the proposals outside the default entry."""
     return {quota: value for quota, value in table.values.items() if quota[0] != EVERYBODY}
 
 
 def flagged(outcome: Outcome) -> dict[object, object]:
-    """Counts of proposals by flag."""
+    """Return the number of proposals by flag."""
     return {
         row[0]: row[1] for listing in outcome.listings if listing.title == "flags" for row in listing.rows
     }
@@ -150,7 +150,7 @@ def test_recommend_computes_the_chosen_statistic_of_usage(
     rows = [
         hour("a", "b", produce=2 * MB),
         hour("a", "b", number=1, produce=1 * MB),
-        hour("a", "b", number=2),  # no such use: not one of the hours
+        hour("a", "b", number=2),  # hours without such use do not count
         hour("a", "b", number=13, produce=3 * MB),
     ]
     plan = Plan(**{"now": NOW, "quotas": (PRODUCE,), **options})  # type: ignore[arg-type]  # fields by name
@@ -185,8 +185,8 @@ def test_every_recommended_name_has_an_entry_or_is_counted_as_omitted(run: Run) 
         *(Entity(name, "c") for name in HOSTILE),
     }
     assert outcome.wrote["entries"] == 2 * len(HOSTILE)
-    assert {note for note in outcome.notes if "no entry can" in note} == {
-        f"2 entities {why}: no entry can be for them, and none is"
+    assert {note for note in outcome.notes if "cannot have" in note} == {
+        f"2 entities {why}: they cannot have an entry"
         for why in (
             "without a name",
             "called <default>",
@@ -215,7 +215,7 @@ def test_recommend_without_a_default_writes_an_entry_for_every_entity(run: Run) 
 def test_recommend_cuts_proposals_beyond_the_capacity_by_one_factor(run: Run) -> None:
     rows = [hour("a", name, produce=size * MB) for name, size in (("x", 7), ("y", 3), ("z", 0))]
     outcome, text = run(rows, percentile=100, headroom=1.0, capacity={PRODUCE: 4 * MB}, over_commitment=1.75)
-    # floors 3, wanted 7 + 3 + 1 = 11, room 7: half of what is above the floors: 6 / 2 and 2 / 2
+    # floors 3, wanted 7 + 3 + 1 = 11, room 7: half of the parts above the floors: 6 / 2 and 2 / 2
     assert own(parse(text)) == {(Entity("a", "x"), PRODUCE): 4 * MB, (Entity("a", "y"), PRODUCE): 2 * MB}
     assert flagged(outcome) == {CUT: 2}
     assert "cut to 50.0% of what is above the floor, to fit the capacity" in text
@@ -257,7 +257,7 @@ def test_recommend_flags_idle_near_throttled_and_new_entities(
     )
     rows = [
         hour("a", "idle", produce=3 * MB),
-        hour("a", "near", produce=4 * MB),  # a fifth is near
+        hour("a", "near", produce=4 * MB),  # a fifth of the quota counts as near
         hour("a", "held", produce=20 * MB, throttled_s=51.0),
         hour("a", "seldom held", produce=20 * MB, throttled_s=50.0),
         hour("a", "seldom held", number=1, produce=19 * MB),
@@ -296,7 +296,7 @@ def test_recommend_leaves_one_off_client_ids_to_the_default_unless_named(run: Ru
     assert flagged(outcome) == {ONE_OFF: 2, CUT: 1}
     outcome, text = run(rows, min_active_hours=2, with_default=False)
     assert {entity for entity, _ in parse(text).values} == {Entity("a", "steady")}
-    assert "2 entities active in too few hours: no entry can be for them, and none is" in outcome.notes
+    assert "2 entities active in too few hours: they cannot have an entry" in outcome.notes
 
 
 CURRENT = """
@@ -351,7 +351,7 @@ def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: 
             (Entity("alice", "etl-2"), FETCH): 6 * MB,  # the prefix has no such quota
             (Entity("bob", "daily"), PRODUCE): 15 * MB,
             (Entity("bob", "daily"), REQUESTS): 30.5,  # not recommended
-            (Entity("bob", "quarterly"), PRODUCE): 50 * MB,  # not seen
+            (Entity("bob", "quarterly"), PRODUCE): 50 * MB,  # no usage
             (Entity(DEFAULT, Prefix("etl-")), PRODUCE): 6 * MB,  # without a user the default would outrank it
             (Entity(client_id=Prefix("etl-")), MUTATIONS): 2.0,
             (Entity(topic="logs"), PRODUCE): 7 * MB,
@@ -360,13 +360,13 @@ def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: 
         {(Entity("bob"), PRODUCE): 123.0},
     )
     assert "sum of the maximum of 2 client-ids of the busiest hour, 2026-11-20 12:00 UTC" in text
-    assert text.count("; now 6.00 MB/s for more than this one\n") == 1  # one user of several
+    assert text.count("; now 6.00 MB/s shared with others\n") == 1  # one of several users
     assert text.count("; now 50.00 MB/s\n") == 1
     assert text.count("; now ") == 2  # nothing limits what etl-2 fetches
-    (note,) = (note for note in outcome.notes if "left out" in note)
+    (note,) = (note for note in outcome.notes if "dropped" in note)
     assert note == (
-        "1 values of quotas.toml are left out: defaults or of another level than user-client-id; "
-        "the new entries are instead of them"
+        "1 values of quotas.toml are dropped: defaults, or of another level than user-client-id; "
+        "the new entries replace them"
     )
 
 
@@ -374,7 +374,9 @@ def test_the_capacity_of_recommend_includes_kept_entries(run: Run) -> None:
     rows = [hour("bob", "daily", produce=10 * MB)]
     options: Row = {"current": parse(CURRENT), "percentile": 100, "headroom": 1.0}
     _outcome, text = run(rows, **options, capacity={PRODUCE: 56 * MB})
-    assert parse(text).values[Entity("bob", "daily"), PRODUCE] == 6 * MB  # 50 are kept for who was not seen
+    assert (
+        parse(text).values[Entity("bob", "daily"), PRODUCE] == 6 * MB
+    )  # 50 are kept for a client without usage
 
 
 def test_recommend_without_authenticated_users_writes_client_id_entries(run: Run) -> None:
@@ -442,7 +444,7 @@ def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSessio
     run([hour("a", "b", produce=2 * MB)])
     outcome, text = run([hour("a", "b")], days=(date(2020, 1, 1), date(2020, 1, 2)))
     assert text == ""
-    assert outcome.notes[0].startswith("nothing was used from 2020-01-01 to 2020-01-02: quotas.toml is not")
+    assert outcome.notes[0].startswith("no usage from 2020-01-01 to 2020-01-02: quotas.toml is not")
     lake = Lake(str(tmp_path / "lake"))
     assert tables.read(spark, lake.recommendation, tables.RECOMMENDATION).count() == 0
     missing = Lake(str(tmp_path / "missing"))

@@ -1,4 +1,4 @@
-"""Recommending, as far as it needs no Spark: parameters, factors, what stays of a file, the file's lines."""
+"""Recommendations without Spark: parameters, factors, kept entries, and the file's lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.outcome import PipelineError
 from pipeline.recommend import capacity as recommend_capacity
 from pipeline.recommend import plan as recommend_plan
 from pipeline.recommend.capacity import fit
-from pipeline.recommend.current import Kept, Now, candidates, kept, now
+from pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
 from pipeline.recommend.file import Proposed, lines
 from pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
@@ -54,7 +54,7 @@ def test_docstring_examples_of_recommend_run(module: object) -> None:
         ({"hours_percentile": 100.5}, "hours-percentile is 100.5, must be from 0 to 100"),
         ({"min_active_hours": 0}, "min-active-hours is 0, must be at least 1"),
         ({"quotas": (CONNECTIONS,)}, f"quota is connection_creation_rate, must be one of {ALL}"),
-        ({"quotas": ()}, "no quota is asked for: give --quotas"),
+        ({"quotas": ()}, "no quota to recommend: give --quotas"),
         (
             {"days": (date(2026, 1, 2), date(2026, 1, 1))},
             "days 2026-01-02..2026-01-01 end before they begin: exchange the two",
@@ -133,24 +133,29 @@ NOWS = QuotaTable(
 @pytest.mark.parametrize(
     ("level", "user", "client_id", "expected"),
     [
-        (PAIRS, "alice", "app", Now(2.0, alone=True, named=True)),
-        (PAIRS, "alice", "other", Now(1.0, alone=False, named=False)),  # for all of alice
-        (PAIRS, "alice", "etl-1", Now(3.0, alone=True, prefix="etl-")),
-        (PAIRS, "bob", "etl-1", Now(5.0, alone=False, prefix="etl-")),  # for all users
-        (PAIRS, "bob", "app", Now(4.0, alone=False, named=False)),
-        (PAIRS, "bob", "tool", Now(6.0, alone=True, named=False)),  # a default: a value for each
-        (PAIRS, "bob", "none", Now(None)),
-        ("user", "alice", None, Now(1.0, alone=True, named=True)),
-        ("user", "bob", None, Now(None)),
-        ("client-id", None, "app", Now(4.0, alone=True, named=True)),
-        ("client-id", None, "etl-2", Now(5.0, alone=True, prefix="etl-")),
-        ("client-id", None, "tool", Now(None)),
+        (PAIRS, "alice", "app", CurrentLimit(2.0, alone=True, named=True)),
+        (PAIRS, "alice", "other", CurrentLimit(1.0, alone=False, named=False)),  # for all of alice
+        (PAIRS, "alice", "etl-1", CurrentLimit(3.0, alone=True, prefix="etl-")),
+        (PAIRS, "bob", "etl-1", CurrentLimit(5.0, alone=False, prefix="etl-")),  # for all users
+        (PAIRS, "bob", "app", CurrentLimit(4.0, alone=False, named=False)),
+        (
+            PAIRS,
+            "bob",
+            "tool",
+            CurrentLimit(6.0, alone=True, named=False),
+        ),  # a default gives each client a budget
+        (PAIRS, "bob", "none", CurrentLimit(None)),
+        ("user", "alice", None, CurrentLimit(1.0, alone=True, named=True)),
+        ("user", "bob", None, CurrentLimit(None)),
+        ("client-id", None, "app", CurrentLimit(4.0, alone=True, named=True)),
+        ("client-id", None, "etl-2", CurrentLimit(5.0, alone=True, prefix="etl-")),
+        ("client-id", None, "tool", CurrentLimit(None)),
     ],
 )
 def test_recommend_finds_the_current_limit_of_an_entity(
-    level: str, user: str | None, client_id: str | None, expected: Now
+    level: str, user: str | None, client_id: str | None, expected: CurrentLimit
 ) -> None:
-    assert now(NOWS, PRODUCE, level, user, client_id) == expected
+    assert current_limit(NOWS, PRODUCE, level, user, client_id) == expected
 
 
 def test_default_entries_belong_to_no_recommended_level() -> None:
@@ -240,7 +245,7 @@ def test_a_recommended_file_is_formatted_as_documented() -> None:
         "[[quota]]\n"
         'user = "<default>"\n'
         'client_id = "<default>"\n'
-        "# the floor: for everybody who has no entry of his own, for each his own\n"
+        "# the floor: for each client without an entry\n"
         "producer_byte_rate = 1000000\n"
         "consumer_byte_rate = 1000000\n"
         "\n"

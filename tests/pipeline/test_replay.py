@@ -1,4 +1,4 @@
-"""The replay job: from tables of usage or traces, and quota files, to hours of budgets."""
+"""The replay job, from tables of usage or traces and quota files to hours of budgets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 
 @dataclass
 class Replayed:
-    """Of a world in which three quotas were in force."""
+    """The records of a simulation with three quotas in force."""
 
     world: World
     outcome: Outcome
@@ -58,7 +58,7 @@ class Replayed:
     of_usage: list[Row]
 
     def sums(self, candidate: str, quota: str) -> tuple[int, int, float, int]:
-        """Violations, throttle times in ms, throttled time in s, requests given up."""
+        """Return violations, throttle times (ms), throttled time (s), requests given up."""
         rows = [
             row
             for row in self.hours
@@ -75,9 +75,10 @@ class Replayed:
 
 @pytest.fixture(scope="module")
 def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
-    """The traces under what was in force, and under a candidate that is loose; usage under what was in force.
+    """Outcomes of replays: traces under the quotas in force and under a loose candidate; usage under the
+    quotas in force.
 
-    Beside the world each case of `test_replay_of_sessions` has one of its own, behind another Weir.
+    The lake also has the traces of each case of `test_replay_of_sessions`, from separate instances of Weir.
     """
     world = World(parse(IN_FORCE))
     world.join(Habits(b"app", "all in turn", connections=6, under_way=2))
@@ -111,7 +112,7 @@ def test_replay_under_the_quotas_in_force_equals_the_recording(replayed: Replaye
 
 
 def test_replay_and_recording_cover_the_same_budgets_and_hours(replayed: Replayed) -> None:
-    """The world spans the end of an hour; all of a client-id's users share."""
+    """The simulation spans the end of an hour; all users of a client-id share its quota."""
     budgets = {
         name: {
             (row.quota, row.user, row.client_id, row.broker, row.start_ms, row.charges, row.throttled_s)
@@ -162,14 +163,14 @@ def test_the_outcome_of_replay_counts_inputs_and_compares_candidates(replayed: R
 
 
 def test_replay_notes_demand_that_recorded_throttles_held_back(replayed: Replayed) -> None:
-    held_back = [note for note in replayed.outcome.notes if "is not known" in note]
+    held_back = [note for note in replayed.outcome.notes if "is unknown" in note]
     assert [note.split(":")[0] for note in held_back] == list(QUOTAS)
     assert "traces have 100 % of the requests in the usage records of these days" in replayed.outcome.notes
 
 
 @pytest.mark.parametrize("client", [*CASES, *(f"app, {quota}" for quota in QUOTAS[1:])])
 def test_replay_of_one_second_usage_is_close_to_that_of_traces(replayed: Replayed, client: str) -> None:
-    """Time in which somebody waited: within 25 %; the sum of throttle times: within 40 %."""
+    """Throttled time is within 25 %, the sum of throttle times within 40 %."""
     client_id, _, quota = client.partition(", ")
     key = quota or CASES[client][0].value
 
@@ -192,12 +193,12 @@ def test_replay_of_one_second_usage_is_close_to_that_of_traces(replayed: Replaye
 def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """15,000 bytes at 1000/s, half of them at 0.5 s and half at 1.5 s: 15 s, of which 10 have passed. In the
-    last second of a Saturday and the first of a Sunday; of another client each half is at another broker, of
-    a third by another Weir. Of mutations there is one bucket: of 11 tokens 20 are taken, for the next 20 nine
-    are missing.
+    """The first client is charged 15,000 bytes at 1000 bytes/s, half at 0.5 s and half at 1.5 s: 15 s of
+    quota, of which the window covers 10. The charges are in the last second of a Saturday and the first of a
+    Sunday. The second client's halves are at two brokers, the third's at two instances of Weir. Mutations
+    have one bucket: the first 20 take its 11 tokens; the next 20 lack nine.
 
-    What was recorded of who is not limited: two waits of 600 ms, at 0.25 s and 0.75 s, overlap by 100 ms.
+    A client without a limit has recorded waits of 600 ms at 0.25 s and 0.75 s, which overlap by 100 ms.
     """
     lake, half = Lake(str(tmp_path)), {"charged_bytes": 7500}
     waited = {
@@ -266,7 +267,9 @@ def test_replay_accepts_candidate_names_that_equal_column_names(spark: SparkSess
 def test_replay_of_enormous_numbers_writes_a_bounded_number_of_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """As many as ingest takes: a record of a million million connections, and of a wait of 31,000 years."""
+    """The numbers are the largest that ingest accepts: a trillion connections in a record, and a wait of
+    31,000 years.
+    """
     lake = Lake(str(tmp_path / "lake"))
     most: dict[str, object] = {"requests": 10**15, "sessions": 10**15, "charged_bytes": 10**15}
     waits = {"throttle_ms": ByQuota(producer_byte_rate=10**15), "violations": ByQuota(producer_byte_rate=1)}

@@ -1,4 +1,4 @@
-"""Quota files that are tried out: their names, and what cannot be read. Nothing of Spark runs."""
+"""Candidate quota files: names, unreadable files, and the budgets of clients. No test runs Spark."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def test_replay_reports_quotas_that_records_cannot_reproduce() -> None:
         '[[quota]]\nuser = "bob"\nmode = "shadow"\nproducer_byte_rate = 1\nconsumer_byte_rate = 1\n'
     )
     assert not_replayed(Candidate("q", text)) == [
-        "q: 2 shadow entries (they make nobody wait) left out",
-        "q: 1 rates of topics (records do not say which) left out",
-        "q: 1 rates of connections (records do not say from where) left out",
+        "q: 2 shadow entries (they throttle no client) left out",
+        "q: 1 rates of topics (records have no topics) left out",
+        "q: 1 rates of connections (records have no addresses) left out",
     ]
     assert not_replayed(Candidate("q", SOME)) == []
 
@@ -104,7 +104,7 @@ def test_replay_reports_quotas_that_records_cannot_reproduce() -> None:
 def test_replayed_clients_use_the_budgets_that_a_broker_would_use(
     user: str, client_id: str, unnamed: str
 ) -> None:
-    """Long names are shortened in records; whoever has that name has that budget."""
+    """Records have shortened names, so a client with the shortened name has the same budget."""
     long = (
         SOME.replace("alice", "x" * 300) + f'[[quota]]\nclient_id = "{"y" * 300}"\nrequest_percentage = 9\n'
     )
@@ -137,7 +137,7 @@ def test_replayed_clients_have_the_pacing_and_the_scope_of_their_entry() -> None
 
 
 def once(name: str) -> str:
-    """A long name shortened, unless it is already: that is of one length, and ends with a digest."""
+    """Return a long name shortened; shortened names have one length and end with a digest."""
     return name if len(name) == NAME_CHARS_MAX + 1 else shortened(name)
 
 

@@ -1,4 +1,4 @@
-"""A replay of full traces, under the quotas that were in force, is what real sessions have done."""
+"""A replay of complete traces under the quotas in force equals the behaviour of Weir's connections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def replayed(
     hold: bool = False,
     throttle_ms_max: int = INT32_MAX,
 ) -> Hour:
-    """The sum of all hours of one client's budget."""
+    """Return the sums over all hours of one client's budget."""
     rows = []
     for trace in traces:
         if trace.client_id == client_id and GROUP.get(key, trace.api) == trace.api:
@@ -50,7 +50,7 @@ def replayed(
 
 
 def recorded(traces: list[TraceRecord], key: QuotaKey, client_id: str) -> list[tuple[int, int]]:
-    """The waits: from when, for how long."""
+    """Return the waits: (beginning, length), in ms."""
     waits = []
     for trace in traces:
         wait_ms = getattr(trace.throttle_ms, key.value)
@@ -89,7 +89,7 @@ def assert_same(
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_several_quotas_in_force_at_once_are_replayed_separately(seed: int) -> None:
-    """That each delays what the others are charged for is in the times that were recorded."""
+    """The recorded times include the delays that each quota causes for the charges of the others."""
     limits = {PRODUCE: 8000.0, FETCH: 6000.0, TIME: 0.06}
     world = World(QuotaTable({(APPS, key): limit for key, limit in limits.items()}), seed)
     world.join(Habits(b"app", "all in turn", connections=6, under_way=2))
@@ -105,7 +105,9 @@ def test_several_quotas_in_force_at_once_are_replayed_separately(seed: int) -> N
 def test_a_replay_equals_sessions_of_connections_that_join_during_a_long_throttle(
     key: QuotaKey, seed: int
 ) -> None:
-    """The first produce request of each is held for five seconds at most, which nobody is told."""
+    """The first produce request of each connection is held for at most five seconds, without a reported
+    throttle time.
+    """
     world = World(QuotaTable({(APPS, key): 1000.0}), seed)
     habits = Habits(b"app", GROUP[key], size=(2000, 9000), connections=4)
     world.join(habits)

@@ -1,4 +1,4 @@
-"""Charges streamed through the replay, batch by batch, as Spark hands them over; without Spark."""
+"""Charges streamed through the replay in batches, as Spark delivers them, without Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.replay.run import BUDGET, CHARGE, Rules, replayed
+from pipeline.replay.run import BUDGET, CHARGE, BudgetSettings, replayed
 
 Row = tuple[object, ...]
 
@@ -47,8 +47,10 @@ def charge(
     return (budget, *who, at_ms, 0, value, connection, 0, 0)
 
 
-def told(batches: Iterable[pa.RecordBatch], rules: Rules | None = None) -> list[dict[str, object]]:
-    return [row for batch in replayed(batches, rules or Rules()) for row in batch.to_pylist()]
+def told(
+    batches: Iterable[pa.RecordBatch], settings: BudgetSettings | None = None
+) -> list[dict[str, object]]:
+    return [row for batch in replayed(batches, settings or BudgetSettings()) for row in batch.to_pylist()]
 
 
 def test_replaying_no_charges_gives_no_hours() -> None:
@@ -57,7 +59,7 @@ def test_replaying_no_charges_gives_no_hours() -> None:
 
 
 def test_a_replayed_budget_continues_in_the_next_batch() -> None:
-    """Kafka's own example: 0, 2204, 8102."""
+    """Kafka's example has the throttle times 0, 2204, 8102 (ms)."""
     (row,) = told([batch([charge(1, 0, 6102.0)]), batch([charge(1, 0, 6102.0), charge(1, 0, 6102.0)])])
     assert (row["throttle_ms"], row["violations"], row["throttled_s"]) == (10_306, 2, 10.306)
     assert (row["candidate"], row["user"], row["client_id"], row["broker"]) == ("a.toml", None, "app", 0)
@@ -70,22 +72,25 @@ def test_a_budget_with_smooth_pacing_is_replayed_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "throttle_ms"),
+    ("settings", "throttle_ms"),
     [
-        (Rules(), 5000 + 4000 + 5100),
-        (Rules(hold=True), 5000 + 5100),
-        (Rules(throttle_ms_max=2000), 2000 + 2000 + 2000 + 2000),
+        (BudgetSettings(), 5000 + 4000 + 5100),
+        (BudgetSettings(hold=True), 5000 + 5100),
+        (BudgetSettings(throttle_ms_max=2000), 2000 + 2000 + 2000 + 2000),
     ],
     ids=["default", "hold", "throttle_ms_max"],
 )
-def test_replayed_fetches_wait_as_the_throttle_settings_say(rules: Rules, throttle_ms: int) -> None:
-    """15,000 bytes at 1000/s: 5 s. The other connection is told the rest, in parts or at once, to 5 s. There
-    15,100 bytes are worth 15.1 s, of which 10 have passed. In hold mode it gets its 100 bytes at 1 s, where
-    the window is 10 s again.
+def test_replayed_fetches_wait_as_the_throttle_settings_say(
+    settings: BudgetSettings, throttle_ms: int
+) -> None:
+    """The first connection's 15,000 bytes at 1000 bytes/s cause a throttle time of 5 s. By default, the
+    second connection waits until the same time. With `throttle_ms_max`, the wait is told in parts. In hold
+    mode the second connection gets its 100 bytes at 1 s, with a window of 10 s: 15,100 bytes are worth 15.1
+    s, of which 10 have passed.
     """
     quota = "consumer_byte_rate"
     rows = [charge(1, 0, 15_000.0, quota=quota), charge(1, 1000, 100.0, quota=quota, connection=2)]
-    (row,) = told([batch(rows)], rules)
+    (row,) = told([batch(rows)], settings)
     assert row["throttle_ms"] == throttle_ms
 
 

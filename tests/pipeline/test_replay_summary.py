@@ -1,4 +1,4 @@
-"""What a replay has come to, in words. Nothing of Spark runs."""
+"""The summary of a replay in words. No test runs Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_replay_summary_gives_no_share_of_zero_traces() -> None:
 
 
 def test_the_replay_summary_notes_held_back_demand_for_recorded_quotas_only() -> None:
-    """Two budgets for 20 s of 100 s each."""
+    """Two budgets were throttled for 20 s of 100 s each."""
     (line,) = held_back([total(RECORDED, 50.0, 40.0), total("a", 60.0, 50.0)], 100.0)
     assert line.startswith(f"{KEY}: when recorded, 2 were throttled 20 % of the time;")
     assert held_back([total(RECORDED, 0.0, 0.0)], 100.0) == []

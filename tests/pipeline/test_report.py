@@ -1,4 +1,4 @@
-"""The report of tables, by Spark: sums, who is shown, what is bounded."""
+"""The report's queries on Spark: sums, shown entities, and bounds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EVERY_THIRD = 3
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Empty."""
+    """Return an empty lake."""
     return Lake(str(tmp_path / "lake"))
 
 
@@ -50,12 +50,12 @@ def write_table(spark: SparkSession, path: str, columns: StructType, rows: list[
 
 
 def used(broker: int, **values: object) -> Values:
-    """A usage record."""
+    """Return a usage record."""
     return {"broker": broker, "day": DAY, "batch": 0, "bytes_in": 0, "bytes_out": 0, "requests": 1, **values}
 
 
 def replayed(candidate: str, client_id: str, throttled_s: float, **values: object) -> Values:
-    """An hour of a replay."""
+    """Return an hour of a replay."""
     quota = {"quota": "producer_byte_rate", "start_ms": START_MS, "violations": 1, "given_up": 0}
     return {"candidate": candidate, "client_id": client_id, "throttled_s": throttled_s, **quota, **values}
 
@@ -79,7 +79,7 @@ def test_the_report_without_tables_names_the_jobs_to_run(spark: SparkSession, la
 
 
 def test_the_report_sums_entities_that_it_does_not_show(spark: SparkSession, lake: Lake) -> None:
-    """Seven entities, the n-th with n bytes an hour and every third throttled, and two are shown."""
+    """Of seven entities two are shown; the n-th has n bytes per hour, and every third is throttled."""
     rows = [
         rolled(
             "u",
@@ -106,7 +106,7 @@ def test_the_report_sums_entities_that_it_does_not_show(spark: SparkSession, lak
     assert (found.overview.busiest, found.overview.busiest_bytes) == (Entity("u", "c7"), 154)
     assert found.overview.throttle_s == 18.0
 
-    (produced,) = found.talkers  # nothing else was used
+    (produced,) = found.talkers  # no other measure has usage
     assert [(row.entity.client_id, row.total, row.peak) for row in produced.rows] == [
         ("c7", 14, 9.0),
         ("c6", 12, 8.0),
@@ -129,7 +129,7 @@ def test_the_report_sums_entities_that_it_does_not_show(spark: SparkSession, lak
     )
     assert (found.throttled.rest, found.throttled.rest_count) == ({"producer_byte_rate": 0}, 0)
     assert [each.title for each in found.throttled.heats] == ["producer_byte_rate"]
-    assert found.spread is None  # no records, only roll-ups
+    assert found.spread is None  # the lake has roll-ups, but no records
 
 
 def test_the_report_shows_users_of_the_chosen_days(spark: SparkSession, lake: Lake) -> None:
@@ -250,10 +250,10 @@ def test_the_report_shows_ingest_counts_and_reasons_of_malformed_lines(
 
 
 def test_the_report_reads_hostile_names_from_spark_unchanged(spark: SparkSession, lake: Lake) -> None:
-    """Through Spark; what the page makes of them is tested without it."""
+    """Names pass through Spark unchanged; other tests check the page."""
     write_rollup(spark, lake, [rolled(name, name, produced_bytes=1) for name in HOSTILE])
     found = find(spark, lake, Wanted(top=5))
-    shown = [Entity(name, name) for name in sorted(HOSTILE)[:5]]  # of equals, by name
+    shown = [Entity(name, name) for name in sorted(HOSTILE)[:5]]  # equal values are ordered by name
     assert [row.entity for row in found.talkers[0].rows] == shown
     assert [entity for entity, _ in found.heats[0].rows] == shown
     assert found.heats[0].rest == {START_MS: len(HOSTILE) - 5}

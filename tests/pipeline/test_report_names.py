@@ -1,4 +1,4 @@
-"""Names in a report: what clients call themselves is shown, and does nothing."""
+"""Names in a report: hostile names are shown as plain text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = st.one_of(st.text(), st.sampled_from(HOSTILE))
     "module", [report_html, report_names, report_units], ids=lambda module: module.__name__
 )
 def test_docstring_examples_of_the_report_run(module: object) -> None:
-    results = doctest.testmod(module, raise_on_error=True)  # type: ignore[arg-type]  # a module it is
+    results = doctest.testmod(module, raise_on_error=True)  # type: ignore[arg-type]  # the parameter is a module
     assert results.attempted > 0
 
 
@@ -103,7 +103,7 @@ def test_no_value_ends_the_reports_json_block() -> None:
 
 
 def test_the_report_refuses_a_script_that_contains_its_end_tag() -> None:
-    with pytest.raises(ValueError, match="cannot stand in HTML"):
+    with pytest.raises(ValueError, match="would end its HTML element"):
         script("let a = '</SCRIPT>'")
 
 

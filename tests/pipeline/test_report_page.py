@@ -1,4 +1,4 @@
-"""The report's page, made of findings by hand: no Spark is needed."""
+"""The report's page from hand-made findings, without Spark."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from tests.pipeline.report_pages import HOSTILE, Page
 
 MADE: Final = datetime(2026, 11, 27, 12, 30, tzinfo=UTC)
 START_MS: Final = 1_795_737_600_000
-"""2026-11-27 00:00 UTC."""
+"""2026-11-27 00:00 UTC (ms)."""
 NOTHING: Final = Findings("user-client-id", 30)
 ALICE: Final = Entity("alice", "app")
 SPAN: Final = Span(START_MS, START_MS + 2 * HOUR_MS)
 
 
 def findings(*entities: Entity) -> Findings:
-    """Everything there can be, of these entities."""
+    """Return findings with all sections, for these entities."""
     first = entities[0]
     used = {START_MS: 1e6, START_MS + HOUR_MS: 2e6}
     hot = Heat("produced bytes", BYTES, SPAN.columns, tuple((e, used) for e in entities), {START_MS: 7e5}, 3)

@@ -1,4 +1,4 @@
-"""The roll-up beside a plain computation that follows its definition word by word."""
+"""The roll-up compared to a plain Python computation of its definition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 WINDOW_MS: Final = 10_000
 NO_QUOTA: Final = dict.fromkeys(ByQuota.__struct_fields__, 0)
 Key = tuple[str, object, object, int]
-"""Level, user, client-id, start in ms."""
+"""Key of an expected row: level, user, client-id, start (ms)."""
 
 
 def rolled(spark: SparkSession, lake: Lake, period: str = "hour") -> list[Row]:
@@ -59,7 +59,7 @@ def by_quota(record: Record, name: str, quota: str) -> int:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Linear between the two nearest ranks."""
+    """Return a percentile, interpolated between the two nearest ranks."""
     ordered = sorted(values)
     at = (len(ordered) - 1) * share
     low, high = math.floor(at), math.ceil(at)
@@ -87,7 +87,7 @@ def expected(records: Sequence[Record], seconds: int) -> dict[Key, dict[str, obj
 
 
 def summed(mine: Sequence[Record], seconds: int) -> dict[str, object]:
-    """One row of the roll-up, from an entity's records of one period."""
+    """Return the expected row of the roll-up, from an entity's records of one period."""
 
     def total(name: str, of: Sequence[Record] = mine, api: str | None = None) -> float:
         return sum(number(each, name) for each in of if api is None or each["api"] == api)
@@ -96,7 +96,7 @@ def summed(mine: Sequence[Record], seconds: int) -> dict[str, object]:
         return int(number(each, "time_ms")) // WINDOW_MS
 
     def values(name: str, api: str | None, unit: float) -> list[float]:
-        """By broker and window in which there is any of it."""
+        """Return sums by broker and window with a value above 0."""
         cells = defaultdict(list)
         for each in mine:
             cells[each["broker"], window(each)].append(each)
@@ -224,7 +224,7 @@ def test_rolled_up_sessions_are_a_pairs_maximum_summed_over_pairs(
 def test_rollup_of_a_lake_without_usage_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     outcome = rollup(spark, Lake(str(tmp_path / "missing")))
     assert outcome.read == {"records": 0, "files": 0}
-    assert "no usage yet" in outcome.notes[0]
+    assert "no usage found" in outcome.notes[0]
     assert not (tmp_path / "missing").exists()
 
 
@@ -241,7 +241,7 @@ def test_rollup_of_usage_without_rows_is_empty(spark: SparkSession, tmp_path: Pa
 
 
 def contents(directory: str) -> dict[str, tuple[bytes, int]]:
-    """Every file below, and when it was written."""
+    """Return all files below a directory, and their modification times."""
     files = (file for file in Path(directory).rglob("*.parquet") if file.is_file())
     return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
 
@@ -262,7 +262,7 @@ def test_a_late_batch_changes_only_the_rollup_of_its_day(spark: SparkSession, tm
     after = contents(lake.path("rollup"))
     assert second.read == {"records": 2, "files": 2}
     assert second.wrote == {"hours of entities": 3, "days of entities": 3}
-    assert second.notes == ("rolled up: 2026-03-02", "as they were: 2026-03-01, 2026-03-03")
+    assert second.notes == ("rolled up: 2026-03-02", "unchanged: 2026-03-01, 2026-03-03")
     for day in ("2026-03-01", "2026-03-03"):
         assert only(before, day) == only(after, day) != {}
     assert not only(before, "2026-03-02").keys() & only(after, "2026-03-02").keys()
@@ -275,7 +275,7 @@ def test_rollup_does_not_rewrite_unchanged_days(spark: SparkSession, tmp_path: P
     ingest(spark, lake, [record(0)])
     rollup(spark, lake)
     before = contents(lake.path("rollup"))
-    assert rollup(spark, lake).notes == ("as they were: 2026-03-01",)
+    assert rollup(spark, lake).notes == ("unchanged: 2026-03-01",)
     assert contents(lake.path("rollup")) == before
 
 
@@ -303,7 +303,7 @@ def test_rollup_repairs_a_day_killed_between_two_writes(
     def killed(rows: object, path: str, *by: str) -> None:
         if path == lake.rollup("day"):
             raise KeyboardInterrupt
-        write(rows, path, *by)  # type: ignore[arg-type]  # whatever it is, it is passed on
+        write(rows, path, *by)  # type: ignore[arg-type]  # arguments are passed on
 
     with monkeypatch.context() as patch:
         patch.setattr(tables, "replace", killed)
@@ -328,7 +328,7 @@ def test_rollup_processes_only_the_chosen_days(spark: SparkSession, tmp_path: Pa
 def test_rollup_notes_records_longer_than_its_windows(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(0, interval_ms=60_000)])
-    assert "some records are of 60 s, longer than windows of 10 s" in rollup(spark, lake).notes[-1]
+    assert "some records span 60 s, longer than windows of 10 s" in rollup(spark, lake).notes[-1]
     assert len(rollup(spark, lake, window_s=60).notes) == 1
 
 

@@ -29,7 +29,9 @@ def test_spark_days_are_utc_days(spark: SparkSession) -> None:
 def test_a_call_to_java_that_ctrl_c_cuts_off_is_not_logged(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, logger: str, message: str
 ) -> None:
-    """Py4J raises it too, and the job says in one line what happened; other errors of Py4J are logged."""
+    """Py4J also raises these errors, and the job reports them in one line; other errors of Py4J are
+    logged.
+    """
     assert spark.version
     logging.getLogger(logger).error(message)
     logging.getLogger(logger).error("Unknown command")

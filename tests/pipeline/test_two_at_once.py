@@ -1,4 +1,4 @@
-"""Two of one job on one lake: both would write the same table, which then has all rows twice, or none."""
+"""Two runs of a job on one lake at once: both would write the same table, and double or lose its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 def _nothing(_lines: object) -> None:
-    """Writes no file."""
+    """Discard the lines of a quota file."""
 
 
 JOBS: dict[str, Callable[[SparkSession, Lake, Path], Outcome]] = {
@@ -46,7 +46,7 @@ def test_the_second_of_two_jobs_at_once_is_refused_and_writes_nothing(
     before = {path.name for path in Path(lake.root).iterdir()}
     with (
         Files(spark).locked(lake.lock(name), name),
-        pytest.raises(PipelineError, match=f"another {name} is at work here"),
+        pytest.raises(PipelineError, match=f"another {name} is running here"),
     ):
         JOBS[name](spark, lake, quotas)
     assert {path.name for path in Path(lake.root).iterdir()} == before | {f".weir-{name}-lock"}

@@ -1,4 +1,4 @@
-"""Files of usage records, as Weir writes them, for ingest to read."""
+"""Files of usage records in Weir's format, for ingest to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage records as ingest leaves them in a lake."""
+"""Usage records in the tables that ingest writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Record = Mapping[str, object]
 
 
 def record(time_ms: int, **fields: object) -> dict[str, object]:
-    """A usage record, FIRST_MS and so long later; what is not said is left out, as in JSON."""
+    """Return a usage record `time_ms` after FIRST_MS; fields that are not given are null, like fields
+    missing in JSON.
+    """
     day = FIRST_DAY + timedelta(days=time_ms // DAY_MS)
     named = {"broker": 1, "user": "u", "client_id": "c", "api": "produce", "batch": 0, **fields}
     always = {"version": 1, "interval_ms": 1000, "instance": "w", "day": day}
@@ -28,6 +30,6 @@ def record(time_ms: int, **fields: object) -> dict[str, object]:
 
 
 def ingest(spark: SparkSession, lake: Lake, records: Sequence[Record]) -> None:
-    """As ingest leaves them."""
+    """Write the records to the lake, in the form that ingest writes."""
     rows = spark.createDataFrame([dict(each) for each in records], tables.USAGE)
     tables.replace(rows.coalesce(1), lake.usage, "day", "batch")

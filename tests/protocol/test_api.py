@@ -16,7 +16,6 @@ from protocol.api import ApiKey, is_flexible, request_header_version, response_h
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
 from protocol.versions import VersionRange
-from tests.matrix import in_one_test
 
 TABLE: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "throttle_fields.json").read_text()
@@ -37,31 +36,6 @@ def test_api_versions_span_the_ranges_of_both_kafka_releases() -> None:
         low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
         assert versions(row["api_key"]) == VersionRange(low, high)
     assert versions(4711) is None
-
-
-@in_one_test
-@pytest.mark.parametrize("row", TABLE, ids=[row["name"] for row in TABLE])
-def test_header_versions_and_flexibility_equal_kafkas(row: dict[str, Any]) -> None:
-    key, flexible_from = row["api_key"], row["flexible_from"]
-    for entry in row["versions"]:
-        version = entry["version"]
-        assert request_header_version(key, version) == entry["request_header_version"], version
-        assert response_header_version(key, version) == entry["response_header_version"], version
-        assert is_flexible(key, version) == (flexible_from is not None and version >= flexible_from), version
-
-
-@in_one_test
-@pytest.mark.parametrize("row", TABLE, ids=[row["name"] for row in TABLE])
-def test_throttle_time_fields_have_the_positions_of_kafkas_schemas(row: dict[str, Any]) -> None:
-    found = schema.api(row["api_key"])
-    assert found is not None
-    for entry in row["versions"]:
-        layout = found.response.layout(entry["version"])
-        names = [slot.name for slot in layout.fields]
-        assert ("throttle_time_ms" in names) == entry["present"], entry
-        if entry["present"]:
-            assert (names.index("throttle_time_ms"), len(names)) == (entry["index"], entry["fields"]), entry
-        assert len(layout.tagged) == len(entry["tagged_fields"]), entry
 
 
 def test_apiversions_and_controlledshutdown_have_special_headers() -> None:

@@ -73,16 +73,6 @@ def test_a_prefix_leaves_the_rest_at_its_defaults_and_does_not_look_at_it() -> N
     assert codec(MetadataResponse, 9).decode_prefix(ruined, 0, len(ruined), "brokers") == (head, end)
 
 
-def test_brokers_are_rewritten_at_the_head_of_a_metadata_response() -> None:
-    subject = codec(MetadataResponse, 9)
-    value = sample(MetadataResponse, 9)
-    whole = subject.encode(value)
-    head, end = subject.decode_prefix(whole, 0, len(whole), "brokers")
-    head.brokers[0].host, head.brokers[0].port = "weir.example", 19092
-    value.brokers[0].host, value.brokers[0].port = "weir.example", 19092
-    assert subject.encode_prefix(head, "brokers") + whole[end:] == subject.encode(value)
-
-
 # --- Every kind of buffer, and only the part of it that is meant
 
 

@@ -20,7 +20,7 @@ from kio.serial.errors import OutOfBoundValue
 from kio.static.primitive import i32Timedelta
 
 from protocol import schema
-from protocol.api import request_header_version, response_header_version
+from protocol.api import is_flexible, request_header_version, response_header_version
 from protocol.codec import codec, response_type
 from protocol.errors import ProtocolError
 from protocol.field_offsets import FieldOffset, field_offset, tag_section
@@ -123,6 +123,7 @@ def test_the_tag_section_and_the_headers_are_those_of_kafkas_schemas(
     assert [slot.name.replace("_", "") for slot in layout.tagged] == expected
     flexible = api["flexible_from"] is not None and version >= api["flexible_from"]
     assert (tag_section(response_type(api["api_key"]), version) is not None) == flexible
+    assert is_flexible(api["api_key"], version) == flexible
     assert request_header_version(api["api_key"], version) == row["request_header_version"]
     assert response_header_version(api["api_key"], version) == row["response_header_version"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -33,6 +34,7 @@ from protocol.framing import (
 )
 from protocol.messages import RequestHeader, ResponseHeader
 
+FindBody: TypeAlias = Callable[..., int]
 BODY: Final = b"the body"
 BEFORE: Final = b"a frame before"
 CLIENT_IDS: Final = [None, "", "weir", "ä" * 100, "c" * 32_767]
@@ -65,39 +67,35 @@ def response_head(tags: tuple[tuple[int, bytes], ...], *, flexible: bool) -> byt
     return codec(ResponseHeader, 1 if flexible else 0).encode(value)
 
 
-REQUEST_HEADS: Final = [
-    *((request_head(client_id, (), flexible=False), False) for client_id in CLIENT_IDS),
-    *((request_head(client_id, tags, flexible=True), True) for client_id in CLIENT_IDS for tags in TAGS),
+HEADS: Final = [
+    *((request_body, request_head(client_id, (), flexible=False), False) for client_id in CLIENT_IDS),
+    *(
+        (request_body, request_head(client_id, tags, flexible=True), True)
+        for client_id in CLIENT_IDS
+        for tags in TAGS
+    ),
+    (response_body, response_head((), flexible=False), False),
+    *((response_body, response_head(tags, flexible=True), True) for tags in TAGS),
 ]
-RESPONSE_HEADS: Final = [
-    (response_head((), flexible=False), False),
-    *((response_head(tags, flexible=True), True) for tags in TAGS),
-]
+each_head = pytest.mark.parametrize(("find", "head", "flexible"), HEADS)
 
 
 # Whole frames
 
 
-@pytest.mark.parametrize(("head", "flexible"), REQUEST_HEADS)
-def test_a_requests_body_starts_behind_its_header(head: bytes, flexible: bool) -> None:
+@each_head
+def test_a_body_starts_behind_its_frames_header(find: FindBody, head: bytes, flexible: bool) -> None:
     data = BEFORE + framed(head) + b"\xff\xff\xff\xff"
-    frame = len(BEFORE)
-    length, api_key, version, correlation_id = REQUEST_HEAD.unpack_from(data, frame)
-    assert (api_key, version, correlation_id) == (3, 12 if flexible else 8, -77)
-    end = frame + LENGTH.size + length
-    body = request_body(data, frame, end, flexible=flexible)
-    assert data[body:end] == BODY
+    end = len(data) - 4
+    assert data[find(data, len(BEFORE), end, flexible=flexible) : end] == BODY
 
 
-@pytest.mark.parametrize(("head", "flexible"), RESPONSE_HEADS)
-def test_a_responses_body_starts_behind_its_header(head: bytes, flexible: bool) -> None:
-    data = BEFORE + framed(head) + b"\xff\xff\xff\xff"
-    frame = len(BEFORE)
-    length, correlation_id = RESPONSE_HEAD.unpack_from(data, frame)
-    assert correlation_id == -77
-    end = frame + LENGTH.size + length
-    body = response_body(data, frame, end, flexible=flexible)
-    assert data[body:end] == BODY
+def test_the_heads_of_frames_have_their_length_and_their_numbers() -> None:
+    for flexible in (False, True):
+        request = framed(request_head("weir", (), flexible=flexible))
+        assert REQUEST_HEAD.unpack_from(request) == (len(request) - 4, 3, 12 if flexible else 8, -77)
+        response = framed(response_head((), flexible=flexible))
+        assert RESPONSE_HEAD.unpack_from(response) == (len(response) - 4, -77)
 
 
 @pytest.mark.parametrize("client_id", CLIENT_IDS)
@@ -146,24 +144,14 @@ def ends(head: bytes) -> list[int]:
     return list(range(size)) if size < 500 else [*range(40), *range(size - 40, size)]
 
 
-@pytest.mark.parametrize(("head", "flexible"), REQUEST_HEADS)
-def test_a_cut_request_head_is_incomplete(head: bytes, flexible: bool) -> None:
+@each_head
+def test_a_cut_head_is_incomplete(find: FindBody, head: bytes, flexible: bool) -> None:
     data = framed(head)
     for end in ends(head):
         for behind in (b"", b"\x00" * 40, b"\xff" * 40):  # another frame's: must not matter
-            assert request_body(data[:end] + behind, 0, end, flexible=flexible) == INCOMPLETE
+            assert find(data[:end] + behind, 0, end, flexible=flexible) == INCOMPLETE
     whole = LENGTH.size + len(head)
-    assert request_body(data[:whole], 0, whole, flexible=flexible) == whole
-
-
-@pytest.mark.parametrize(("head", "flexible"), RESPONSE_HEADS)
-def test_a_cut_response_head_is_incomplete(head: bytes, flexible: bool) -> None:
-    data = framed(head)
-    for end in ends(head):
-        for behind in (b"", b"\x00" * 40, b"\xff" * 40):
-            assert response_body(data[:end] + behind, 0, end, flexible=flexible) == INCOMPLETE
-    whole = LENGTH.size + len(head)
-    assert response_body(data[:whole], 0, whole, flexible=flexible) == whole
+    assert find(data[:whole], 0, whole, flexible=flexible) == whole
 
 
 # Lengths that lie

@@ -6,7 +6,7 @@ import json
 import random
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages
 from tests.protocol.mutate import mutate
-from tests.protocol.plain import plain
+from tests.protocol.plain import kio_bytes, read_by_kafka_python
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
@@ -60,19 +60,6 @@ def least(value: FetchRequest, version: int) -> FetchRequest:
     return msgspec.structs.replace(value, max_wait_ms=0, min_bytes=0, **least_bytes)
 
 
-def kio_bytes(value: FetchRequest, version: int) -> bytes:
-    """Return kio's bytes of a request."""
-    written = kio_side.encode((FETCH_KEY, "request", version, plain(value)))
-    assert isinstance(written, bytes), written
-    return written
-
-
-def as_kafka_python_reads(body: bytes, version: int) -> dict[str, Any]:
-    """Return the fields that kafka-python finds. It reads no unknown tags within structs that are tagged."""
-    fields: dict[str, Any] = KafkaPythonFetchRequest.decode(body, version=version).to_dict(json=False)
-    return fields
-
-
 def fields_end(version: int) -> int:
     """Return the bytes up to the last field that is patched, by Kafka's documentation of the API."""
     replica_id_bytes = 4 if version < 15 else 0
@@ -97,10 +84,10 @@ def test_a_fetch_that_asks_for_the_least_has_its_other_fields_as_kafka_python_re
 ) -> None:
     value = data.draw(messages(FetchRequest, version, tame=True))
     body = codec(FetchRequest, version).encode(value)
-    expected = as_kafka_python_reads(body, version)
+    expected = read_by_kafka_python(KafkaPythonFetchRequest, body, version)
     assert ("max_bytes" in expected) == (version >= 3)
     expected |= {"max_wait_ms": 0, "min_bytes": 0} | ({"max_bytes": 1} if version >= 3 else {})
-    assert as_kafka_python_reads(patched(version, body), version) == expected
+    assert read_by_kafka_python(KafkaPythonFetchRequest, patched(version, body), version) == expected
 
 
 @each_version(EVERY)

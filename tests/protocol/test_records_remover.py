@@ -10,7 +10,7 @@ import warnings
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages, sample
 from tests.protocol.mutate import mutate
-from tests.protocol.plain import plain
+from tests.protocol.plain import kio_bytes, read_by_kafka_python
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
@@ -98,19 +98,6 @@ def with_batches(data: st.DataObject, version: int, *, tame: bool) -> FetchRespo
     return value
 
 
-def kio_bytes(value: FetchResponse, version: int) -> bytes:
-    """Return kio's bytes of a response."""
-    written = kio_side.encode((FETCH_KEY, "response", version, plain(value)))
-    assert isinstance(written, bytes), written
-    return written
-
-
-def as_kafka_python_reads(body: bytes, version: int) -> dict[str, Any]:
-    """Return the fields that kafka-python finds. It reads no unknown tags within structs that are tagged."""
-    fields: dict[str, Any] = KafkaPythonFetchResponse.decode(body, version=version).to_dict(json=False)
-    return fields
-
-
 def sized(version: int, record_bytes: int, partitions: int = 1) -> bytes:
     """Return a response with so many bytes of records in each partition of one topic."""
     data = FetchResponse.PartitionData(partition_index=1, high_watermark=7, records=bytes(record_bytes))
@@ -143,11 +130,13 @@ def test_without_records_a_fetch_response_has_its_other_fields_as_kafka_python_r
 ) -> None:
     value = with_batches(data, version, tame=True)
     body = codec(FetchResponse, version).encode(value)
-    expected = as_kafka_python_reads(body, version)
+    expected = read_by_kafka_python(KafkaPythonFetchResponse, body, version)
     for topic in expected["responses"]:
         for partition in topic["partitions"]:
             partition["records"] = None if partition["records"] is None else b""
-    assert as_kafka_python_reads(fed(version, body, cuts).body(), version) == expected
+    assert (
+        read_by_kafka_python(KafkaPythonFetchResponse, fed(version, body, cuts).body(), version) == expected
+    )
 
 
 @each_version(EVERY)
@@ -208,8 +197,10 @@ def test_bytes_behind_the_last_field_of_a_fetch_response_stay_as_they_are(versio
 def test_null_records_stay_null(version: int) -> None:
     parts = [FetchResponse.PartitionData(records=records) for records in (None, b"r", None, b"")]
     value = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=parts)])
-    decoded = as_kafka_python_reads(
-        fed(version, codec(FetchResponse, version).encode(value), ()).body(), version
+    decoded = read_by_kafka_python(
+        KafkaPythonFetchResponse,
+        fed(version, codec(FetchResponse, version).encode(value), ()).body(),
+        version,
     )
     assert [part["records"] for part in decoded["responses"][0]["partitions"]] == [None, b"", None, b""]
 

@@ -15,7 +15,7 @@ from proxy.admin.exposition import render
 from proxy.admin.metrics import Sources, families
 from proxy.config import config
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import parse

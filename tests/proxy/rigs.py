@@ -185,6 +185,8 @@ class Rig:
     def close(self) -> None:
         """Close everything."""
         self.relay.close(CloseReason.STOPPED)
+        if self.relay.lingering is not None:
+            self.relay.lingering.close()
         self.reactor.close()
         self.client.close()
         self.broker.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +27,21 @@ from proxy.admin.readiness import Readiness
 from proxy.config import config
 from proxy.config.config import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.poll import WRITE
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused as refused_start
+from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors, unix_pair
 from tests.proxy.stage import LONG_S, PING, PONG, until
 from tests.proxy.supervised import supervisor
 from tests.proxy.wire import quota_table
+from tests.scripted import scripted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,18 +258,100 @@ def test_an_admin_client_that_does_not_read_is_closed_and_frees_its_slot(
     served(client)
 
 
-def test_admin_connections_above_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_admin_connection_above_the_limit_replaces_the_oldest_without_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
 
     async def client(port: int) -> None:
-        crowd = [await trio.open_tcp_stream(HOST, port) for _ in range(endpoint.CONNECTIONS_MAX)]
+        idle = [await trio.open_tcp_stream(HOST, port) for _ in range(endpoint.CONNECTIONS_MAX)]
         async with await trio.open_tcp_stream(HOST, port) as one_more:
-            assert await closed_without(one_more) == b""
-        for stream in crowd:
-            await stream.send_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (await closed_without(stream)).endswith(b"\r\n\r\nsmall")
+            assert await closed_without(idle[0]) == b""
+            for stream in (*idle[1:], one_more):
+                await stream.send_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await closed_without(stream)).endswith(b"\r\n\r\nsmall")
+        for stream in idle:
             await stream.aclose()
         assert await small(port) == b"small"
+
+    served(client)
+
+
+def test_an_admin_connection_is_refused_while_all_others_wait_for_weir(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "CONNECTIONS_MAX", 1)
+    answer = trio.Event()
+    asked = trio.Event()
+
+    async def late(_request: Request) -> Response:
+        asked.set()
+        await answer.wait()
+        return PlainTextResponse("late")
+
+    async def client(port: int) -> None:
+        async with await trio.open_tcp_stream(HOST, port) as first:
+            await first.send_all(b"GET /late HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asked.wait()
+            async with await trio.open_tcp_stream(HOST, port) as one_more:
+                assert await closed_without(one_more) == b""
+            answer.set()
+            assert (await closed_without(first)).endswith(b"\r\n\r\nlate")
+
+    served(client, Starlette(routes=[Route("/late", late)]))
+
+
+@pytest.mark.parametrize("slow", [endpoint.CONNECTIONS_MAX, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ids=["silent", "slow to send", "slow to read"],
+)
+def test_the_admin_endpoint_answers_beside_slow_clients(
+    head: bytes, slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow clients come again all the while."""
+    if b"large" in head:
+        slow = min(slow, 100)  # each answer is copied
+    monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
+    raise_descriptor_limit()
+
+    async def client(port: int) -> None:
+        with ExitStack() as opened:
+
+            async def come(clients: int) -> None:
+                for _ in range(clients):
+                    sock = opened.enter_context(socket.socket())
+                    sock.connect((HOST, port))  # the kernel accepts
+                    sock.sendall(head)
+                    await trio.lowlevel.checkpoint()
+
+            await come(slow)
+            for _ in range(100):
+                assert await small(port) == b"small"
+                await come(3)
+
+    served(client)
+
+
+def test_an_admin_client_that_sends_its_request_byte_by_byte_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "IDLE_S", 0.2)
+
+    async def client(port: int) -> None:
+        async with await trio.open_tcp_stream(HOST, port) as slow, trio.open_nursery() as nursery:
+
+            async def drip() -> None:
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    while True:
+                        await slow.send_all(b"x")
+                        await trio.sleep(0.01)  # less than IDLE_S: the whole request has a deadline
+
+            await slow.send_all(b"GET /")
+            nursery.start_soon(drip)
+            assert b" 200 " not in await closed_without(slow)
+            nursery.cancel_scope.cancel()
 
     served(client)
 
@@ -341,25 +426,23 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
             nursery.cancel_scope.cancel()
 
 
-def test_readyz_is_200_between_start_and_drain() -> None:
-    async def script(stage: Stage) -> None:
-        assert await stage.ready() == (503, "not ready: starting\n")
-        await stage.start()
-        assert await stage.ready() == (200, "ready\n")
-        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
-        assert await client.ask(PING) == PONG
-        stage.cluster.may_answer = trio.Event()
-        await client.stream.send_all(PING)
-        await until(lambda: len(stage.cluster.asked) == 2)
-        stage.server.stop()
-        assert await stage.ready() == (503, "not ready: draining\n")
-        status, body, _ = await get(stage.admin, "/healthz")
-        assert (status, body) == (200, b"ok\n")
-        stage.cluster.may_answer.set()
-        assert await client.frame() == PONG
-        await client.stream.aclose()
-
-    play(script)
+@scripted(play)
+async def test_readyz_is_200_between_start_and_drain(stage: Stage) -> None:
+    assert await stage.ready() == (503, "not ready: starting\n")
+    await stage.start()
+    assert await stage.ready() == (200, "ready\n")
+    client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+    assert await client.ask(PING) == PONG
+    stage.cluster.may_answer = trio.Event()
+    await client.stream.send_all(PING)
+    await until(lambda: len(stage.cluster.asked) == 2)
+    stage.server.stop()
+    assert await stage.ready() == (503, "not ready: draining\n")
+    status, body, _ = await get(stage.admin, "/healthz")
+    assert (status, body) == (200, b"ok\n")
+    stage.cluster.may_answer.set()
+    assert await client.frame() == PONG
+    await client.stream.aclose()
 
 
 def test_readyz_is_503_while_no_broker_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,66 +474,59 @@ def refused(address: Address) -> bool:
         return sock.connect_ex(address) != 0
 
 
-def test_readyz_is_503_if_the_broker_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+@scripted(play)
+async def test_readyz_is_503_if_the_broker_never_answers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
     monkeypatch.setattr(readiness, "PATIENCE_S", 0.2)
-
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        with socket.create_server((HOST, 0)) as mute:
-            stage.broker.cancel()
-            await until(lambda: refused(stage.cluster.nodes[0]))
-            stage.server.address_book.nodes[0] = Address(*mute.getsockname())
-            status, body = await stage.ready()
-            assert (status, "no upstream broker could be reached" in body) == (503, True)
-
-    play(script)
+    await stage.start()
+    with socket.create_server((HOST, 0)) as mute:
+        stage.broker.cancel()
+        await until(lambda: refused(stage.cluster.nodes[0]))
+        stage.server.address_book.nodes[0] = Address(*mute.getsockname())
+        status, body = await stage.ready()
+        assert (status, "no upstream broker could be reached" in body) == (503, True)
 
 
-def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
-    monkeypatch: pytest.MonkeyPatch,
+@scripted(play)
+async def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listener that wants SASL or TLS closes the connection at the first request."""
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+    await stage.start()
+    (listener,) = await trio.open_tcp_listeners(0, host=HOST)
 
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        (listener,) = await trio.open_tcp_listeners(0, host=HOST)
+    async def close(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.aclose()
 
-        async def close(stream: trio.SocketStream) -> None:
-            await stream.receive_some()
-            await stream.aclose()
-
-        await stage.nursery.start(trio.serve_listeners, close, [listener])
-        stage.broker.cancel()
-        await until(lambda: refused(stage.cluster.nodes[0]))
-        stage.server.address_book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
-        assert await stage.ready() == (200, "ready\n")
-
-    play(script)
+    await stage.nursery.start(trio.serve_listeners, close, [listener])
+    stage.broker.cancel()
+    await until(lambda: refused(stage.cluster.nodes[0]))
+    stage.server.address_book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
+    assert await stage.ready() == (200, "ready\n")
 
 
-def test_readyz_is_503_if_the_upstream_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+@scripted(play)
+async def test_readyz_is_503_if_the_upstream_is_no_broker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
-
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        stage.cluster.garbage = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-        status, body = await stage.ready()
-        assert (status, "as no Kafka broker's does" in body) == (503, True)
-
-    play(script)
+    await stage.start()
+    stage.cluster.garbage = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    status, body = await stage.ready()
+    assert (status, "as no Kafka broker's does" in body) == (503, True)
 
 
-def test_readyz_does_not_ask_brokers_again_within_five_seconds() -> None:
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        assert await stage.ready() == (200, "ready\n")
-        stage.broker.cancel()
-        await until(lambda: refused(stage.cluster.nodes[0]))
-        assert await stage.ready() == (200, "ready\n"), "asked less than CHECK_S ago"
-
-    play(script)
+@scripted(play)
+async def test_readyz_does_not_ask_brokers_again_within_five_seconds(stage: Stage) -> None:
+    await stage.start()
+    assert await stage.ready() == (200, "ready\n")
+    stage.broker.cancel()
+    await until(lambda: refused(stage.cluster.nodes[0]))
+    assert await stage.ready() == (200, "ready\n"), "asked less than CHECK_S ago"
 
 
 @pytest.mark.parametrize(
@@ -465,30 +541,28 @@ def test_readyz_does_not_ask_brokers_again_within_five_seconds() -> None:
         ),
     ],
 )
-def test_metrics_have_the_requested_format(accept: str, content_type: str, *, end: bool) -> None:
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
-        assert await client.ask(PING) == PONG
-        status, text, headers = await get(stage.admin, "/metrics", accept=accept)
-        assert status == 200
-        assert headers["content-type"].startswith(content_type)
-        assert text.endswith(b"\n# EOF\n") == end
-        assert text.count(b"# EOF") == end
-        assert b'\nweir_requests_total{api="Heartbeat",version="4"} 1.0\n' in text
-        assert b"\nweir_sessions_open 1.0\n" in text
-        await client.stream.aclose()
-
-    play(script)
+@scripted(play)
+async def test_metrics_have_the_requested_format(
+    stage: Stage, accept: str, content_type: str, end: bool
+) -> None:
+    await stage.start()
+    client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+    assert await client.ask(PING) == PONG
+    status, text, headers = await get(stage.admin, "/metrics", accept=accept)
+    assert status == 200
+    assert headers["content-type"].startswith(content_type)
+    assert text.endswith(b"\n# EOF\n") == end
+    assert text.count(b"# EOF") == end
+    assert b'\nweir_requests_total{api="Heartbeat",version="4"} 1.0\n' in text
+    assert b"\nweir_sessions_open 1.0\n" in text
+    await client.stream.aclose()
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/healthzz", "/../etc/passwd"])
-def test_unknown_admin_paths_are_not_found(path: str) -> None:
-    async def script(stage: Stage) -> None:
-        status, _, _ = await get(stage.admin, path)
-        assert status in (307, 404)
-
-    play(script)
+@scripted(play)
+async def test_unknown_admin_paths_are_not_found(stage: Stage, path: str) -> None:
+    status, _, _ = await get(stage.admin, path)
+    assert status in (307, 404)
 
 
 def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:

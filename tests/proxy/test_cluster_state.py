@@ -1,4 +1,4 @@
-"""What sessions share about a cluster's topics: how long it is kept, and how much of it."""
+"""State of a cluster's topics that connections share: its size and its lifetime are bounded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from protocol.values import ZERO_UUID
-from proxy.handlers.mutations import harmless_requests, recent_topics
-from proxy.handlers.mutations.harmless_requests import HARMLESS_BYTES_MAX, Asked, HarmlessRequests
+from proxy.handlers.mutations import cluster_state, recent_topics
+from proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked, HarmlessRequests
 from proxy.handlers.mutations.recent_topics import RecentTopics
 
 KEPT_MS: Final = 15_000
@@ -82,7 +82,7 @@ def test_a_harmless_request_is_remembered_for_a_second() -> None:
 
 
 def test_harmless_requests_are_bounded_and_then_all_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harmless_requests, "HARMLESS_MAX", 3)
+    monkeypatch.setattr(cluster_state, "HARMLESS_MAX", 3)
     requests = HarmlessRequests()
     for number in (1, 2, 3):
         requests.add(asked(number), 0)

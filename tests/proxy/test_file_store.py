@@ -9,6 +9,7 @@ import pathlib
 import stat
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -116,29 +117,67 @@ def test_the_file_store_gives_up_while_another_process_keeps_writing(
     assert alone(path)
 
 
-def test_the_file_store_waits_for_another_process_with_the_lock(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = os.open(path.parent, os.O_RDONLY)
+def locked(path: Path) -> int:
+    """Lock a quota file as another process does."""
+    theirs = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(theirs, fcntl.LOCK_EX)
+    return theirs
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["ends in order", "is killed"])
+def test_the_file_store_waits_for_another_process_with_the_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, removed: bool
+) -> None:
+    theirs = locked(path)
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 5:
+            if removed:
+                path.with_name(f".{path.name}.lock").unlink()
             os.close(theirs)
 
     monkeypatch.setattr(time, "sleep", wait)
     assert rewrite(path, {(ALICE, PRODUCE): 2.0}).table == QuotaTable({(ALICE, PRODUCE): 2.0})
     assert len(waits) == 5
+    assert alone(path)
+
+
+def test_a_process_that_may_only_read_the_directory_cannot_block_alterations(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _seconds: pytest.fail("the alteration waits"))
+    theirs = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(theirs, fcntl.LOCK_EX)
+    modes: list[int] = []
+
+    def edit(*args: object, **kwargs: object) -> str:
+        modes.append(path.with_name(f".{path.name}.lock").stat().st_mode)
+        return edited(*args, **kwargs)  # type: ignore[arg-type]  # as given
+
+    monkeypatch.setattr(file_module, "edited", edit)
+    assert rewrite(path, {(ALICE, PRODUCE): 2.0}).table == QuotaTable({(ALICE, PRODUCE): 2.0})
+    os.close(theirs)
+    assert list(map(stat.S_IMODE, modes)) == [0o600]
+    assert alone(path)
+
+
+def test_alterations_at_the_same_time_are_all_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_module, "LOCK_STEP_S", 0.001)
+    monkeypatch.setattr(file_module, "LOCK_TRIES", 100_000)
+    changes = [{(Entity(user=f"user {number}"), PRODUCE): 1.0 + number} for number in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(partial(rewrite, path), changes))
+    assert len(read_quota_file(path)) == 1 + len(changes)
+    assert alone(path)
 
 
 def test_the_file_store_reports_a_lock_that_is_never_released(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
-    theirs = os.open(path.parent, os.O_RDONLY)
-    fcntl.flock(theirs, fcntl.LOCK_EX)
+    theirs = locked(path)
     with pytest.raises(StoreError, match="another process has locked"):
         rewrite(path, {(ALICE, PRODUCE): 2.0})
     os.close(theirs)

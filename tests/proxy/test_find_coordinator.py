@@ -10,7 +10,7 @@ import pytest
 from protocol.api import ApiKey
 from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from proxy.close_reasons import CloseReason
-from proxy.handlers.addresses.rewrite import COORDINATORS_MAX, REMEMBERED_BYTES_MAX
+from proxy.handlers.addresses.rewrite import CACHED_BYTES_MAX, COORDINATORS_MAX
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, request, response
@@ -73,8 +73,7 @@ def test_a_response_with_many_coordinators_is_read_once_in_however_many_parts_it
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_for_too_many_coordinators_closes_the_connection(version: int) -> None:
     with Playbook() as play:
-        play.client(asked(COORDINATORS_MAX, version))
-        play.to_broker(asked(COORDINATORS_MAX, version))
+        play.forwards(asked(COORDINATORS_MAX, version))
     with Playbook() as play:
         play.client(asked(COORDINATORS_MAX + 1, version))
         play.violation(CloseReason.REQUEST_TOO_LARGE, saying="10001 coordinators")
@@ -83,8 +82,7 @@ def test_a_request_for_too_many_coordinators_closes_the_connection(version: int)
 def test_a_find_coordinator_request_is_kept_up_to_a_megabyte() -> None:
     long = "x" * 1000
     with Playbook() as play:
-        play.client(asked(1000, 6, long))
-        play.to_broker(asked(1000, 6, long))
+        play.forwards(asked(1000, 6, long))
     with Playbook() as play:
         play.client(asked(1100, 6, long))
         play.violation(CloseReason.REQUEST_TOO_LARGE, saying="split it")
@@ -93,7 +91,7 @@ def test_a_find_coordinator_request_is_kept_up_to_a_megabyte() -> None:
 def test_a_long_find_coordinator_answer_is_not_remembered() -> None:
     session = new_connection()
     wire = Wire(session)
-    count = REMEMBERED_BYTES_MAX // 10
+    count = CACHED_BYTES_MAX // 10
     calls = []
     for _ in range(2):
         wire.feed(0, client=asked(count, 6))
@@ -107,6 +105,5 @@ def test_a_find_coordinator_request_that_ends_before_its_keys_goes_to_the_broker
     with Playbook(session=session) as play:
         cut = asked(1, 6)[4:-4]
         frame = len(cut).to_bytes(4, "big") + cut
-        play.client(frame)
-        play.to_broker(frame)
+        play.forwards(frame)
     assert session.counters.requests_unread == {ApiKey.FIND_COORDINATOR: 1}

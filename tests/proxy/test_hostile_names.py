@@ -9,8 +9,7 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.admin import family
-from proxy.admin.exposition import render
+from proxy.admin.exposition import WEIR, render
 from proxy.control.stores.file import rewrite
 from proxy.control.stores.records import Slot, read_key, write
 from proxy.control.stores.snapshot import read_snapshot, write_snapshot
@@ -100,7 +99,7 @@ def test_a_quota_topic_record_of_a_hostile_name_is_one_line(shadow: bool) -> Non
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 def test_hostile_names_are_escaped_in_metric_labels(accept: str) -> None:
     rows = [((name[:200],), 1.0) for name in NAMES]
-    families = iter([family.gauges("weir_test", "Named.", ("user",), rows)])
+    families = iter([WEIR.gauge("test", "Named.", rows, "user")])
     text, _type = trio.run(render, families, accept)
     ours = text.decode().partition("# HELP process_")[0]
     assert ours.count("weir_test{") == len(NAMES)

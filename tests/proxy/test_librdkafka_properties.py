@@ -9,8 +9,7 @@ import trustme
 from confluent_kafka import Consumer
 
 from proxy.config.config import load
-from proxy.control.stores.librdkafka import Properties, properties
-from proxy.control.stores.topic_log import TopicLog
+from proxy.control.stores.topic_log import Properties, TopicLog, properties
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
+import threading
+import traceback
 from typing import Literal
 
+import click
 import pytest
 import structlog
 
-from proxy import logs
+from proxy import log_writer, logs
+from proxy.log_writer import LogWriter, LostLines
 
 
 def _fail() -> None:
@@ -91,3 +96,119 @@ def test_client_names_in_log_lines_cannot_control_a_terminal(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable()
     assert "would have throttled" in line
+
+
+class _File:
+    """An unbuffered file: what each write does is given, a number of bytes or an errno."""
+
+    def __init__(self, *writes: int) -> None:
+        self._writes = list(writes)
+        self.written = bytearray()
+
+    def write(self, data: bytes, /) -> int:
+        does = self._writes.pop(0) if self._writes else len(data)
+        if does < 0:
+            raise OSError(-does, os.strerror(-does))
+        self.written += data[:does]
+        return min(does, len(data))
+
+    def fileno(self) -> int:
+        raise OSError
+
+
+def _lines(file: _File, *lines: str) -> list[str]:
+    """What is in the file after these lines were written."""
+    lost = LostLines()
+    writer = LogWriter(file, lost, "lost {}\n".format)
+    for line in lines:
+        writer.put(line)
+    writer.close()
+    assert lost.count == sum(line.count("b") for line in lines), "lines with b are those that get lost"
+    return file.written.decode().splitlines()
+
+
+def test_log_lines_lost_are_told_behind_the_first_line_that_is_written_again() -> None:
+    full = -errno.ENOSPC
+    assert _lines(_File(full, full), "b1\n", "b2\n", "3\n", "4\n") == ["3", "lost 2", "4"]
+
+
+def test_a_log_line_written_in_part_is_ended_before_the_next() -> None:
+    assert _lines(_File(2, -errno.EFBIG), "bbb\n".replace("bbb", "bxx"), "2\n") == ["bx", "2", "lost 1"]
+
+
+def test_a_short_write_of_a_log_line_is_continued() -> None:
+    assert _lines(_File(1, 2, 1), "1234567\n", "2\n") == ["1234567", "2"]
+
+
+def test_a_loss_of_log_lines_that_cannot_be_told_is_told_later() -> None:
+    full = -errno.ENOSPC
+    assert _lines(_File(full, 2, full, 2), "b1\n", "2\n", "3\n") == ["2", "3", "lost 1"]
+
+
+def test_a_descriptor_made_non_blocking_loses_no_log_line() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    lost = LostLines()
+    with os.fdopen(writer, "wb", buffering=0) as raw, os.fdopen(reader, "rb") as read:
+        lines = LogWriter(raw, lost, str)
+        for number in range(5000):
+            lines.put(f"{number:0100}\n")
+        assert [int(read.readline()) for _ in range(5000)] == list(range(5000))
+        lines.close()
+    assert lost.count == 0
+
+
+def test_the_queue_of_log_lines_is_bounded_and_closing_it_waits_for_a_limited_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_writer, "QUEUE_BYTES_MAX", 100)
+    monkeypatch.setattr(log_writer, "FLUSH_S", 0.01)
+    readable = threading.Event()
+
+    class Stuck(_File):
+        def write(self, data: bytes, /) -> int:
+            readable.wait()
+            return super().write(data)
+
+    lost = LostLines()
+    writer = LogWriter(Stuck(), lost, str)
+    for _ in range(100):
+        writer.put("123456789\n")
+    assert lost.count == 90
+    writer.close()
+    readable.set()
+    assert lost.count == 100
+
+
+def test_everything_for_standard_error_goes_through_the_queue_in_whole_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Warnings, tracebacks and errors in finalizers must not block the proxy either."""
+    with logs.in_background():
+        assert not sys.stderr.isatty()
+        sys.stderr.write("a ")
+        traceback.print_exception(ZeroDivisionError("careful"))
+        print("b\ud800", file=sys.stderr)
+        click.echo("weir: c", err=True)
+    assert capsys.readouterr().err == "a ZeroDivisionError: careful\nb\\ud800\nweir: c\n"
+
+
+def test_a_log_line_that_cannot_be_rendered_is_lost_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    class Unprintable:
+        def __repr__(self) -> str:
+            raise ZeroDivisionError
+
+    logs.configure("info", "json")
+    before = logs.lost_lines()
+    structlog.get_logger().info("an event", detail=Unprintable())
+    assert logs.lost_lines() == before + 1
+    assert capsys.readouterr().err == ""
+
+
+def test_weir_logs_nowhere_if_it_was_started_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    before = logs.lost_lines()
+    with logs.in_background():
+        logs.configure("info", "auto")
+        structlog.get_logger().info("an event")
+    assert logs.lost_lines() == before + 1

@@ -11,15 +11,23 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import choose_encoder
 
 from proxy.addresses import Address
-from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, SLICE, Pot, Reading, byte_rates, read
+from proxy.admin.entities import (
+    ENTITIES_MAX,
+    NAME_CHARS_MAX,
+    SLICE,
+    Pot,
+    Reading,
+    byte_rates,
+    mutations,
+    read,
+)
 from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
-from proxy.admin.mutation_entities import MutationReading, read_mutations
 from proxy.close_reasons import CloseReason
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.server.server import Server
-from quotas import Budget, QuotaTable, parse
+from quotas import Budget, MutationBudget, QuotaTable, parse
 from quotas.registry import IDLE_MS_MAX
 from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
 
@@ -218,12 +226,12 @@ def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
     registry = QuotaRegistry(parse(MUTATORS))
     for number in range(100_000):
         mutate(registry, f"app-{number}", number)
-    reading = MutationReading()
-    steps = sum(1 for _ in read_mutations(registry, 0, reading))
+    reading: Reading[MutationBudget] = Reading()
+    steps = sum(1 for _ in read(registry, mutations, 0, reading))
     assert steps >= 100_000 // SLICE
     assert {entity.charged for entity in reading.shown} == set(range(100_000 - ENTITIES_MAX, 100_000))
-    assert (reading.count, reading.hidden) == (100_000, 100_000 - ENTITIES_MAX)
-    assert reading.totals.charged == sum(range(100_000))
+    assert (sum(reading.counts.values()), reading.hidden) == (100_000, 100_000 - ENTITIES_MAX)
+    assert sum(total.charged for total in reading.totals.values()) == sum(range(100_000))
 
 
 # Totals

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.net.tls.distinguished_name import KEYWORDS, name_of, subject_of
 from proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
 from tests.java.names import ask_java

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.admin.request_time_page import report
+from proxy.admin.request_time import report
 from proxy.config.config import Settings
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.file import read_quota_file, rewrite

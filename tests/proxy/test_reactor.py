@@ -279,3 +279,55 @@ def test_turns_are_counted_by_their_length(reactor: Reactor, clock: Clock) -> No
     assert dict(zip(TURN_BOUNDS_US, turns.within, strict=True)) == {
         1_000: 0, 2_500: 2, 5_000: 0, 10_000: 1, 25_000: 0, 100_000: 0, 1_000_000: 0
     }  # fmt: skip
+
+
+def test_a_socket_callback_that_raises_ends_its_connection_and_no_other(
+    reactor: Reactor, clock: Clock
+) -> None:
+    pairs = [unix_pair() for _ in range(2)]
+    errors: list[Exception] = []
+    ended: list[Exception] = []
+    seen: list[int] = []
+    reactor.on_error = errors.append
+
+    def broken(_events: int) -> None:
+        raise ZeroDivisionError
+
+    reactor.register(pairs[0][0].fileno(), READ, broken, ended.append)
+    reactor.register(pairs[1][0].fileno(), READ, seen.append)
+    reactor.call_at(1, partial(broken, 0), ended.append)
+    reactor.call_at(1, lambda: seen.append(-1))
+    for pair in pairs:
+        pair[1].send(b"x")
+    clock.now_ms = 1
+    for _ in range(2):
+        reactor.turn(0)
+    assert sorted(seen) == [-1, READ, READ]
+    assert list(map(type, errors)) == list(map(type, ended)) == [ZeroDivisionError] * 2
+    reactor.unregister(pairs[1][0].fileno())
+    for pair in pairs:
+        for sock in pair:
+            sock.close()
+
+
+def test_a_connection_whose_end_raises_too_is_not_called_again(reactor: Reactor) -> None:
+    ours, theirs = unix_pair()
+    errors: list[str] = []
+
+    def report(error: Exception) -> None:
+        errors.append(type(error).__name__)
+        raise OSError("the log is full")
+
+    def broken(_events: int) -> None:
+        raise ZeroDivisionError
+
+    def broken_too(_error: Exception) -> None:
+        raise KeyError
+
+    reactor.on_error = report
+    with ours, theirs:
+        reactor.register(ours.fileno(), READ, broken, broken_too)
+        theirs.send(b"x")
+        reactor.turn(0)
+        reactor.turn(0)
+    assert errors == ["ZeroDivisionError", "KeyError"]

@@ -8,7 +8,8 @@ import pytest
 
 from protocol.api import ApiKey
 from proxy.admin.entities import ENTITIES_MAX
-from proxy.admin.request_times import SERIES_MAX, api_name
+from proxy.admin.quota_metrics import SERIES_MAX
+from proxy.admin.request_time import api_name
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.registry import IDLE_MS_MAX

@@ -9,7 +9,8 @@ import trio
 from structlog.testing import capture_logs
 
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.shadow_log import LINES_MAX, SLICE, ShadowLog, log_shadow
+from proxy.control.shadow_log import LINES_MAX, SLICE, ShadowLog
+from proxy.control.supervisor import in_steps
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from quotas.connections import ConnectionQuotas
 
@@ -165,7 +166,7 @@ async def test_the_shadow_log_lets_other_tasks_run_between_its_steps(nursery: Nu
             await trio.lowlevel.checkpoint()
 
     nursery.start_soon(count)
-    await log_shadow(ShadowLog(registry, ConnectionQuotas()), lambda: 0)
+    await in_steps(ShadowLog(registry, ConnectionQuotas()).look(0))
     assert turns >= 3
     nursery.cancel_scope.cancel()
 

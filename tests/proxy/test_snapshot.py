@@ -13,9 +13,9 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from proxy.config.config import ConfigError, load
-from proxy.control.stores.choose import choose
 from proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
 from proxy.control.stores.store import StoreError, UnfitError
+from proxy.run import choose
 from quotas import DEFAULT, Entity, QuotaTable
 from quotas.entities import Prefix
 from quotas.table import QuotaKey

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,14 +14,14 @@ from proxy.config.config import ConfigError
 from proxy.control.cluster.discovery import discover
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.shadow_log import PERIOD_S, ShadowLog
-from proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every
+from proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps
 from proxy.counters import Counters
 from proxy.file_watch import LOOK_S
 from proxy.net.drivers import trio_us
 from proxy.net.reactor import Reactor
-from proxy.net.tls.files import ContextOfFiles
+from proxy.net.tls.contexts import ContextOfFiles
 from proxy.server.connection_limiter import ConnectionLimiter
-from proxy.server.housekeeping import EXPIRY_S, expire
+from proxy.server.server import EXPIRY_S
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import PING, PONG, Stage, set_stage
@@ -138,12 +138,6 @@ async def test_a_periodic_task_has_its_first_step_after_a_period(
 async def test_other_tasks_run_between_the_steps_of_an_expiry(nursery: trio.Nursery) -> None:
     turns = 0
 
-    class Steps:
-        """Quotas whose expiry has ten steps."""
-
-        def expire(self, now_ms: int) -> Iterator[int]:
-            yield from [now_ms] * 10
-
     async def others() -> None:
         nonlocal turns
         while True:
@@ -151,7 +145,7 @@ async def test_other_tasks_run_between_the_steps_of_an_expiry(nursery: trio.Nurs
             await trio.lowlevel.checkpoint()
 
     nursery.start_soon(others)
-    await expire(Steps(), lambda: 7)
+    await in_steps(iter(range(10)))
     nursery.cancel_scope.cancel()
     assert turns >= 9
 
@@ -192,10 +186,10 @@ def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
-    Task.BROKERS: ("proxy.server.housekeeping.discover", discover, 2),
+    Task.BROKERS: ("proxy.control.cluster.discovery.discover", discover, 2),
     Task.EXPIRY: ("proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
     Task.SHADOW_LOG: ("proxy.control.shadow_log.ShadowLog.look", ShadowLog.look, 1),
-    Task.TLS_FILES: ("proxy.net.tls.files.ContextOfFiles.look", ContextOfFiles.look, 1),
+    Task.TLS_FILES: ("proxy.net.tls.contexts.ContextOfFiles.look", ContextOfFiles.look, 1),
 }
 """Of each task, a function that it calls, and the first call of it that is the task's."""
 PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.SHADOW_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}

@@ -62,16 +62,51 @@ def test_a_first_produce_larger_than_the_buffer_is_held_5_seconds_for_its_topics
     assert wire.session.violation is None
 
 
-def test_an_open_connection_does_not_wait_for_a_topics_throttle_that_others_have_caused() -> None:
-    """Whatever it has produced to before."""
+def test_first_records_for_a_throttled_topic_are_held_after_requests_to_other_topics() -> None:
+    """Otherwise a small request to another topic would be the way around a topic's rate."""
+    quotas = exceeded(60_000)
+    wire = Wire(new_connection(quotas=quotas))
+    wire.exchange(0, produce_to(b=10), response(ProduceResponse(), 9))
+    wire.to_broker.clear()
+    wire.feed(1000, client=produce_to(a=10))
+    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
+    wire.feed(1000 + FIRST_HOLD_MS)
+    assert bytes(wire.to_broker) == produce_to(a=10)
+
+
+def test_a_connection_that_has_produced_to_a_topic_does_not_wait_for_what_others_produce() -> None:
     quotas = BrokerQuotas.create(RATES)
     wire = Wire(new_connection(quotas=quotas))
-    wire.feed(0, client=produce_to(b=10))
-    wire.feed(0, broker=response(ProduceResponse(), 9))
+    wire.exchange(0, produce_to(a=10), response(ProduceResponse(), 9))
     Wire(new_connection(quotas=quotas)).feed(0, client=produce_to(a=70_000))
     wire.to_broker.clear()
     wire.feed(1000, client=produce_to(a=10))
     assert bytes(wire.to_broker) == produce_to(a=10)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_records_of_a_throttled_topic_behind_those_of_another_are_held_in_mid_request(acks: int) -> None:
+    wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
+    asked = produce_to(acks=acks, b=20_000, a=20_000)
+    for start in range(0, len(asked), 1000):
+        wire.feed(1000, client=asked[start : start + 1000])
+    went = len(wire.to_broker)
+    assert 20_000 < went < 20_000 + 2 * SMALL_BUFFER, "the other topic's records, and one read"
+    wire.client_ends()
+    wire.feed(1000 + FIRST_HOLD_MS - 1)
+    assert (len(wire.to_broker), wire.closed(1000 + FIRST_HOLD_MS - 1)) == (went, None)
+    wire.feed(1000 + FIRST_HOLD_MS)
+    assert bytes(wire.to_broker) == asked
+
+
+def test_records_behind_another_topics_get_one_buffer_per_hold_of_a_new_connection() -> None:
+    """Measured before: 180 MB/s under 0.1 MB/s."""
+    quotas, passed = exceeded(600_000), 0
+    for now_ms in range(0, 60_000, 100):
+        wire = Wire(new_connection(quotas=quotas, buffer_bytes=SMALL_BUFFER))
+        wire.feed(now_ms, client=produce_to(b=5_000, a=100_000))
+        passed += max(len(wire.to_broker) - 5_000, 0)
+    assert passed <= 600 * 2 * SMALL_BUFFER
 
 
 @pytest.mark.parametrize("size", [100, 20_000])
@@ -86,8 +121,7 @@ def test_a_connection_per_request_that_does_not_wait_gets_only_the_topics_rate()
     quotas, asked, passed = BrokerQuotas.create(RATES), produce_to(a=2000), 0
     for now_ms in range(0, 60_000, 50):
         wire = Wire(new_connection(quotas=quotas))
-        wire.feed(now_ms, client=asked)
-        wire.feed(now_ms, broker=response(ProduceResponse(), 9))
+        wire.exchange(now_ms, asked, response(ProduceResponse(), 9))
         passed += len(wire.to_broker) == len(asked)
     assert 60 * RATE - 2000 <= 2000 * passed <= 60 * RATE + 10 * RATE + 2000
 

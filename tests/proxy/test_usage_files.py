@@ -18,10 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.control.usage import encoding
-from proxy.control.usage.directory import finished_name, make, unfinished_name
+from proxy.control.usage import outlet
+from proxy.control.usage.directory import PartFile, finish_for_the_dead, finished_name, make, unfinished_name
 from proxy.control.usage.files import FileRules
-from proxy.control.usage.lines import PartFile, finish_for_the_dead
 from proxy.control.usage.outlet import OutletError
 from proxy.control.usage.tally import Kind, Loss
 from tests.properties import examples
@@ -36,9 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     record = usage_record(7, user='ali"ce\n', client_id="ä")
     assert files.write(Kind.USAGE, [record, usage_record(8)]) == 2
     assert desk.names() == [unfinished_name(FIRST)]
@@ -53,9 +50,7 @@ def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
 
 
 def test_request_traces_have_separate_files(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.TRACE, [trace_record(3)])
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)
@@ -65,9 +60,7 @@ def test_request_traces_have_separate_files(tmp_path: Path) -> None:
 
 
 def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record(1)])
     desk.now_s = 59.9
     files.tend()
@@ -83,9 +76,7 @@ def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> Non
 
 
 def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, FileRules(rotate_s=1e9, rotate_bytes=4096, keep_bytes=0))
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path, FileRules(rotate_s=1e9, rotate_bytes=4096, keep_bytes=0))
     for number in range(100):
         files.tend()
         files.write(Kind.USAGE, [usage_record(number)])
@@ -100,9 +91,7 @@ def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
 
 
 def test_no_usage_file_is_made_without_records(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     desk.now_s = 1000
     files.tend()
     files.close(1)
@@ -273,9 +262,7 @@ def test_a_leftover_usage_file_that_cannot_be_finished_does_not_stop_writing(
         raise PermissionError(errno.EACCES, "no")
 
     monkeypatch.setattr("proxy.control.usage.directory.finish_for_the_dead", not_ours)
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)
     assert desk.names() == sorted([left, FIRST])
@@ -300,9 +287,7 @@ def test_a_symbolic_link_named_like_a_leftover_is_not_followed(tmp_path: Path) -
 
 
 def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record(1)])
     before = (tmp_path / unfinished_name(FIRST)).read_bytes()
     desk.disk.room = 30
@@ -353,7 +338,7 @@ def test_whole_lines_that_cannot_be_truncated_are_not_written_again(
     desk = Desk(tmp_path)
     files = desk.files()
     records = [usage_record(number) for number in (1, 2, 3)]
-    desk.disk.room = len(encoding.lines(records[:2])) + 30
+    desk.disk.room = len(outlet.lines(records[:2])) + 30
 
     def fails(_fd: int, _length: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -393,9 +378,7 @@ def test_a_usage_file_that_fails_to_sync_is_finished_later(
 
 
 def test_a_deleted_usage_directory_is_made_again_and_its_records_counted_lost(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "usage")
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path / "usage")
     files.write(Kind.USAGE, [usage_record(1), usage_record(2)])
     (desk.path / unfinished_name(FIRST)).unlink()
     desk.path.rmdir()

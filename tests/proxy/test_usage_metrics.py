@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.admin.usage_metrics import families
+from proxy.admin.metrics import usage_records as families
 from proxy.control.usage.tally import Kind, Loss, Tally
 
 

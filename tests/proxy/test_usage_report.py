@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from structlog.testing import capture_logs
 
-from proxy.control.usage.report import PERIOD_S, Report
-from proxy.control.usage.tally import Kind, Loss, Tally
+from proxy.control.usage.tally import PERIOD_S, Kind, Loss, Report, Tally
 
 
 @dataclass

@@ -41,7 +41,7 @@ def test_contradictory_usage_settings_are_refused(settings: dict[str, object], w
 
 def test_usage_is_not_recorded_by_default() -> None:
     config = load(None, UPSTREAM)
-    assert config.usage is None
+    assert not config.records_usage
     assert recording(config) is None
 
 
@@ -49,9 +49,9 @@ def test_a_configured_usage_directory_is_relative_to_the_configuration(tmp_path:
     file = tmp_path / "weir.toml"
     usage = 'usage_dir = "usage"\nusage_interval_ms = 10000\nusage_trace_share = 0.01\n'
     file.write_text(f'upstream = "a:1"\n{usage}')
-    rules = load(file, {}).usage
-    assert rules is not None
-    assert (rules.directory, rules.interval_ms, rules.trace_share) == (tmp_path / "usage", 10_000, 0.01)
+    settings = load(file, {}).settings
+    assert settings.usage_dir == str(tmp_path / "usage")
+    assert (settings.usage_interval_ms, settings.usage_trace_share) == (10_000, 0.01)
 
 
 def test_a_usage_directory_is_made_and_written_to(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from quotas.client_quotas import byte_rates, mutation_rates, request_times
 from quotas.limiters.budgets import UNLIMITED
 from quotas.limiters.rate import Rate
 from quotas.limiters.throttle import INT32_MAX, throttle_ms
+from quotas.names import sanitize
 from quotas.registry import IDLE_MS_MAX, SLICE
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
 
@@ -89,7 +90,7 @@ def check_record(quotas: ClientQuotas[Budget], step: FlowStep, now_ms: int) -> N
         return
     assert budget is not None
     assert budget.limit == step.limit
-    assert {"user": budget.tags.sanitized_user, "client-id": budget.tags.client_id} == step.tags
+    assert {"user": sanitize(budget.tags.user), "client-id": budget.tags.client_id} == step.tags
     if isinstance(budget, RequestBudget):
         assert budget.charge_api(METADATA, step.v, now_ms) == step.throttle_ms
     else:

@@ -91,7 +91,7 @@ def test_calibration_recovers_the_cost_that_a_budget_was_charged(
         (Reading(100, 30, 0.005), None),
         (Reading(100, 30, 0.5), None),
         (Reading(100, 999, 0.5), None),
-        (Reading(100, 1000, 0.5), "dearer"),
+        (Reading(100, 1000, 0.5), "cost more than a whole window"),
         (Reading(100, 30, 10.0), "longer"),
         (Reading(100, 30, 0.99), "window changes"),
         (Reading(100, 30, 3.01), "window changes"),

@@ -67,21 +67,26 @@ def test_fitting_accepts_proportional_columns() -> None:
     assert found["us"] + 2 * found["twice"] == pytest.approx(20.0)
 
 
-def test_coefficients_that_calibration_does_not_measure_are_scaled() -> None:
+@pytest.mark.parametrize(
+    ("api", "shipped", "twice"),
+    [
+        (
+            "Fetch",
+            ApiCost(us=10.0, us_per_session_kb=40.0, us_per_converted_kb=1.0),
+            ApiCost(us=20.0, us_per_session_kb=80.0, us_per_converted_kb=2.0),
+        ),
+        (
+            "DescribeGroups",
+            ApiCost(us=20.0, us_per_response_kb=3.0),
+            ApiCost(us=40.0, us_per_response_kb=6.0),
+        ),
+    ],
+)
+def test_coefficients_without_readings_are_scaled(api: str, shipped: ApiCost, twice: ApiCost) -> None:
     """A file has an API whole: what it left out would be free."""
-    fetch = ApiCost(us=10.0, us_per_session_kb=40.0, us_per_converted_kb=1.0)
-    old = CostTable(broker="x", source="y", cold=OLD.cold, rest=OLD.rest, apis={"Fetch": fetch})
-    found = findings([Readings("Fetch", [20.0, 20.0, 20.0], {"us": 1.0})], {"Fetch": ("us",)}, old)
-    written = found.overrides("3.9.1", "by hand", old)
-    assert written.apis["Fetch"] == ApiCost(us=20.0, us_per_session_kb=80.0, us_per_converted_kb=2.0)
-
-
-def test_a_coefficient_without_readings_is_scaled() -> None:
-    groups = ApiCost(us=20.0, us_per_response_kb=3.0)
-    old = CostTable(broker="x", source="y", cold=OLD.cold, rest=OLD.rest, apis={"DescribeGroups": groups})
-    readings = [Readings("DescribeGroups", [40.0, 40.0, 40.0], {"us": 1.0})]
-    written = findings(readings, {"DescribeGroups": ("us",)}, old).overrides("3.9.1", "by hand", old)
-    assert written.apis["DescribeGroups"] == ApiCost(us=40.0, us_per_response_kb=6.0)
+    old = CostTable(broker="x", source="y", cold=OLD.cold, rest=OLD.rest, apis={api: shipped})
+    found = findings([Readings(api, [twice.us] * 3, {"us": 1.0})], {api: ("us",)}, old)
+    assert found.overrides("3.9.1", "by hand", old).apis[api] == twice
 
 
 def test_coefficients_convert_to_costs_and_back() -> None:

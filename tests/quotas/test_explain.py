@@ -162,10 +162,10 @@ def test_explain_adds_the_quotas_of_topics_and_addresses() -> None:
         ),
         (Entity(DEFAULT, DEFAULT), "all connections of user alice with client-id app"),
         (Entity(DEFAULT), "all connections of user alice, whatever the client-id"),
-        (Entity(client_id="app"), "all connections with client-id app, whoever the user is"),
+        (Entity(client_id="app"), "all connections with client-id app, of any user"),
         (
             Entity(client_id=Prefix("a")),
-            "all connections whose client-id begins with a, together, whoever the user is",
+            "all connections whose client-id begins with a, together, of any user",
         ),
     ],
     ids=str,

@@ -195,16 +195,6 @@ def test_the_first_wait_of_a_shadow_budget_is_that_of_an_enforced_one() -> None:
 
 
 @given(steps=steps)
-def test_absorbed_units_are_owed_like_charged_ones(steps: list[tuple[int, int]]) -> None:
-    one, first, second, now_ms = smooth(), smooth(), smooth(), 0
-    for at, (units, pause_ms) in enumerate(steps):
-        now_ms += pause_ms
-        charged, other = (first, second) if at % 2 else (second, first)
-        assert charged.charge(units, now_ms) == one.charge(units, now_ms)
-        other.absorb(charged.delta(), now_ms)
-
-
-@given(steps=steps)
 def test_rate_for_metrics_is_kafkas(steps: list[tuple[int, int]]) -> None:
     sampled, even, now_ms = Budget(WHO, LIMIT, 0), smooth(), 0
     for units, pause_ms in steps:

@@ -72,13 +72,11 @@ def test_znode_paths_name_their_entities(path: str, entity: Entity | None) -> No
 
 
 def test_znodes_of_every_quota_key_and_number_format_are_imported() -> None:
+    alice, largest = Entity(user="alice"), "9223372036854775807"
     written = node(producer_byte_rate=" 1024 ", consumer_byte_rate=2048, controller_mutation_rate="5.50")
-    entity = Entity(user="alice")
-    assert found("/config/users/alice", written) == {
-        (entity, PRODUCE): 1024.0,
-        (entity, FETCH): 2048.0,
-        (entity, MUTATE): 5.5,
-    }
+    values = {(alice, PRODUCE): 1024.0, (alice, FETCH): 2048.0, (alice, MUTATE): 5.5}
+    assert found("/config/users/alice", written) == values
+    assert found("/config/users/alice", node(producer_byte_rate=largest)) == {(alice, PRODUCE): 2.0**63}
 
 
 @pytest.mark.parametrize(
@@ -94,11 +92,6 @@ def test_znodes_of_every_quota_key_and_number_format_are_imported() -> None:
 def test_znodes_of_ip_addresses_are_imported(name: str, ip: Name) -> None:
     values = found(f"/config/ips/{name}", node(connection_creation_rate="10"))
     assert values == {(Entity(ip=ip), QuotaKey.CONNECTION_CREATION_RATE): 10.0}
-
-
-def test_a_znode_with_the_largest_long_is_imported() -> None:
-    values = found("/config/clients/app", node(producer_byte_rate="9223372036854775807"))
-    assert values == {(Entity(client_id="app"), PRODUCE): float(2**63 - 1)}
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"version":1,"config":{}}', b'{"version":1}'])
@@ -135,7 +128,7 @@ def test_znodes_without_quotas_are_ignored(content: bytes | None) -> None:
         ("/config/users/", node(), "its name is empty"),
         ("/config/users/100%", node(), "its name is not percent-encoded: "),
         ("/config/clients/%FF", node(), "its name is not percent-encoded UTF-8"),
-        ("/config/users/a%3db", node(), "brokers do not heed this node: they write this user as a%3Db"),
+        ("/config/users/a%3db", node(), "brokers ignore this node: they encode this user as a%3Db"),
         ("/config/users/alice/brokers/1", node(), "no node of a user, a client-id or an ip"),
         ("/config/topics/alice", node(), "no node of a user, a client-id or an ip"),
     ],
@@ -160,12 +153,9 @@ def test_percentages_of_request_time_are_imported_as_java_writes_them(written: s
 
 @pytest.mark.parametrize("written", ["0", "-1", "NaN", "Infinity", "1E300"])
 def test_a_znodes_invalid_percentage_is_listed_and_its_other_quotas_imported(written: str) -> None:
-    quotas = ZooKeeperQuotas(
-        [("/config/clients/app", node(request_percentage=written, producer_byte_rate="7"))]
-    )
-    assert [(line.where, line.key) for line in quotas.skipped] == [
-        ("/config/clients/app", "request_percentage")
-    ]
+    path = "/config/clients/app"
+    quotas = ZooKeeperQuotas([(path, node(request_percentage=written, producer_byte_rate="7"))])
+    assert [(line.where, line.key) for line in quotas.skipped] == [(path, "request_percentage")]
     assert quotas.table == QuotaTable({(Entity(client_id="app"), PRODUCE): 7.0})
 
 

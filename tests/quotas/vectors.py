@@ -1,12 +1,13 @@
 """The numbers in `data/`: what Kafka 3.9.1's own classes answered, typed. Times are ms from `t0_ms`."""
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
+C = TypeVar("C")
 DATA = Path(__file__).parent / "data"
 
 EntityVector: TypeAlias = dict[str, str | None]
@@ -30,19 +31,18 @@ class RateStep(msgspec.Struct):
     throttle_bounded_ms: int = 0
 
 
-class RateCase(msgspec.Struct):
+class Case(msgspec.Struct, kw_only=True):
     id: str
     note: str
-    stat: str
     num_samples: int
     window_ms: int
     quota: float | None
     t0_ms: int
+
+
+class RateCase(Case, kw_only=True):
+    stat: str
     steps: list[RateStep]
-
-
-class RateFile(msgspec.Struct):
-    cases: list[RateCase]
 
 
 class Topic(msgspec.Struct):
@@ -66,18 +66,12 @@ class BucketStep(msgspec.Struct):
     response_throttle_ms: int = 0
 
 
-class BucketCase(msgspec.Struct):
-    id: str
-    note: str
-    num_samples: int
-    window_ms: int
-    quota: float | None
-    t0_ms: int
+class BucketCase(Case, kw_only=True):
     steps: list[BucketStep]
 
 
-class BucketFile(msgspec.Struct):
-    cases: list[BucketCase]
+class Cases(msgspec.Struct, Generic[C]):
+    cases: list[C]
 
 
 class RateFormula(msgspec.Struct):
@@ -154,8 +148,8 @@ class ThrottleFile(msgspec.Struct):
     flows: list[Flow]
 
 
-RATE = msgspec.json.decode((DATA / "rate.json").read_bytes(), type=RateFile).cases
-BUCKET = msgspec.json.decode((DATA / "token_bucket.json").read_bytes(), type=BucketFile).cases
+RATE = msgspec.json.decode((DATA / "rate.json").read_bytes(), type=Cases[RateCase]).cases
+BUCKET = msgspec.json.decode((DATA / "token_bucket.json").read_bytes(), type=Cases[BucketCase]).cases
 THROTTLE = msgspec.json.decode((DATA / "throttle.json").read_bytes(), type=ThrottleFile)
 
 

@@ -81,10 +81,12 @@ class Conversation:
         """When all waits end that this connection has caused."""
         self._serial_until_ms = 0
         """When the last response came that may have held back later requests: its cost was not known."""
-        self._firsts = {"produce", "share_fetch"}
+        self._firsts = {"produce", "share_fetch", HOT}
+        """APIs, and the topic with a rate, whose next request is the connection's first, and so may wait for
+        others for a while.
+        """
         self._fetched: set[str] = set()
         """Topics of the fetch session."""
-        """APIs whose next request may wait for others for a while: it is the first of this connection."""
         self._has_begun = False
         """True once a request was forwarded that has a response: until then request time is waited for."""
 
@@ -107,6 +109,8 @@ class Conversation:
             self._firsts.discard(request.ask.kind.api)
             self._has_begun |= request.ask.acks != 0
             if request.ask.kind.api == "produce":
+                if request.records_bytes:
+                    self._firsts.discard(request.ask.topic)
                 self._charge(request, len(request.frame) - 4)
 
     def delivering(self) -> None:
@@ -224,7 +228,7 @@ class Conversation:
         unblocked_ms = max(self._own_until_ms, self._serial_until_ms, self.down.full_ms)
         until_ms = max(request.sent_ms, before_ms, unblocked_ms)
         wait_ms = max(self._others_until_ms(request) - until_ms, 0)
-        if api in self._firsts:
+        if api in self._firsts or (api == "produce" and request.ask.topic in self._firsts):
             until_ms += min(wait_ms, HOLD_MS_MAX)
         if self._script.request_percentage and not self._has_begun:
             until_ms += WINDOW_MS

@@ -181,6 +181,12 @@ class FakeSocket:
         pipe.accepted += count
         return count
 
+    def shutdown(self, how: int, /) -> None:
+        assert how == socket.SHUT_WR
+        if self._inward.reset:
+            raise OSError(errno.ENOTCONN, "the peer has reset the connection")
+        self._outward.ended = True
+
     def close(self) -> None:
         if self._net.sockets.pop(self._fd, None) is None or self._fd in self._net.watched:
             self._net.fail("leaks", "a socket was closed twice, or is registered still")

@@ -131,13 +131,15 @@ def found(seeds: int, new_weir: type[Weir] = Weir) -> set[str]:
 
 
 def test_a_timer_that_is_not_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reactor, "call_at", lambda _self, _deadline_ms, call: Timer(call))
+    monkeypatch.setattr(Reactor, "call_at", lambda _self, _deadline_ms, *calls: Timer(*calls))
     assert "lost" in found(30)
 
 
 def test_a_timer_that_is_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     call_at = Reactor.call_at
-    monkeypatch.setattr(Reactor, "call_at", lambda self, at_ms, call: call_at(self, at_ms + 1, call))
+    monkeypatch.setattr(
+        Reactor, "call_at", lambda self, at_ms, call, failed=None: call_at(self, at_ms + 1, call, failed)
+    )
     assert "waits" in found(30)
 
 

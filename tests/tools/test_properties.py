@@ -45,19 +45,9 @@ def test_a_profile_is_in_force_with_and_without_ci(
         "PYTHONPATH": str(ROOT)
     }
     environment |= {"CI": ci} if ci else {}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-s",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(tmp_path),
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *options]
     said = subprocess.run(
-        [*command, *options, "test_probe.py"],
+        [*command, "--rootdir", str(tmp_path), "test_probe.py"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

@@ -1,6 +1,6 @@
 """Weir's own requests to brokers: discovery of brokers, their versions.
 
-`access` has address, TLS and login (`login`), `connection` sends one request at a time, `question` one
-request on a connection of its own; `discovery` and `broker_versions` ask. Queries on behalf of a client are
-not here: they go over the client's own connection (`proxy.handlers.broker_query`).
+`access` has TLS and login (`login`), and sends a request on a connection of its own; `connection` sends one
+request at a time; `discovery` asks for brokers and versions. Queries on behalf of a client are not here: they
+go over the client's own connection (`proxy.handlers.broker_query`).
 """

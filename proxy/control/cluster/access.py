@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
+from protocol.values import Message
 from proxy.addresses import Address
-from proxy.config.credentials import Credentials
-from proxy.control.cluster.connection import Connection, TlsError, failures
+from proxy.config.principals import Credentials
+from proxy.control.cluster.connection import Connection, M, TlsError, failures
 from proxy.control.cluster.login import log_in
 from proxy.net.tls.handshakes import BrokerTlsError
 from proxy.net.tls.upstream import Upstream
 
 if TYPE_CHECKING:
     from proxy.config.config import Config
-    from proxy.net.tls.rules import UpstreamRules
+    from proxy.net.tls.contexts import ContextOfFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Access:
     """Weir's credentials, and whether brokers use TLS."""
 
     credentials: Credentials | None = None
-    tls: UpstreamRules | None = None
+    tls: ContextOfFiles | None = None
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -50,6 +51,16 @@ class Access:
             await connection.aclose()
             raise
         return connection
+
+    async def ask(
+        self, address: Address, request: Message, answer: type[M], version: int, timeout_s: float
+    ) -> M:
+        """Send one request, in a version with header v1, on a connection of its own; return the response.
+
+        Raises as `connect`.
+        """
+        async with await self.connect(address, timeout_s) as connection:
+            return await connection.ask(request, answer, version)
 
 
 DIRECT: Final = Access()

@@ -1,4 +1,4 @@
-"""Ask the cluster for its brokers: one Metadata request on a connection of its own.
+"""Ask the cluster for its brokers (Metadata), and a broker for its API versions, on connections of their own.
 
 Weir also learns brokers from forwarded responses. Asking opens their listeners before the first client needs
 one, and follows brokers that appear or move while no client is connected.
@@ -7,16 +7,28 @@ one, and follows brokers that appear or move while no client is connected.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from protocol.messages import MetadataRequest, MetadataResponse
-from proxy.addresses import Address
+import structlog
+
+from protocol.error_codes import ErrorCode
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from protocol.versions import VersionRange
+from proxy.addresses import Address, AddressBook
+from proxy.config.settings import ConfigError
 from proxy.control.cluster.access import DIRECT, Access
 from proxy.control.cluster.connection import LoginError, QuestionError, TlsError
-from proxy.control.cluster.question import ask
+from proxy.handlers.api_versions.api_versions import ranges
+
+if TYPE_CHECKING:
+    from proxy.config.config import Config
+
+log = structlog.get_logger("weir")
 
 METADATA_VERSION: Final = 1
 """Every broker from 0.10 on has this version, in which an empty list of topics means none."""
+API_VERSIONS_VERSION: Final = 0
+"""Every broker from 0.10 on has this version, which lists the same ranges as later ones."""
 
 
 class DiscoveryError(Exception):
@@ -50,9 +62,58 @@ async def discover(
     question = MetadataRequest(topics=[])
     for address in bootstrap:
         try:
-            answer = await ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s, access)
+            answer = await access.ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s)
         except QuestionError as error:
             failures.append(error)
         else:
             return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
     raise DiscoveryError(failures)
+
+
+async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
+    """Return the cluster's brokers, which all have ports; or none, and why the upstream does not list
+    them.
+
+    Raises ConfigError if no address can be a Kafka broker, if TLS fails, if Weir's credentials are refused,
+    or if the ports do not fit.
+    """
+    try:
+        nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
+    except DiscoveryError as error:
+        if not error.reachable and error.tls:
+            raise ConfigError(f"cannot connect to the brokers: {error.tls}") from None
+        if not error.reachable:
+            raise ConfigError(f"no upstream broker can be reached: {error}: check --upstream") from None
+        if error.foreign:
+            raise ConfigError(f"upstream is no Kafka broker: {error}: check --upstream") from None
+        if error.refused:
+            raise ConfigError(f"cannot log in to the brokers: {error.first}") from None
+        return {}, str(error)
+    unmapped = address_book.unmapped(list(nodes))
+    if unmapped is not None:
+        raise ConfigError(unmapped)
+    return nodes, ""
+
+
+async def refresh(config: Config, address_book: AddressBook) -> None:
+    """Ask the cluster for brokers that are new or have moved."""
+    try:
+        known = [*address_book.nodes.values(), *config.upstream]
+        nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
+    except DiscoveryError as error:
+        log.warning("no broker answers", reason=str(error))
+        return
+    for node_id, address in nodes.items():
+        address_book.observe(node_id, address)
+
+
+async def ask_versions(
+    address: Address, timeout_s: float, access: Access = DIRECT
+) -> dict[int, VersionRange]:
+    """Return a broker's versions by API key. Raises QuestionError."""
+    question = ApiVersionsRequest()
+    answer = await access.ask(address, question, ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s)
+    if answer.error_code != ErrorCode.NONE:
+        text = f"{address}: it answers ApiVersions with error {answer.error_code}"
+        raise QuestionError(text, reachable=True, foreign=False)
+    return ranges(answer)

@@ -24,7 +24,7 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from proxy.config.credentials import Credentials
+from proxy.config.principals import Credentials
 from proxy.control.cluster.connection import ClosedError, Connection, LoginError
 from proxy.handlers.api_versions.api_versions import ranges
 

@@ -1,8 +1,8 @@
 """Quota stores: a file, a topic of the cluster, the brokers; and the quota manager.
 
-`store` defines a store, `choose` opens the configured one: a new store is a class and a line there. `file`,
-`topic` (with `records`, `log`, `topic_log`) and `broker` are stores; `snapshot` keeps the last known quotas
-for a start without the store. `quota_manager` keeps them in force and alters them.
+`store` defines a store, `choose` in `proxy.run` opens the configured one: a new store is a class and a line
+there. `file`, `topic` (with `records`, `topic_log`) and `broker` are stores; `snapshot` keeps the last known
+quotas for a start without the store. `quota_manager` keeps them in force and alters them.
 
 - An alteration is in force before it is answered: a tool that asks again sees what it has set. 100 may
   wait.

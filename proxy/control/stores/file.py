@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import trio
 
 from proxy import file_watch
-from proxy.atomic_write import replace
-from proxy.config.config_error import ConfigError
+from proxy.atomic_write import PRIVATE, replace
+from proxy.config.settings import ConfigError
 from proxy.control.stores.store import Changed, StoreError
 from proxy.file_watch import FileWatch, Stamp, stamp
 from proxy.handlers.quota_api.quota_admin import Changes
@@ -130,31 +130,55 @@ def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Opti
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Lock the directory, so that other Weirs and `weir quotas` do not alter the file. Raises StoreError if
+    """Lock the quota file, so that other Weirs and `weir quotas` do not alter it. Raises StoreError if
     another process keeps the lock.
+
+    The lock is on a file that only its owner can open, beside the quota file: any process that may read a
+    directory could lock the directory.
     """
+    lock = path.with_name(f".{path.name}.lock")
+    fd = _locked(path, lock)
     try:
-        directory = os.open(path.parent, os.O_RDONLY)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
-    try:
-        _lock(path, directory)
         yield
     finally:
-        os.close(directory)
+        if fd is not None:
+            with contextlib.suppress(OSError):
+                lock.unlink()
+            os.close(fd)
 
 
-def _lock(path: Path, directory: int) -> None:
+def _locked(path: Path, lock: Path) -> int | None:
+    """Return the descriptor of the locked file; None if the directory cannot be written, nor the quota file
+    then. Raises StoreError.
+    """
     for _try in range(LOCK_TRIES):
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOCK_STEP_S)
-        except OSError:  # a file system without locks
-            return
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+        except PermissionError:  # another user's process holds it
+            if not os.access(path.parent, os.W_OK):
+                return None
+        except OSError:
+            return None
         else:
-            return
-    raise StoreError(f"{path}: another process has locked the quota file's directory: try again")
+            if _lock(fd, lock):
+                return fd
+            os.close(fd)
+        time.sleep(LOCK_STEP_S)
+    raise StoreError(f"{path}: another process has locked the quota file ({lock.name}): try again")
+
+
+def _lock(fd: int, lock: Path) -> bool:
+    """Lock the file; return False if another process has locked it, or removed it meanwhile."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    try:
+        return os.path.samestat(os.fstat(fd), lock.stat())
+    except OSError:
+        return False
 
 
 def _read(path: Path) -> Found:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 import trio
 
-from proxy.control.stores.store import QuotaStore, StoreError
-from proxy.control.stores.store_health import StoreHealth
-from proxy.control.supervisor import Supervisor, Task, Works
+from proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
+from proxy.control.supervisor import Supervisor, Task, Works, in_steps
 from proxy.logs import audit_logger
 from quotas import QuotaTable
 
@@ -167,8 +166,7 @@ class QuotaManager:
                 return False
             self._table = table
             self._quota_registry.use(table)
-            for _step in self._quota_registry.refresh():
-                await trio.lowlevel.checkpoint()
+            await in_steps(self._quota_registry.refresh())
             return True
 
     def _prepare(self, table: QuotaTable) -> bool:

@@ -11,7 +11,7 @@ record without a value removes what the entity has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -50,6 +50,24 @@ class Record(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class Found(NamedTuple):
+    """A record of the log; any client may have written it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    marked: bool = False
+    """True if the record has the header that a Weir gives its records."""
+
+
+class Batch(NamedTuple):
+    """Consecutive records of the log."""
+
+    records: Sequence[Found]
+    at_end: bool
+    """True if these are the last records of the log."""
 
 
 class _Key(msgspec.Struct, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from proxy.atomic_write import replace
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaFileError, QuotaTable, parse

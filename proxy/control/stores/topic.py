@@ -11,23 +11,20 @@ the brokers past Weir can forge the mark: only the brokers' ACLs keep it from wr
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 import trio
 
 from protocol.api import ApiKey
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.control.cluster.access import Access
-from proxy.control.cluster.broker_versions import ask_versions
 from proxy.control.cluster.connection import QuestionError
-from proxy.control.cluster.discovery import DiscoveryError, discover
-from proxy.control.stores.librdkafka import properties
-from proxy.control.stores.log import Batch, Log, LogReader
-from proxy.control.stores.records import Record, RecordError, Stored, alteration
+from proxy.control.cluster.discovery import DiscoveryError, ask_versions, discover
+from proxy.control.stores.records import Batch, Record, RecordError, Stored, alteration
 from proxy.control.stores.store import Changed, StoreError
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaTable
@@ -59,6 +56,51 @@ class ClusterFacts(NamedTuple):
     brokers: int
     idempotent: bool
     """True if the cluster has idempotent producers (0.11)."""
+
+
+class LogReader(Protocol):
+    """Reads the log from its start to its end, and on."""
+
+    def read(self, timeout_s: float) -> Batch:
+        """Return new records, waiting at most `timeout_s`. Raises StoreError."""
+
+    def probe(self) -> None:
+        """Check that the log still exists, and is the same one. Raises StoreError."""
+
+    def close(self) -> None:
+        """Close the reader."""
+
+
+class LogWriter(Protocol):
+    """Appends one group of records."""
+
+    def send(self, records: Sequence[Record]) -> None:
+        """Begin to append. Raises StoreError."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Return the offset of the last record once all are durable; None after `timeout_s`. Raises
+        StoreError.
+        """
+
+    def close(self) -> None:
+        """Close the writer; records that are not durable yet may be lost."""
+
+
+class Log(Protocol):
+    """The log behind a topic store: read from its start, and appended to.
+
+    Every call may block for seconds, and runs in a thread; each reader or writer is used by one thread at a
+    time.
+    """
+
+    def prepare(self, replication_factor: int) -> None:
+        """Create the log if it is missing, and check its settings. Raises StoreError."""
+
+    def reader(self) -> LogReader:
+        """Return a reader at the start. Raises StoreError."""
+
+    def writer(self, *, idempotent: bool) -> LogWriter:
+        """Return a writer. Raises StoreError."""
 
 
 class TopicStore:
@@ -294,7 +336,7 @@ def topic_store(config: Config) -> TopicStore:
             f"quota_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
         )
     try:
-        from proxy.control.stores.topic_log import TopicLog  # optional, and 20 MB
+        from proxy.control.stores.topic_log import TopicLog, properties  # optional, and 20 MB
     except ImportError:
         raise ConfigError(
             "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"

@@ -1,27 +1,29 @@
-"""A compacted topic with one partition as a `log.Log`, through librdkafka."""
+"""librdkafka: how it reaches brokers, its errors, and a compacted topic of one partition as a `topic.Log`."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource  # the types of both are only declared here
 from confluent_kafka.cimpl import NewTopic
 
-from proxy.control.stores.log import Batch, Found
+from proxy.addresses import Address
+from proxy.control.stores.records import Batch, Found
 from proxy.control.stores.store import StoreError, UnfitError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from proxy.control.stores.librdkafka import Properties
+    from proxy.config.config import Config
     from proxy.control.stores.records import Record
 
+Properties: TypeAlias = dict[str, str | int | float | bool]
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -44,6 +46,37 @@ PARTITION_EOF: Final = -191
 ALL_BROKERS_DOWN: Final = -187
 OF_GROUPS: Final = frozenset({15, 16, 30})
 """Errors of the group coordinator, which Weir does not use."""
+
+
+def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
+    """Return the properties of every librdkafka client, password included; `brokers` are added to the
+    upstream.
+    """
+    settings, credentials = config.settings, config.credentials
+    addresses = dict.fromkeys([*config.upstream, *brokers])
+    protocol = ("SASL_" if credentials else "") + ("SSL" if settings.upstream_tls else "PLAINTEXT")
+    found: Properties = {
+        "bootstrap.servers": ",".join(map(str, addresses)),
+        "client.id": "weir",
+        "security.protocol": protocol,
+        "log_level": 0,  # Weir logs failures itself, once
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.max.ms": 1000,
+    }
+    if credentials is not None:
+        found |= {
+            "sasl.mechanism": credentials.mechanism,
+            "sasl.username": credentials.username,
+            "sasl.password": credentials.password,
+        }
+    if settings.upstream_tls:
+        found["ssl.endpoint.identification.algorithm"] = "https" if settings.upstream_verify_host else "none"
+        if settings.upstream_ca:
+            found["ssl.ca.location"] = settings.upstream_ca
+        if settings.upstream_cert:
+            found["ssl.certificate.location"] = settings.upstream_cert
+            found["ssl.key.location"] = settings.upstream_key or settings.upstream_cert
+    return found
 
 
 class TopicLog:

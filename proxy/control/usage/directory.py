@@ -1,20 +1,32 @@
-"""The usage directory: file names, removal of old files, recovery of unfinished ones.
+"""The usage directory: files being written, finished and removed.
 
-A file being written is called `.usage-INSTANCE-NUMBER.jsonl.part`: readers of directories ignore names that
-begin with a dot. A finished file is called `usage-INSTANCE-NUMBER.jsonl`. Traces have files of their own.
+A file being written is locked, and cut back to whole lines after a failed write. It is called
+`.usage-INSTANCE-NUMBER.jsonl.part`: readers of directories ignore names that begin with a dot. A finished
+file is called `usage-INSTANCE-NUMBER.jsonl`. Traces have files of their own.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from proxy.control.usage.lines import finish_for_the_dead
+from proxy.atomic_write import sync_directory
 from proxy.control.usage.tally import Kind, Tally
 
+Write: TypeAlias = Callable[[int, memoryview], int]
+"""As `os.write`."""
+
+MODE: Final = 0o640
+"""For the owner and the group of the readers, because records contain user names. The umask may remove
+more.
+"""
+TAIL_BYTES: Final = 64 * 1024
 _FINISHED: Final = re.compile(rf"(?:{'|'.join(Kind)})-.*\.jsonl")
 _UNFINISHED: Final = re.compile(rf"\.((?:{'|'.join(Kind)})-.*\.jsonl)\.part")
 
@@ -76,3 +88,120 @@ def _scan(directory: Path) -> list[_File]:
                 continue
             files.append(_File(status.st_mtime_ns, entry.name, status.st_size))
     return files
+
+
+class UnevenError(OSError):
+    """A write failed, and the part written could not be removed."""
+
+    whole: bytes = b""
+    """The whole lines that were written; they stay when the file is finished."""
+
+
+class PartFile:
+    """A file that is renamed when finished. The lock shows other processes that its writer lives."""
+
+    def __init__(self, path: Path, write: Write = os.write) -> None:
+        """Create the file. Raises OSError: FileExistsError if it exists, BlockingIOError if another process
+        took it for abandoned before it was locked.
+        """
+        self.path = path
+        self.length = 0
+        self.records = 0
+        self._write = write
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, MODE)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(path, self._fd):
+                raise BlockingIOError(errno.EAGAIN, "removed")
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def append(self, lines: bytes, records: int) -> None:
+        """Write all of these whole lines, or none. Raises OSError; UnevenError if some were written, with
+        part of a line at the end: leave the file then.
+        """
+        rest = memoryview(lines)
+        try:
+            while rest:
+                rest = rest[self._write(self._fd, rest) :]
+        except OSError as error:
+            try:
+                os.ftruncate(self._fd, self.length)
+            except OSError:
+                uneven = UnevenError(error.errno, error.strerror)
+                uneven.whole = lines[: lines.rfind(b"\n", 0, len(lines) - len(rest)) + 1]
+                raise uneven from None
+            raise
+        self.length += len(lines)
+        self.records += records
+
+    def finish(self, name: str) -> None:
+        """Rename the file, once all of it is on the disk. Raises OSError; closes the file in any case."""
+        try:
+            os.fsync(self._fd)
+            _rename(self.path, name)
+        finally:
+            os.close(self._fd)
+
+    def discard(self) -> None:
+        """Remove the file. Raises OSError; closes the file in any case."""
+        try:
+            self.path.unlink(missing_ok=True)
+        finally:
+            os.close(self._fd)
+
+    def leave(self) -> None:
+        """Close the file as it is; the next recovery finishes it."""
+        os.close(self._fd)
+
+
+def finish_for_the_dead(path: Path, name: str) -> int:
+    """Cut an abandoned file after its last whole line, and rename it. Return the number of bytes removed; -1
+    if another process is writing it, or has just finished it. Raises OSError.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a link may lead to any file
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return -1
+        if not _is_at(path, fd):
+            return -1
+        length = os.fstat(fd).st_size
+        whole = _whole_lines(fd, length)
+        if whole == 0:
+            path.unlink()
+            return length
+        os.ftruncate(fd, whole)
+        os.fsync(fd)
+        _rename(path, name)
+        return length - whole
+    finally:
+        os.close(fd)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    """Return True if this path still leads to this file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _whole_lines(fd: int, length: int) -> int:
+    """Return the number of bytes up to the end of the last line."""
+    end = length
+    while end > 0:
+        begin = max(end - TAIL_BYTES, 0)
+        found = os.pread(fd, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+def _rename(path: Path, name: str) -> None:
+    """Rename within the directory, and sync the directory. Raises OSError."""
+    path.rename(path.with_name(name))
+    sync_directory(path.parent)

@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.control.usage import directory
-from proxy.control.usage.encoding import lines
-from proxy.control.usage.lines import PartFile, UnevenError, Write
-from proxy.control.usage.outlet import OutletError, Record
+from proxy.control.usage.directory import PartFile, UnevenError, Write
+from proxy.control.usage.outlet import OutletError, Record, lines
 from proxy.control.usage.tally import Kind, Loss, Tally
 
 if TYPE_CHECKING:

@@ -7,30 +7,28 @@ import secrets
 import socket
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 import trio
 
-from proxy.config.config_error import ConfigError
-from proxy.control.stores.librdkafka import properties
+from proxy.config.settings import ConfigError
 from proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
 from proxy.control.usage import directory
 from proxy.control.usage.files import Clocks as FileClocks
 from proxy.control.usage.files import FileRules, Files
 from proxy.control.usage.recorder import Clocks, Recorder
-from proxy.control.usage.report import Report
-from proxy.control.usage.tally import Kind, Tally
+from proxy.control.usage.tally import Kind, Report, Tally
 from proxy.control.usage.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from proxy.config.config import Config
-    from proxy.config.usage_rules import UsageRules
+    from proxy.config.settings import Settings
     from proxy.connection.usage_registries import UsageRegistries
-    from proxy.control.stores.librdkafka import Properties
+    from proxy.control.stores.topic_log import Properties
     from proxy.control.supervisor import Supervisor
     from proxy.control.usage.outlet import Outlet
 
@@ -59,16 +57,13 @@ class Recording(NamedTuple):
 
 def recording(config: Config) -> Recording | None:
     """Prepare to record usage, if configured; None if not. Raises ConfigError."""
-    rules = config.usage
-    if rules is None:
+    if not config.records_usage:
         return None
+    settings = config.settings
     tally, instance = Tally(), new_instance(socket.gethostname(), time.time(), secrets.token_hex(3))
-    outlet: Outlet
-    if rules.directory is not None:
-        outlet = _files(rules.directory, rules, instance, tally)
-    else:
-        outlet = _topic(config, rules, tally)
-    return Recording(Writer(outlet, tally, rules.queue_records, time.monotonic), instance, rules.interval_ms)
+    outlet = _files(settings, instance, tally) if settings.usage_dir else _topic(config, tally)
+    writer = Writer(outlet, tally, settings.usage_queue_records, time.monotonic)
+    return Recording(writer, instance, settings.usage_interval_ms)
 
 
 def new_instance(host: str, start_s: float, nonce: str) -> str:
@@ -81,38 +76,41 @@ def new_instance(host: str, start_s: float, nonce: str) -> str:
     return f"{name or 'host'}-{datetime.fromtimestamp(start_s, UTC):%Y%m%dT%H%M%SZ}-{nonce}"
 
 
-def _files(path: Path, rules: UsageRules, instance: str, tally: Tally) -> Files:
+def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
     """Raises ConfigError."""
+    path = Path(settings.usage_dir)
     try:
         directory.make(path)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot write files in usage_dir: {why}") from None
-    limits = FileRules(rules.rotate_s, rules.rotate_bytes, rules.keep_bytes)
+    limits = FileRules(settings.usage_rotate_s, settings.usage_rotate_bytes, settings.usage_keep_bytes)
     return Files(path, instance, limits, tally, FileClocks(time.monotonic, time.time))
 
 
-def _topic(config: Config, rules: UsageRules, tally: Tally) -> Outlet:
+def _topic(config: Config, tally: Tally) -> Outlet:
     """Return the outlet; it connects at its first use. Raises ConfigError."""
-    topics = {Kind.USAGE: rules.topic, Kind.TRACE: f"{rules.topic}-{Kind.TRACE.value}"}
+    settings, name = config.settings, config.settings.usage_topic
+    topics = {Kind.USAGE: name, Kind.TRACE: f"{name}-{Kind.TRACE.value}"}
     if not all(TOPIC_NAME.fullmatch(topic) for topic in topics.values()):
         raise ConfigError(
-            f"usage_topic is {rules.topic!r}, must be a topic's name: letters, digits, '.', '_' and '-', "
+            f"usage_topic is {name!r}, must be a topic's name: letters, digits, '.', '_' and '-', "
             f"at most {TOPIC_NAME_MAX - len('-trace')}"
         )
     try:
+        from proxy.control.stores.topic_log import properties
         from proxy.control.usage import topic  # optional, and 20 MB
     except ImportError:
         raise ConfigError(
             "usage_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
         ) from None
     known = properties(config)
-    wanted = [name for kind, name in topics.items() if kind is Kind.USAGE or rules.trace_share > 0]
+    wanted = list(topics.values())[: 2 if settings.usage_trace_share > 0 else 1]
 
     def prepare() -> Properties:
         """Called on the writer's thread, which may block. Raises StoreError."""
         facts = trio.run(cluster_facts, config)
         topic.make_topics(wanted, known, min(REPLICAS_MAX, facts.brokers))
-        return topic.sender_properties(known, rules.queue_records, idempotent=facts.idempotent)
+        return topic.sender_properties(known, settings.usage_queue_records, idempotent=facts.idempotent)
 
     return topic.Topic(topics, prepare, tally, time.time)

@@ -17,18 +17,16 @@ from proxy.control.stores.topic_log import (
     EXISTS,
     NOT_ALLOWED,
     UNSUPPORTED,
+    Properties,
     awaited,
     failures,
     told,
 )
-from proxy.control.usage.encoding import key, value
-from proxy.control.usage.outlet import OutletError, Record
+from proxy.control.usage.outlet import OutletError, Record, key, value
 from proxy.control.usage.tally import Kind, Loss, Tally
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-
-    from proxy.control.stores.librdkafka import Properties
 
 PARTITIONS: Final = 6
 """Number of partitions, and so of parallel readers; records of one client are in one partition, in order."""

@@ -50,8 +50,9 @@ def plan_describe_cluster(plan: Plan) -> None:
 
 
 def plan_find_coordinator(plan: Plan) -> None:
-    """FindCoordinator names one broker (up to v3), or one per key (from v4, KIP-699), whose number clients
-    choose: the request is bounded, and its response is read once, when all of it is here.
+    """FindCoordinator responses name one broker (up to v3) or one broker per key (from v4, KIP-699).
+
+    From v4 on, the number of keys is limited, and a response is read once, when it is complete.
     """
     if plan.version >= 4:
         codec_ = codec(FindCoordinatorResponse, plan.version)
@@ -63,7 +64,7 @@ def plan_find_coordinator(plan: Plan) -> None:
 
 
 def _bounded_keys(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-    """Pass a request for the coordinators of a number of keys that can be answered in one turn."""
+    """Forward a request of at most `COORDINATORS_MAX` keys; close the connection at a larger one."""
     if not complete:
         return WAIT
     body = request_body(data, frame, end, flexible=True)
@@ -114,9 +115,9 @@ def plan_share_acknowledge_endpoints(plan: Plan) -> None:
 
 
 COORDINATORS_MAX: Final = 10_000
-"""Number of coordinators that a request may ask for: each is decoded and written anew."""
-REMEMBERED_BYTES_MAX: Final = 64 * 1024
-"""The longest answer that is remembered."""
+"""Maximum number of coordinators that a request may ask for, because each is decoded and encoded again."""
+CACHED_BYTES_MAX: Final = 64 * 1024
+"""Maximum length of rewritten fields that are cached."""
 _KEY_TYPE_BYTES: Final = 1
 """Size of the first field of FindCoordinator, before the array of keys."""
 _EMPTY_COMPACT_ARRAY = b"\x01"
@@ -126,10 +127,10 @@ _BROKERS = 1
 
 
 def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False) -> Rewrite:
-    """Make the rewrite of the fields up to and including `through`, remembering the last answer per
-    advertised host. `whole` waits for all of a response: it is not read again with each part of it.
+    """Return a rewrite of the fields up to and including `through`. The last result per advertised host is
+    cached. With `whole`, the rewrite waits until a response is complete, so that it is decoded only once.
 
-    A throttle time at the start differs between responses, so the edit begins behind it.
+    A throttle time at the start differs between responses, so the edit begins behind the throttle time.
     """
     throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
@@ -154,7 +155,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
                 return WAIT
             edit(message, addresses)
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
-            if len(seen) <= REMEMBERED_BYTES_MAX:
+            if len(seen) <= CACHED_BYTES_MAX:
                 cached[addresses.host] = (addresses.address_book.version, seen, answer)
         return _replace(data, start, start + len(seen), answer)
 
@@ -165,7 +166,9 @@ _NOTHING = (-1, b"", b"")
 
 
 def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M]) -> Rewrite:
-    """Make the rewrite of a response that has `nothing` at `endpoints` unless leadership has moved."""
+    """Return a rewrite of the array or tagged field `endpoints`. Responses with the bytes `nothing` there (an
+    empty field, because no leader has moved) are forwarded unchanged.
+    """
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
@@ -241,10 +244,12 @@ class _Node(_HostAndPort, Protocol):
     node_id: int
 
 
-def _advertise(place_: _HostAndPort, node_id: int, addresses: AdvertisedAddresses) -> bool:
-    """Replace the broker's address by Weir's for this node; False if Weir has none."""
-    ours = addresses.of(node_id, Address(place_.host, place_.port))
+def _advertise(broker: _HostAndPort, node_id: int, addresses: AdvertisedAddresses) -> bool:
+    """Replace the broker's address by Weir's address for this node; return False if Weir has no such
+    address.
+    """
+    ours = addresses.of(node_id, Address(broker.host, broker.port))
     if ours is None:
         return False
-    place_.host, place_.port = ours
+    broker.host, broker.port = ours
     return True

@@ -26,8 +26,9 @@ from proxy.handlers.topics.topic_rates import capped
 _ERROR_CODE = Struct(">h")
 """The first field of an ApiVersions response in every version."""
 _SAYS_WHO = 3
-"""From this version on clients send their name (KIP-511). Some clients that send no such version, aiokafka
-for example, take an API that Weir adds as the sign of a newer broker: Weir does not offer it to them.
+"""First version of ApiVersions in which clients send their name (KIP-511). Weir offers the APIs that it adds
+only to clients that have sent this version: some older clients (aiokafka) infer the broker's release from
+such an API.
 """
 
 

@@ -52,7 +52,7 @@ _PRODUCE = {
     (True, True): CHARGED,
     (True, False): CHARGED_UNANSWERED,
 }
-"""By (a quota or shadow quota applies, the broker will respond)."""
+"""(True if a quota or shadow quota applies, True if the broker will respond) → decision."""
 
 
 def plan_produce(plan: Plan) -> None:
@@ -223,5 +223,5 @@ def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, comp
 
 
 def _charge_fetch_flexible(ledger: ClientLedger, length: int, now_ms: int) -> int:
-    """A flexible header is one byte longer than the 4 that a broker counts beside the body."""
+    """Charge a fetch response with a flexible header, which has one byte that a broker does not count."""
     return ledger.charge_fetch(length - 1, now_ms)

@@ -1,9 +1,9 @@
 """Partition mutations: creation, growth and deletion of topics, and automatic creation (KIP-599).
 
 `mutations` has the quota of the three APIs, `mutated_topics` their costs, `topic_queries` the questions to a
-broker, `charged_mutation` and `shadow_mutations` the charges; `auto_creation`, `pending_creations` and
-`harmless_requests` watch Metadata requests; `streams_groups` internal topics of streams groups;
-`cluster_state` and `recent_topics` the known topics of the cluster; `decoded_requests` reads whole requests.
+broker, `charged_mutation` the charges; `auto_creation` and `pending_creations` watch Metadata requests;
+`streams_groups` internal topics of streams groups; `cluster_state` (with the harmless Metadata requests) and
+`recent_topics` the known topics of the cluster; `decoded_requests` reads whole requests.
 
 - Mutations are charged before they are forwarded and refunded if the broker refuses: the controller's order
   (check, then charge) cannot be had from outside. A shadow quota is charged from the broker's response, so

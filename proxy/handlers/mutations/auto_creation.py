@@ -25,8 +25,8 @@ from proxy.handlers.addresses.rewrite import edit_metadata
 from proxy.handlers.broker_query import BrokerQuery
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.mutations import topic_queries
+from proxy.handlers.mutations.cluster_state import Asked
 from proxy.handlers.mutations.decoded_requests import charged_request
-from proxy.handlers.mutations.harmless_requests import Asked
 from proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
     Asking,
@@ -85,7 +85,7 @@ def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge)
     """Charge the client's pending creations that exist by now."""
     expected = context.cluster.pending_creations.of(ledger)
     if expected:
-        there = yield from topic_queries.told(context, expected)
+        there = yield from topic_queries.broker_topics(context, expected)
         _charge_arrived(context, charge, expected, there)
 
 

@@ -63,7 +63,7 @@ class ChargedMutation(ABC, Generic[M]):
         """
 
     def finish(self) -> int:
-        """Record what was charged; return the throttle time (ms)."""
+        """Record the charges in the budgets; return the throttle time (ms)."""
         if self._shadow is not None:
             self._shadow.finish(self.context.now_ms)
         return self.late.finish(self.context.now_ms)

@@ -3,15 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from proxy.handlers.mutations.harmless_requests import HarmlessRequests
 from proxy.handlers.mutations.pending_creations import PendingCreations
 from proxy.handlers.mutations.recent_topics import RecentTopics
+
+HARMLESS_MS: Final = 1000
+"""Time (ms) for which a harmless request is kept."""
+HARMLESS_MAX: Final = 1000
+"""Maximum number of requests kept."""
+HARMLESS_BYTES_MAX: Final = 10_000
+"""Maximum length of a request that is kept; a longer one is decoded each time."""
+
+
+class Asked(NamedTuple):
+    """A Metadata request, from its client-id on, and its principal."""
+
+    version: int
+    user: str
+    request: bytes
+
+
+class HarmlessRequests:
+    """Metadata requests that recently could not create a topic, and so need not be decoded again at once. One
+    instance per cluster.
+    """
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._until_ms: dict[Asked, int] = {}
+
+    def has(self, asked: Asked, now_ms: int) -> bool:
+        """Return True if this request could create no topic in the last second."""
+        return self._until_ms.get(asked, now_ms) > now_ms
+
+    def add(self, asked: Asked, now_ms: int) -> None:
+        """Record that a request can create no topic now: all its topics exist, or its client lacks the
+        permission, or the request lists no topics.
+        """
+        if len(asked.request) <= HARMLESS_BYTES_MAX:
+            if len(self._until_ms) >= HARMLESS_MAX:
+                self._until_ms.clear()
+            self._until_ms[asked] = now_ms + HARMLESS_MS
+
+    def forget(self) -> None:
+        """Forget all requests: a topic was deleted, so a request could create it again."""
+        self._until_ms.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Shared by all connections of a process."""
+    """Topics of one cluster; all connections of a process share the object."""
 
     strict_auto_creation: bool = False
     """True if clients with a negative balance may not create topics by Metadata requests."""

@@ -152,8 +152,8 @@ class Creation(Mutation[CreateTopicsRequest]):
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
         """Return the result of a topic that Weir answers itself."""
-        told = CreateTopicsResponse.CreatableTopicResult
-        return told(name=topic.name or "", error_code=error, error_message=text)
+        result = CreateTopicsResponse.CreatableTopicResult
+        return result(name=topic.name or "", error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
         """Return the number of partitions in the answer (v5), else the cost; the topic was not created
@@ -227,8 +227,8 @@ class Growth(Mutation[CreatePartitionsRequest]):
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
         """Return the result of a topic that Weir answers itself."""
-        told = CreatePartitionsResponse.CreatePartitionsTopicResult
-        return told(name=topic.name or "", error_code=error, error_message=text)
+        result = CreatePartitionsResponse.CreatePartitionsTopicResult
+        return result(name=topic.name or "", error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
         """Return the requested number of partitions."""
@@ -269,11 +269,11 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         topics: dict[object, Topic] = {}
         for entry in entries:
             topic = _deletion(entry, there)
-            told = topic if topic.invalid else topic.name or topic.topic_id
-            if told in topics:  # perhaps once by name and once by id
-                topics[told].invalid = _TWICE
+            key = topic if topic.invalid else topic.name or topic.topic_id
+            if key in topics:  # perhaps once by name and once by id
+                topics[key].invalid = _TWICE
             else:
-                topics[told] = topic
+                topics[key] = topic
         return list(topics.values())
 
     def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
@@ -290,8 +290,8 @@ class Deletion(Mutation[DeleteTopicsRequest]):
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
         """Return the result of a topic that Weir answers itself, with name and id as from a broker."""
-        told = DeleteTopicsResponse.DeletableTopicResult
-        return told(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=text)
+        result = DeleteTopicsResponse.DeletableTopicResult
+        return result(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
         """No partitions remain. If the topic was auto-created and not charged yet, charge it now."""

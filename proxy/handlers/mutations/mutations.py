@@ -10,8 +10,8 @@ In versions that have error 89, topics are refused while the balance is negative
 everything is admitted, and a client with a negative balance is throttled (permissive). `mutated_topics` has
 the costs of the three APIs.
 
-A shadow quota is charged for successful changes when the broker has answered; it refuses and throttles
-nothing.
+A shadow quota is charged for successful changes when the broker has answered; no request is refused or
+throttled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from proxy.handlers.mutations.mutated_topics import (
     Result,
     Topic,
 )
-from proxy.handlers.mutations.shadow_mutations import ShadowMutation
 from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
@@ -92,7 +91,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
             return passed_unread(passed)
         if ledger is NO_LEDGER and not _can_say(plan, asked):
             return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-        kind: type[ChargedMutation[M]] = ShadowMutation if ledger.enforced is None else _EnforcedMutation
+        kind: type[ChargedMutation[M]] = _ShadowMutation if ledger.enforced is None else _EnforcedMutation
         return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
 
     plan.admit, plan.whole = admit, True
@@ -119,7 +118,7 @@ class _EnforcedMutation(ChargedMutation[M]):
         self._charge = self._budget.begin(strict=self.strict)
 
     def finish(self) -> int:
-        """Record what was charged; return the throttle time (ms)."""
+        """Record the charges in the budgets; return the throttle time (ms)."""
         return max(self._charge.finish(self.context.now_ms), super().finish())
 
     def answer(self) -> Asking[Answer]:
@@ -129,8 +128,8 @@ class _EnforcedMutation(ChargedMutation[M]):
         mutation = self.mutation
         yield from charge_created(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
-        told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
-        waiting, broker_ms = [topic for topic in topics if topic not in told], 0
+        results_of = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
+        waiting, broker_ms = [topic for topic in topics if topic not in results_of], 0
         for _round in range(ROUNDS_MAX):
             admitted = [topic for topic in waiting if self._admits(topic)]
             if topics and not admitted:
@@ -138,18 +137,18 @@ class _EnforcedMutation(ChargedMutation[M]):
             self.asked = sum(topic.cost for topic in admitted)
             answer = yield from forward(self.plan, mutation.part(admitted), mutation.answer)
             self.asked = 0
-            settled = yield from self._settled(admitted, mutation.results(answer))
+            outcome = yield from self._compare(admitted, mutation.results(answer))
             if len(admitted) == len(topics):
                 return answer
             broker_ms = max(broker_ms, answer.throttle_time_ms)
-            told.update(settled.told)
-            waiting = [topic for topic in waiting if topic not in settled.told]
-            if settled.not_controller:
-                told.update((topic, mutation.failed(topic, _NOT_CONTROLLER)) for topic in waiting)
+            results_of.update(outcome.results)
+            waiting = [topic for topic in waiting if topic not in outcome.results]
+            if outcome.not_controller:
+                results_of.update((topic, mutation.failed(topic, _NOT_CONTROLLER)) for topic in waiting)
                 break
-            if not (waiting and settled.made_room):
+            if not (waiting and outcome.made_room):
                 break
-        results = [told.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
+        results = [results_of.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
         merged = mutation.merged({id(result): result for result in results}.values())
         merged.throttle_time_ms = broker_ms
         return merged
@@ -157,30 +156,54 @@ class _EnforcedMutation(ChargedMutation[M]):
     def _admits(self, topic: Topic) -> bool:
         return not topic.cost or self._charge.admit(topic.cost, self.context.now_ms)
 
-    def _settled(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_Settled]:
+    def _compare(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_RoundOutcome]:
         """Compare charges with the broker's results, and refund the difference."""
-        settled = _Settled({}, made_room=False)
+        outcome = _RoundOutcome({}, made_room=False)
         done: list[Topic] = []
         result_of = self.mutation.finder(results)
         for topic in topics:
             result = result_of(topic) or self.mutation.failed(topic, _UNKNOWN)
-            settled.told[topic] = result
-            settled.not_controller = settled.not_controller or result.error_code == _NOT_CONTROLLER
+            outcome.results[topic] = result
+            outcome.not_controller = outcome.not_controller or result.error_code == _NOT_CONTROLLER
             if self.was_done(topic, result):
                 done.append(topic)
             elif topic.cost:
                 self._charge.refund(topic.cost, self.context.now_ms)
-                settled.made_room = True
+                outcome.made_room = True
         yield from self.charge_late(done)
-        return settled
+        return outcome
 
 
 @dataclass(slots=True)
-class _Settled:
+class _RoundOutcome:
     """The outcome of one round."""
 
-    told: dict[Topic, Result]
+    results: dict[Topic, Result]
     made_room: bool
     """True if a charge was refunded."""
     not_controller: bool = False
     """True if the broker is not the controller, so no topic can succeed."""
+
+
+class _ShadowMutation(ChargedMutation[M]):
+    """One request under a shadow quota alone: the broker gets the request unchanged, and its results are
+    charged.
+
+    Topics that fail for a reason of their own cost nothing, as at a controller. To learn the cost of a
+    deletion, and of a topic with the default number of partitions, Weir sends the broker the same queries as
+    for an enforced quota.
+    """
+
+    def answer(self) -> Asking[Answer]:
+        """Return the broker's own answer."""
+        mutation = self.mutation
+        yield from charge_created(self.context, self.ledger, self.late)
+        topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)
+        self.asked = sum(topic.cost for topic in topics if not topic.invalid)
+        answer = yield from forward(self.plan, mutation.request, mutation.answer)
+        self.asked = 0
+        result_of = mutation.finder(mutation.results(answer))
+        results = [(topic, result_of(topic)) for topic in topics if not topic.invalid]
+        done = [topic for topic, result in results if result is not None and self.was_done(topic, result)]
+        yield from self.charge_late(done)
+        return answer

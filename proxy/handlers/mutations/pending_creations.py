@@ -60,7 +60,7 @@ class PendingCreations:
         return without_room
 
     def expects(self, name: str, now_ms: int) -> bool:
-        """Return whether the creation of this topic would be charged."""
+        """Return True if the creation of this topic would be charged."""
         known = self._pending.get(name)
         return known is not None and known.until_ms > now_ms
 
@@ -79,10 +79,10 @@ class PendingCreations:
         return pending
 
     def expire(self, names: Iterable[str], now_ms: int) -> None:
-        """Drop the topics among `names`, which do not exist, whose time is over.
+        """Drop the entries of `names` that are older than `PENDING_MS`. The caller has found that these
+        topics do not exist.
 
-        An entry is never dropped without looking for its topic, or a client could avoid the charge by a
-        pause.
+        Only such topics are dropped. Otherwise a client could avoid the charge by a pause.
         """
         for name in names:
             pending = self._pending.get(name)

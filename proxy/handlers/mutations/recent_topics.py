@@ -1,8 +1,8 @@
 """Recent changes of topics made through Weir: a broker's Metadata shows them late.
 
 The controller answers when it has created a topic; the brokers' Metadata shows the topic a moment later, with
-many topics several seconds later (measured: up to 13 s). Until then Metadata does not show what a mutation
-will cost.
+many topics several seconds later (measured: up to 13 s). Until then Metadata does not show the cost of a
+mutation.
 """
 
 from __future__ import annotations

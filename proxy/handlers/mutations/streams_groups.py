@@ -1,14 +1,15 @@
 """Internal topics of streams groups under a mutation quota (KIP-1071, KIP-599).
 
-A broker creates the changelog and repartition topics that a streams group's topology needs and that are
-missing, while it answers StreamsGroupHeartbeat, and its controller charges the member's client for them. The
-response says that internal topics are missing (status 3), not with how many partitions they come. So Weir
-charges the partitions that the topology asks for, one at least, before the broker sees a topology, gives them
-back if nothing was missing, and charges the rest once the topics are there (`pending_creations`).
+While a broker answers StreamsGroupHeartbeat, it creates the missing changelog and repartition topics of the
+group's topology, and its controller charges the member's client for these topics. The response says that
+internal topics are missing (status 3), but not how many partitions they will have. So Weir charges the
+partitions that the topology asks for, at least one per topic, before the broker sees the topology. Weir
+refunds them if no topic was missing, and charges further partitions once the topics exist
+(`pending_creations`).
 
-A client whose balance is negative is told to try again later (COORDINATOR_LOAD_IN_PROGRESS, at which members
-wait and ask again) if its heartbeat would create topics, and only then: other heartbeats keep its members
-alive. A shadow quota is charged likewise, and nobody waits.
+If a heartbeat would create topics while the client's balance is negative, Weir answers
+COORDINATOR_LOAD_IN_PROGRESS, after which members wait and try again. Other heartbeats are always forwarded,
+because they keep the group's members alive. A shadow quota is charged in the same way and delays no client.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from proxy.handlers.uplift.uplift import forward
 from quotas import MutationLedger
 
 MISSING_INTERNAL_TOPICS: Final = 3
-"""A status code (StreamsGroupHeartbeatResponse.Status)."""
+"""Status code of missing internal topics (`StreamsGroupHeartbeatResponse.Status`)."""
 _NAMES: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 _Subtopology = StreamsGroupHeartbeatRequest.Subtopology | StreamsGroupDescribeResponse.Subtopology
 
 
 def plan_streams_group_heartbeat(plan: Plan) -> None:
-    """Charge the internal topics that come of it."""
+    """Charge the internal topics that a heartbeat creates."""
     codec_ = codec(StreamsGroupHeartbeatRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -60,7 +61,7 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
             return WAIT
         if request is None:
             return passed_unread(FORWARD)
-        if request.member_epoch < 0:  # it leaves
+        if request.member_epoch < 0:  # the member leaves the group
             return FORWARD
         return Query(_Heartbeat(context, plan, ledger, request).query())
 
@@ -68,29 +69,31 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
 
 
 class _Heartbeat:
-    """One heartbeat on its way to the broker and back."""
+    """One heartbeat and its charges."""
 
     def __init__(
         self, context: Context, plan: Plan, ledger: MutationLedger, request: StreamsGroupHeartbeatRequest
     ) -> None:
-        """Begin with nothing charged."""
+        """Begin without charges."""
         self._context = context
         self._plan = plan
         self._ledger = ledger
         self._request = request
         self._late = ledger.begin_late()
-        """For what is charged once the broker has answered."""
+        """Charge for partitions that are known only after the broker has answered."""
         self._charge = None if ledger.enforced is None else ledger.enforced.begin(strict=False)
-        """For what is charged before the broker is asked."""
+        """Charge that is made before the heartbeat is forwarded; None without an enforced quota."""
         self._charged: dict[str, int] = {}
-        """Topics that were charged so, and their partitions."""
+        """Topic → number of partitions charged before the heartbeat was forwarded."""
 
     def query(self) -> BrokerQuery:
-        """Charge what the heartbeat creates; return the member's answer, with the throttle time."""
+        """Charge the topics that the heartbeat creates; return the member's response, with the
+        throttle time.
+        """
         context = self._context
         try:
             answer = yield from self._answer()
-        except GeneratorExit:  # the connection has ended; what was charged stays charged
+        except GeneratorExit:  # the connection has closed; charges stay
             self._finish()
             raise
         throttle_ms = self._finish()
@@ -98,12 +101,14 @@ class _Heartbeat:
             throttle_ms = context.mute(throttle_ms) - context.now_ms
         partitions = int(self._late.taken) + sum(self._charged.values())
         context.note_mutations(partitions, int(answer is None), throttle_ms)
-        told = self._refusal() if answer is None else answer
-        told.throttle_time_ms = max(told.throttle_time_ms, throttle_ms)
-        return told
+        response = self._refusal() if answer is None else answer
+        response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+        return response
 
     def _answer(self) -> Asking[StreamsGroupHeartbeatResponse | None]:
-        """Return the broker's answer, None if the client has no tokens for what the broker would create."""
+        """Return the broker's response; None if the client's balance is negative and the broker would create
+        topics.
+        """
         context, ledger = self._context, self._ledger
         yield from charge_created(context, ledger, self._late)
         budget = ledger.enforced
@@ -112,10 +117,10 @@ class _Heartbeat:
         wanted = {} if topology is None else _internal_topics(topology.subtopologies)
         if topology is None and overdrawn:
             wanted = yield from self._described()
-        there = (yield from topic_queries.told(context, wanted)) if wanted else Topics()
+        there = (yield from topic_queries.broker_topics(context, wanted)) if wanted else Topics()
         missing = {name: cost for name, cost in wanted.items() if self._is_missing(name, there)}
         if missing and overdrawn and self._charge is not None:
-            self._charge.admit(0, context.now_ms)  # to learn how long to wait
+            self._charge.admit(0, context.now_ms)  # computes the throttle time
             return None
         self._charge_early(missing)
         answer = yield from forward(self._plan, self._request, StreamsGroupHeartbeatResponse)
@@ -131,7 +136,7 @@ class _Heartbeat:
         return answer
 
     def _charge_early(self, missing: Mapping[str, int]) -> None:
-        """Charge topics that the broker will find missing."""
+        """Charge missing topics (topic → number of partitions), which the broker will create."""
         if self._charge is not None:
             for name, cost in missing.items():
                 self._charge.admit(cost, self._context.now_ms)
@@ -144,11 +149,14 @@ class _Heartbeat:
                 self._charge.refund(cost, self._context.now_ms)
 
     def _settle(self, wanted: Mapping[str, int], before: Topics, mentioned: set[str]) -> Asking[None]:
-        """The broker creates what is missing of the group's topology: expect it, and charge it."""
+        """Charge the missing topics of the group's topology, which the broker now creates, and add them to
+        the pending creations. `before`: topics that existed before; `mentioned`: words of the response's
+        details, which contain the names of missing topics.
+        """
         context, expected = self._context, self._context.cluster.pending_creations
         topics = (yield from self._described()) or wanted
         unseen = [name for name in topics if name not in before.by_name]
-        there = (yield from topic_queries.told(context, unseen)) if unseen else Topics()
+        there = (yield from topic_queries.broker_topics(context, unseen)) if unseen else Topics()
         self._refund(name for name in self._charged if name not in topics)
         for name in unseen:
             just_made = name in mentioned or name in self._charged
@@ -163,7 +171,9 @@ class _Heartbeat:
             expected.add([name], self._ledger, context.now_ms, cost)
 
     def _described(self) -> Asking[dict[str, int]]:
-        """Ask for the internal topics of the group, and their partitions; none if the broker tells none."""
+        """Ask the broker for the group's internal topics; return topic → number of partitions, empty if the
+        broker tells none.
+        """
         spoken = yield from broker_versions(self._context)
         if ApiKey.STREAMS_GROUP_DESCRIBE not in spoken:
             return {}
@@ -176,7 +186,7 @@ class _Heartbeat:
         return found
 
     def _is_missing(self, name: str, there: Topics) -> bool:
-        """Return whether a topic does not exist and is not being created."""
+        """Return True if a topic does not exist and is not being created."""
         cluster, now_ms = self._context.cluster, self._context.now_ms
         return not (
             name in there.by_name
@@ -185,7 +195,7 @@ class _Heartbeat:
         )
 
     def _finish(self) -> int:
-        """Count what was taken; return how long the client must wait, in ms."""
+        """Record the charges; return the throttle time (ms)."""
         now_ms = self._context.now_ms
         throttle_ms = 0 if self._charge is None else self._charge.finish(now_ms)
         return max(throttle_ms, self._late.finish(now_ms))
@@ -200,8 +210,8 @@ class _Heartbeat:
 
 
 def _internal_topics(subtopologies: Iterable[_Subtopology]) -> dict[str, int]:
-    """Return the topics that a broker creates for a topology, with the partitions that it says they have: one
-    for a topic that gets as many as its sources have.
+    """Return the topics that a broker creates for a topology → number of partitions in the topology. That
+    number is 1 for a topic that gets the number of partitions of its source topics.
     """
     return {
         topic.name: max(topic.partitions, 1)

@@ -1,7 +1,6 @@
-"""Questions about the cluster, to be used in queries: topics, their partitions, the default number of
-partitions.
+"""Questions about the cluster for use in queries: topics, their partitions, the default number of partitions.
 
-They are sent on the client's own connection, so they need no credentials of Weir's, and the client's ACLs
+Weir sends these requests on the client's own connection, so Weir needs no credentials, and the client's ACLs
 apply. A broker's Metadata may be seconds late; changes made through Weir are known at once.
 """
 
@@ -80,7 +79,7 @@ def broker_versions(context: Context) -> Asking[Mapping[int, VersionRange]]:
 
 def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
     """Look up topics by name or id, without creating any."""
-    found = yield from told(context, names, ids)
+    found = yield from broker_topics(context, names, ids)
     recent, now_ms = context.cluster.recent_topics, context.now_ms
     unknown = (recent.named(topic_id) for topic_id in ids if topic_id not in found.by_id)
     for name in {*names, *filter(None, unknown)}:
@@ -93,8 +92,8 @@ def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ())
     return found
 
 
-def told(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
-    """Return the broker's answer, which may be late."""
+def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
+    """Look up topics by name or id in the broker's Metadata, which may be seconds late."""
     spoken = (yield from broker_versions(context)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:

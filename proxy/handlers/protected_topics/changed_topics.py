@@ -34,7 +34,7 @@ from protocol.messages import (
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import BrokerQuery, response_frame
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply, Wait
-from proxy.handlers.mutations.topic_queries import Asking, told
+from proxy.handlers.mutations.topic_queries import Asking, broker_topics
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.uplift.uplift import forward
 
@@ -152,7 +152,7 @@ class _Guarded:
 
     def _by_id(self, request: DeleteTopicsRequest, change: _Change) -> BrokerQuery:
         """Ask for the protected topics' ids; then decide."""
-        there = yield from told(self._context, sorted(self._protected.names))
+        there = yield from broker_topics(self._context, sorted(self._protected.names))
         ids = {topic.topic_id: name for name, topic in there.by_name.items() if name in self._protected.names}
         by_id = replace(change, name=lambda entry: ids.get(entry.topic_id, entry.name))
         names = self._names(request, by_id)

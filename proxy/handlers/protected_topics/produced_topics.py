@@ -318,6 +318,10 @@ class _Watch:
             )
         return 0 if self._counter is None else self._counter.charge(now_ms, told=told)
 
+    def first_hold_ms(self, context: Context) -> int:
+        """Return how long (ms) to hold the bytes of a request behind those counted."""
+        return 0 if self._counter is None else self._counter.first_hold_ms(context)
+
     def cut(self, now_ms: int) -> None:
         """Have the bytes charged that were forwarded."""
         if self._counter is not None:

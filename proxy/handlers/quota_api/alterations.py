@@ -46,18 +46,19 @@ CLIENT_KEYS: Final = frozenset(
 IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
 CHANGES_MAX: Final = 10_000
-"""Number of changes in a request: a KRaft controller refuses more (QuorumController.MAX_RECORDS_PER_USER_OP).
+"""Maximum number of changes in a request, as in a KRaft controller
+(QuorumController.MAX_RECORDS_PER_USER_OP).
 """
 RATE_MAX: Final = 2.0**63
-"""The largest LONG as a double; the limit in Weir's quota file too."""
+"""The largest LONG as a double; also the maximum in Weir's quota file."""
 _MOST: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: (RATE_MAX, "a LONG"),
     QuotaKey.CONSUMER_BYTE_RATE: (RATE_MAX, "a LONG"),
     QuotaKey.CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
 }
-"""Keys that Kafka stores as whole numbers; others are doubles."""
+"""Key → (maximum, type) for keys that Kafka stores as whole numbers; other keys are doubles."""
 _FRACTION_MAX: Final = 1e-6
-"""Difference from a whole number that Kafka accepts."""
+"""Maximum difference from a whole number that Kafka accepts for such a key."""
 
 _KEYS: Final = {key.value: key for key in QuotaKey}
 
@@ -93,7 +94,7 @@ def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> AlterCli
 
 
 def refused_whole(refused: Refused) -> AlterClientQuotasResponse:
-    """One answer for a request whose entries nobody has read: it names no entity."""
+    """Return one error for a whole request whose entries were not read; the response names no entity."""
     return AlterClientQuotasResponse(entries=[_result([], refused)])
 
 

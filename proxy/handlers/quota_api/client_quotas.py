@@ -1,8 +1,8 @@
 """DescribeClientQuotas and AlterClientQuotas, answered by Weir (KIP-546), whatever versions the broker has.
 
-Weir answers admins only, and only while the broker answers them; Kafka's tools work as with a broker. If the
-brokers store the quotas (quota_store = broker), Weir forwards both APIs, and reads the brokers' quotas again
-after an alteration.
+Weir answers admins only, and only while the broker answers their requests; Kafka's tools work as with a
+broker. If the brokers store the quotas (quota_store = broker), Weir forwards both APIs, and reads the
+brokers' quotas again after an alteration.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from protocol.messages import (
 from protocol.primitives import read_int32_length, read_wrapped_uvarint
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import BrokerQuery, ask, response_frame
-from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
-from proxy.handlers.deferred import Deferred
+from proxy.handlers.decisions import WAIT, Decision, Defer, Deferred, Query, Reply, Wait
 from proxy.handlers.plan import Context, Plan, ResponseEdit
 from proxy.handlers.quota_api.alterations import CHANGES_MAX, read_alterations, refused_all, refused_whole
 from proxy.handlers.quota_api.entities import Refused, invalid
@@ -39,11 +38,13 @@ _Framing: TypeAlias = Callable[[Message], bytes]
 AT_ONCE_MAX: Final = 200
 """Number of quotas described within the request (about 1 ms); more are described in a thread."""
 DENIED_BYTES_MAX: Final = 16 * 1024
-"""The longest request whose client is told that it is denied; the connection is closed at a longer one."""
+"""Maximum length of a denied request that gets an error response; a longer one closes the connection."""
 NAMED_BYTES_MAX: Final = 512
-"""The longest denied alteration whose entity is read, for the error to name: Kafka's tools look for it."""
+"""Maximum length of a denied alteration whose error response names the entity; Kafka's tools look for the
+name.
+"""
 COMPONENTS_MAX: Final = 16
-"""Number of components of a filter that are read: with four, a type comes twice or is unknown."""
+"""Maximum number of components of a filter. There are three types, so a valid filter has at most three."""
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
 _TOO_LARGE: Final = Refused(
@@ -59,10 +60,10 @@ def plan_describe(plan: Plan) -> None:
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        judged = _judged(context, plan, data, frame, end, complete)
-        if judged is None:
+        checked = _checked(context, plan, data, frame, end, complete)
+        if checked is None:
             return WAIT
-        denied, body = judged
+        denied, body = checked
         framed, table = _framing(plan, data, frame), context.quota_admin.table
         try:
             if denied is not None:
@@ -92,10 +93,10 @@ def plan_alter(plan: Plan) -> None:
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        judged = _judged(context, plan, data, frame, end, complete)
-        if judged is None:
+        checked = _checked(context, plan, data, frame, end, complete)
+        if checked is None:
             return WAIT
-        denied, body = judged
+        denied, body = checked
         framed, count = _framing(plan, data, frame), _count(plan, data, body, end)
         if denied is not None and (count != 1 or end - frame > NAMED_BYTES_MAX):
             return Reply(framed(refused_whole(denied)))
@@ -135,13 +136,13 @@ def plan_pass_alter(plan: Plan) -> None:
     plan.rewrite = rewrite
 
 
-def _judged(
+def _checked(
     context: Context, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
 ) -> tuple[Refused | None, int] | None:
-    """Return why the request is denied, if it is, and where its body begins, once it is here as a whole; None
-    until then. Nothing of the body is read.
+    """Return (the error if the client is not permitted, else None; position of the body); None until the
+    request is complete. The body is not read.
 
-    A client that may not ask is denied, and counted, once; the connection is closed at a long request of it.
+    A long request of a client without permission closes the connection.
     """
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
@@ -160,7 +161,9 @@ def _judged(
 
 
 def _count(plan: Plan, data: bytearray, body: int, end: int) -> int:
-    """Return how many elements the array says to have that the body begins with. Raises ProtocolError."""
+    """Return the number of elements in the array at the beginning of the body, as the array's length field
+    states it. Raises ProtocolError if the body is too short for that number.
+    """
     if plan.flexible_request:
         count = read_wrapped_uvarint(data, body, end)[0] - 1
     else:
@@ -182,7 +185,7 @@ def _authorize_again(context: Context) -> BrokerQuery:
 
 
 def _authorized_again(context: Context) -> bool:
-    """Return True if the broker has answered on behalf of this very request."""
+    """Return True if the broker has answered `_authorize_again` for the request at hand."""
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
 
@@ -196,7 +199,7 @@ def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
 def _description(framed: _Framing, table: QuotaTable, wanted: Filter) -> bytes:
     try:
         return framed(described(table, wanted))
-    except EncodeError:  # no client has such a name, but a file may
+    except EncodeError:  # a quota file may contain names too long for the wire
         return framed(_not_described(_TOO_LONG))
 
 

@@ -1,6 +1,4 @@
-"""Quota administration, as connections see it: the table, the permissions, the way to change
-quotas.
-"""
+"""Quota administration, as connections see it: the quota table, permissions, and changes of quotas."""
 
 from __future__ import annotations
 
@@ -30,8 +28,8 @@ class QuotaAdmin(Protocol):
         """
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Store the changes, put them in force and log who made them. Then call `done(None)`, or
-        `done(reason)` if the store cannot take them.
+        """Store the changes, put them in force and log them with the principal. Then call `done(None)`, or
+        `done(reason)` if the store rejects them.
 
         `who` is the principal's name, `peer` its address.
         """

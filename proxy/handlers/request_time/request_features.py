@@ -5,10 +5,12 @@ records (`protocol.unpacked_sizes`), because brokers unpack them to validate. If
 with one partition, the beginning is known from the previous request; then only the batch's codec is read.
 
 Fetch: an incremental fetch (KIP-227) lists only changed partitions, but the broker reads all partitions of
-the fetch session. So it is charged for the difference in length from the longest fetch of that session on
-this connection. Sessions begun on other connections are unknown; clients begin a session per connection.
+the fetch session. So such a fetch is charged for the difference in length from the longest fetch of that
+fetch session on this connection. Fetch sessions begun on other connections are unknown; clients begin one per
+connection.
 
-Reading a request refuses nothing and raises nothing; its work is bounded, whatever counts the request has.
+The functions here refuse no request and raise no error. Their work is bounded, whatever counts the request
+contains.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ PACKED_MAX: Final = 16
 _BYTES_PER_KB: Final = 1000.0
 _ALL: Final = -1
 _ONE_BATCH: Final = 3
-"""From this version on each partition of a produce request has one batch, of magic 2 (KIP-98)."""
-_REMEMBERED_BYTES_MAX: Final = 1024
-"""Number of bytes kept per connection; names are rarely longer."""
+"""First version of Produce in which each partition has one batch, of magic 2 (KIP-98)."""
+_SHAPE_BYTES_MAX: Final = 1024
+"""Maximum number of bytes kept per connection; client-id and topic are rarely longer."""
 _VARINT_BYTES_MAX: Final = 4
-"""Length of the records' length, except for its last byte."""
+"""Maximum size of the length of the records, as a varint, without its last byte."""
 _LEAST: Final = _VARINT_BYTES_MAX + 1 + ATTRIBUTES_OFFSET + 1
 """Number of bytes from the last byte of the records' length (the first, if it is a varint) through the codec.
 """
@@ -143,7 +145,7 @@ class _Produced:
         topics, begun, partitions, first, spans = self._find(data, body, min(end, stop), PARTITIONS_MAX)
         if topics == 1 and partitions == 1 and plan.version >= _ONE_BATCH:
             start = frame + REQUEST_HEAD_BYTES
-            if first - start <= _REMEMBERED_BYTES_MAX:
+            if first - start <= _SHAPE_BYTES_MAX:
                 offset = first - frame + _INT32.size + (0 if plan.flexible_request else _INT32.size - 1)
                 context.produce_shape = (plan, bytes(data[start:first]), offset, us)
         elif topics > 1 or partitions > 1:

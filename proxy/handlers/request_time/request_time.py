@@ -30,12 +30,14 @@ K = ApiKey
 
 
 class Charged(Enum):
-    """How request time of an API is charged."""
+    """The way in which request time of an API is charged."""
 
-    MEASURED = "by coefficients of its own, measured at real brokers"
-    GUESSED = "by those of the rest: a guess"
-    UNLESS_A_BROKER = "by those of the rest, a guess; exempt for the brokers' own principals, as at a broker"
-    IF_REFUSED = "exempt, a broker's network layer answers it; where there is no SASL, by those of the rest"
+    MEASURED = "by coefficients of this API, measured at real brokers"
+    GUESSED = "by the coefficients `rest` of the cost table, a guess"
+    UNLESS_A_BROKER = "by the coefficients `rest`, a guess; exempt for brokers' principals, as at a broker"
+    IF_REFUSED = (
+        "exempt, because a broker's network layer answers it; without SASL, by the coefficients `rest`"
+    )
 
 
 CLASSES: Final[Mapping[ApiKey, Charged]] = {

@@ -36,11 +36,11 @@ FORWARD_SERIAL: Final = Forward(serial=True, exempt=True, sasl=True)
 UNREAD: Final = Forward(serial=True, exempt=True, unread=True, sasl=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ANSWER_BYTES_MAX: Final = 1024 * 1024
-"""Size of the largest broker's answer that is kept to be read as a whole."""
+"""Maximum size of a broker's response that is kept until complete, to be read as a whole."""
 
 
 def plan_sasl_handshake(plan: Plan) -> None:
-    """The client chooses a mechanism; this ends an exchange in progress, without success."""
+    """Track the exchange that a SaslHandshake begins; it ends an exchange in progress, without success."""
     request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
     flexible = plan.flexible_request
 
@@ -77,7 +77,9 @@ def plan_sasl_handshake(plan: Plan) -> None:
 
 
 def plan_sasl_authenticate(plan: Plan) -> None:
-    """A token and its answer. Without an exchange that the broker has accepted, they have no effect."""
+    """Read tokens and their responses. Without an exchange that the broker has accepted, they have no
+    effect.
+    """
     request = codec(SaslAuthenticateRequest, plan.version)
     response = codec(SaslAuthenticateResponse, plan.version)
     flexible = plan.flexible_request
@@ -112,8 +114,8 @@ def plan_sasl_authenticate(plan: Plan) -> None:
 
 
 def _charge_refused(context: Context, plan: Plan, error_code: int, length: int) -> None:
-    """Charge an answer that a broker's request handlers produced because no exchange was in progress; the
-    exchange itself costs no request time.
+    """Charge request time if the broker has refused the request because no exchange was in progress. Such a
+    response comes from a broker's request handlers; requests of an exchange cost no request time.
     """
     if error_code == ErrorCode.ILLEGAL_SASL_STATE:
         context.charge_time(plan, length)
@@ -202,7 +204,7 @@ def plan_create_delegation_token(plan: Plan) -> None:
 
 
 def plan_describe_delegation_token(plan: Plan) -> None:
-    """Learn the owners of all tokens in the answer, unless it is too long to be kept."""
+    """Learn the owners of all tokens in a response of at most `ANSWER_BYTES_MAX`."""
     response = codec(DescribeDelegationTokenResponse, plan.version)
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:

@@ -1,11 +1,11 @@
 """One SASL exchange: the name that the client claims, and when the broker has accepted it.
 
-A broker's answer without an error code is not yet success: OAUTHBEARER servers send the reason of a failure
-so, SCRAM servers the salt. `_is_last` decides which answer is the successful end (Kafka's PlainSaslServer,
-ScramSaslServer, OAuthBearerSaslServer). Other mechanisms show neither the name nor the end. These *hidden*
-exchanges end when the client goes on with another request, which a broker accepts only then.
+A broker's response without an error code is not yet success: OAUTHBEARER servers send the reason of a failure
+in such a response, SCRAM servers the salt. `_is_last` decides which response is the successful end (Kafka's
+PlainSaslServer, ScramSaslServer, OAuthBearerSaslServer). Other mechanisms show neither the name nor the end.
+These *hidden* exchanges end when the client sends another request, which a broker accepts only after success.
 
-Of a token, only the name is kept.
+Weir keeps only the name from a token.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ OTHER: Final = "other"
 SCRAM_SUCCESS: Final = b"v="
 SCRAM_ERROR: Final = b"e="
 _AFTER_SUCCESS: Final = frozenset({ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE})
-"""Re-authentication begins; hidden mechanisms have no other sign of success."""
+"""Error codes of a SaslHandshake that begins re-authentication, which proves that a hidden exchange has
+succeeded before.
+"""
 
 
 class Step(Enum):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from protocol.sasl import SUBJECT
-from proxy.config.config_error import ConfigError
 from proxy.config.principals import parse_principals
+from proxy.config.settings import ConfigError
 
 if TYPE_CHECKING:
     from proxy.config.settings import Settings

@@ -1,7 +1,8 @@
-"""The topics of a fetch that lists none, because it continues a fetch session (KIP-227).
+"""The topics of a fetch that names no topics because it continues a fetch session (KIP-227).
 
-A broker identifies a session by id alone, so another connection may continue it. Weir knows the topics of a
-session that began on this connection; of another session it knows them only when responses show them.
+A broker identifies a fetch session by id alone, so any connection may continue the fetch session. Weir knows
+the topics of a fetch session that began on this connection. It learns the topics of other fetch sessions from
+responses.
 """
 
 from __future__ import annotations
@@ -34,20 +35,22 @@ class FetchSession:
     def __init__(self) -> None:
         """Begin without a fetch session."""
         self.id = UNKNOWN
+        """Id of the fetch session; UNKNOWN until its first response."""
         self.topics: set[bytes] = set()
         """Topics of the fetch session that have a rate."""
         self.is_known = True
         """True if the latest fetch is of these topics; False if it may be of any."""
         self.other = UNKNOWN
-        """Id of another session that a fetch continues."""
+        """Id of a fetch session that the latest fetch continues and that another connection began."""
         self._head = b""
+        """First bytes of the body of the first response, which has the id."""
 
     def begin(self, topics: set[bytes]) -> None:
-        """Begin with all topics of a fetch; the response has the id."""
+        """Begin a fetch session with these topics, all that its first fetch names."""
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
     def adopt(self) -> None:
-        """Continue the other session: its next response with records shows its topics."""
+        """Switch to the fetch session `other`, whose topics are learnt from its responses."""
         self.id, self.topics = self.other, set()
 
     def answered(self, data: bytearray, start: int, stop: int) -> None:
@@ -60,7 +63,7 @@ class FetchSession:
 
 
 def about(version: int) -> About:
-    """Return how to find the topics of fetches in this version, which must name topics."""
+    """Return a function that finds the topics of fetches in this version, which must name topics."""
     topics_of = topics_in(FetchRequest, version, "topics")
     session_id, epoch = (
         field_offset(FetchRequest, version, name) for name in ("session_id", "session_epoch")

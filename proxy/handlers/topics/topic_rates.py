@@ -1,17 +1,20 @@
-"""Per-topic byte rates: what produce requests and fetch responses cost topics that have a rate.
+"""Per-topic byte rates: charges of produce requests and fetch responses to topics that have a rate.
 
-These are charged beside the client's own quotas (`bandwidth`), whose plans are wrapped here; the longest
-throttle counts. The bytes of a topic's records are counted as the frame streams by, and charged at its last
-byte. A response larger than the buffer is already forwarded by then: the next fetch tells the throttle time.
+They are charged in addition to the client's own quotas: this module wraps the plans of `bandwidth`. The
+longest throttle counts. The bytes of a topic's records are counted as the frame arrives, and charged at its
+last byte. If a response is larger than the buffer, its head is already forwarded by then, and the response of
+the next fetch tells the throttle time.
 
 Newer versions have topic ids instead of names (KIP-516). While any topic has a rate, clients are not offered
 these versions; a connection that already uses one is closed, and negotiates again.
 
-While a topic is over its rate, fetches of it get no records, on any connection, and the first produce request
-of a connection is held for a limited time, as under a client's quota (`bandwidth`). Of a produce request
-larger than the buffer, only topics at its beginning count for that. A fetch that continues a fetch session
-names no topics (`fetch_sessions`): it has the topics named when this connection began the session; if another
-connection began it, it may have any topic.
+While a topic is over its rate, fetches of it get no records, on any connection. A connection's first records
+for the topic are held for a limited time, in whichever request they come: a client that connects anew for
+each request could send at any rate otherwise. A request that is complete, or that begins with such records,
+is held as a whole; in a longer request, the bytes behind those that were read are held. All holds of a
+connection end by one time. A fetch that continues a fetch session names no topics (`fetch_sessions`). If this
+connection began the session, the fetch has the topics named then; if another connection began the session,
+the fetch may have any topic.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
 from proxy.handlers.bandwidth.bandwidth import asked_least
-from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
+from proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import ByteCounter, Context, Plan, Tell
 from proxy.handlers.topics.fetch_sessions import About, FetchSession, about
 from proxy.handlers.unread import passed_unread
@@ -56,16 +59,23 @@ class TopicByteCounter:
         """Count the body's next bytes. Raises ProtocolError."""
         self._bytes.feed(data, start, stop)
 
-    def begun(self) -> list[str]:
-        """Return the topics with a rate whose records have been counted."""
-        return [name.decode() for name in self._bytes.begun]
+    def first_hold_ms(self, context: Context) -> int:
+        """Return how long (ms) to hold the bytes behind those counted, because topics with a rate have come
+        to which this connection had not produced before, and others have exceeded their rates.
+        """
+        seen = context.client.topics_produced
+        new = [name for name in self._bytes.begun if name not in seen]
+        if not new:
+            return 0
+        seen.update(new)
+        return context.first_hold_ms(self._rates.throttled_until_ms(name.decode() for name in new))
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
         """Charge the bytes counted; return the throttle time (ms); see `TopicRates.charge`."""
         return self._rates.charge(self._bytes.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
-        """Charge nothing: a broker ignores a request that is cut off."""
+        """Charge no bytes: a broker ignores an incomplete request."""
 
 
 class FetchByteCounter(TopicByteCounter):
@@ -111,25 +121,20 @@ def plan_produce(plan: Plan) -> None:
             return decision
         if not named:
             return _unnamed(context, plan, topics.produce) or decision
+        if not complete and end - frame < context.buffer_bytes and _may_hold(context, topics.produce):
+            return WAIT
         byte_counter = _begun(plan, topics.produce, data, frame, end)
-        return passed_unread(decision) if byte_counter is None else decision.but(byte_counter=byte_counter)
-
-    def first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
-        topics = context.client.ledger.topics
-        if topics is None or not context.first_hold_ms(topics.produce.throttled_until_ms()):
-            return 0
-        if not complete and end - frame < context.buffer_bytes:
-            return INCOMPLETE
-        byte_counter = _begun(plan, topics.produce, data, frame, end)
-        return (
-            0
-            if byte_counter is None
-            else context.first_hold_ms(topics.produce.throttled_until_ms(byte_counter.begun()))
-        )
+        if byte_counter is None:
+            return passed_unread(decision)
+        hold_ms = byte_counter.first_hold_ms(context)
+        return Hold(hold_ms) if hold_ms > 0 else decision.but(byte_counter=byte_counter)
 
     plan.admit = admit
-    if named:
-        plan.first_holds += (first_hold_ms,)
+
+
+def _may_hold(context: Context, rates: TopicRates) -> bool:
+    """Return True if any topic is over its rate, so that a request's topics must be known."""
+    return context.first_hold_ms(rates.throttled_until_ms()) > 0
 
 
 def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicByteCounter | None:

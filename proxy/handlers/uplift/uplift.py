@@ -1,4 +1,4 @@
-"""Uplift: a client uses a version that its broker lacks, unnoticed by both.
+"""Uplift: a client uses a version that its broker lacks; neither the client nor the broker notices.
 
 `raised` makes the plan of such a version from the plan of a version that the broker has. If both have the
 same layout, the version number in the request is overwritten, and at most throttle_time_ms is inserted into
@@ -47,7 +47,7 @@ _THROTTLE: Final = Struct(">i")
 
 
 def learn_versions(context: Context) -> BrokerQuery:
-    """Ask the broker for its versions, for a client that has not."""
+    """Ask the broker for its versions, because the client has not sent ApiVersions."""
     answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     context.meet_broker(ranges(answer))
     return None
@@ -56,8 +56,8 @@ def learn_versions(context: Context) -> BrokerQuery:
 def plan_unknown(plan: Plan) -> None:
     """Ask for the broker's versions, once per connection, before the first request that depends on them.
 
-    Not within a SASL exchange, where a broker accepts neither ApiVersions nor the request: the broker
-    answers.
+    Within a SASL exchange, forward the request unchanged instead: a broker accepts neither the request nor
+    ApiVersions there, and answers with an error.
     """
     unasked = plan.admit
 

@@ -1,7 +1,7 @@
 """TLS on both sides: contexts of files that may change, handshakes, principals of certificates, server names.
 
-`rules` checks the settings, `files` and `contexts` load certificates, `handshakes` runs handshakes,
-`acceptor` joins them for a new client, `upstream` connects to brokers. `distinguished_name`,
+`rules` checks the settings, `contexts` loads certificates, `handshakes` accepts new clients and runs all
+handshakes, `upstream` connects to brokers. `distinguished_name`,
 `principal_mapping` and `java_pattern` make a principal of a certificate. `problems` describes errors.
 
 - Handshakes run in two threads, because each would delay every connection on the reactor's thread. At most

@@ -14,8 +14,12 @@ from typing import Final, NamedTuple
 import trio
 
 from proxy.close_reasons import CloseReason
+from proxy.connection.connection import ANONYMOUS
 from proxy.net.tls import problems
 from proxy.net.tls.contexts import server_name_of
+from proxy.net.tls.distinguished_name import subject_of
+from proxy.net.tls.principal_mapping import UnmappedError
+from proxy.net.tls.rules import ListenerRules
 from proxy.net.tls_socket import TlsSocket
 
 TIMEOUT_S: Final = 10.0
@@ -28,40 +32,44 @@ HANDSHAKE_RECORD: Final = b"\x16"
 """The first byte of a TLS client."""
 
 
-class HandshakeError(Exception):
-    """A client's handshake failed. Its socket is open, so that the client can be kept from reconnecting at
+class RefusedError(Exception):
+    """The client cannot be served. Its socket is open, so that the client can be kept from reconnecting at
     once.
     """
 
-    def __init__(self, reason: CloseReason, detail: str, sock: socket.socket) -> None:
+    def __init__(self, reason: CloseReason, detail: str, sock: socket.socket | TlsSocket) -> None:
         super().__init__(detail)
         self.reason = reason
         self.sock = sock
+
+
+class AcceptedClient(NamedTuple):
+    """A client after its handshake."""
+
+    sock: TlsSocket
+    user: str
+    node_id: int | None
+    """The broker named by SNI, else the listener's; None for bootstrap."""
 
 
 class BrokerTlsError(ConnectionError):
     """A broker's handshake failed."""
 
 
-class Secured(NamedTuple):
-    """A client after its handshake."""
+class TlsAcceptor:
+    """Accepts the clients of all TLS listeners of one server: handshake, principal, requested broker."""
 
-    sock: TlsSocket
-    certificate: bytes | None
-    """DER; None without a certificate."""
-    server_name: str | None
-    """The server name (SNI) that the client has sent."""
-
-
-class Handshakes:
-    """Handshakes with clients; one instance per process."""
-
-    def __init__(self) -> None:
+    def __init__(self, rules: ListenerRules) -> None:
+        """The files of `rules` may change while the acceptor is used."""
+        self._rules = rules
         self._slots = trio.CapacityLimiter(HANDSHAKES_MAX)
         self._threads = trio.CapacityLimiter(THREADS)
 
-    async def accept(self, sock: socket.socket, context: ssl.SSLContext) -> Secured:
-        """Shake hands with a client; the caller owns the socket. Raises HandshakeError."""
+    async def enter(self, sock: socket.socket, node_id: int | None) -> AcceptedClient:
+        """Shake hands with a client of this broker's listener (None: bootstrap); the caller owns the socket.
+        Raises RefusedError.
+        """
+        context = self._rules.files.context
         await self._hello(sock)
         async with self._slots:
             try:
@@ -69,36 +77,46 @@ class Handshakes:
                     sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
                 )
             except OSError as error:  # the client has gone
-                raise HandshakeError(CloseReason.CLIENT_RESET, str(error), sock) from None
-            try:
-                with trio.fail_after(TIMEOUT_S):
-                    await _shake(secured, self._threads)
-                certificate = secured.getpeercert(binary_form=True)
-            except trio.TooSlowError:
-                raise _too_slow(secured) from None
-            except ssl.SSLError as error:
-                raise HandshakeError(*problems.of_client(error), secured) from None
-            except OSError as error:
-                raise HandshakeError(CloseReason.CLIENT_RESET, str(error), secured) from None
-            except BaseException:
-                secured.close()
-                raise
+                raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
+            certificate = await self._shake(secured)
         established = TlsSocket(secured, problems.of_established_client)
-        return Secured(established, certificate, server_name_of(secured))
+        try:
+            user = ANONYMOUS if certificate is None else self._rules.mapping.name(subject_of(certificate))
+        except (UnmappedError, ValueError) as error:  # ValueError: an unreadable certificate
+            raise RefusedError(CloseReason.PRINCIPAL_UNMAPPED, str(error), established) from None
+        names = self._rules.names
+        named = names.node_id(server_name_of(secured)) if names is not None else None
+        return AcceptedClient(established, user, node_id if named is None else named)
+
+    async def _shake(self, secured: ssl.SSLSocket) -> bytes | None:
+        """Return the client's certificate (DER). Raises RefusedError."""
+        try:
+            with trio.fail_after(TIMEOUT_S):
+                await _shake(secured, self._threads)
+            return secured.getpeercert(binary_form=True)
+        except trio.TooSlowError:
+            raise _too_slow(secured) from None
+        except ssl.SSLError as error:
+            raise RefusedError(*problems.of_client(error), secured) from None
+        except OSError as error:
+            raise RefusedError(CloseReason.CLIENT_RESET, str(error), secured) from None
+        except BaseException:
+            secured.close()
+            raise
 
     async def _hello(self, sock: socket.socket) -> None:
-        """Wait for the first byte of a TLS client. Raises HandshakeError."""
+        """Wait for the first byte of a TLS client. Raises RefusedError."""
         try:
             with trio.fail_after(TIMEOUT_S):
                 first = await _look(sock)
         except trio.TooSlowError:
             raise _too_slow(sock) from None
         except OSError as error:
-            raise HandshakeError(CloseReason.CLIENT_RESET, str(error), sock) from None
+            raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
         if not first:
-            raise HandshakeError(CloseReason.CLIENT_CLOSED, "before the TLS handshake", sock)
+            raise RefusedError(CloseReason.CLIENT_CLOSED, "before the TLS handshake", sock)
         if first != HANDSHAKE_RECORD:
-            raise HandshakeError(CloseReason.PLAIN_ON_TLS_PORT, problems.PLAIN_CLIENT, sock)
+            raise RefusedError(CloseReason.PLAIN_ON_TLS_PORT, problems.PLAIN_CLIENT, sock)
 
 
 async def shake_with_broker(
@@ -147,6 +165,6 @@ async def _look(sock: socket.socket) -> bytes:
             await trio.lowlevel.wait_readable(sock)
 
 
-def _too_slow(sock: socket.socket) -> HandshakeError:
+def _too_slow(sock: socket.socket) -> RefusedError:
     text = f"no TLS handshake within {TIMEOUT_S:g} s"
-    return HandshakeError(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, text, sock)
+    return RefusedError(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, text, sock)

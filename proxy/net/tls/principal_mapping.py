@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.net.tls.java_pattern import translate
 
 NAME: Final = "ssl_principal_mapping_rules"

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy.addresses import ServerNames
-from proxy.config.config_error import ConfigError
-from proxy.net.tls.contexts import Pair, client_context, server_context
-from proxy.net.tls.files import ContextOfFiles
+from proxy.config.settings import ConfigError
+from proxy.net.tls.contexts import ContextOfFiles, Pair, client_context, server_context
 from proxy.net.tls.principal_mapping import PrincipalMapping
 
 if TYPE_CHECKING:
@@ -31,31 +30,23 @@ class TlsRules:
     """TLS settings for clients and for brokers; None for a side without TLS."""
 
     listener: ListenerRules | None
-    upstream: UpstreamRules | None
+    upstream: ContextOfFiles | None
 
     @property
     def files(self) -> list[ContextOfFiles]:
         """Return every context that is made of files."""
-        return [side.files for side in (self.listener, self.upstream) if side is not None]
+        sides = (self.listener.files if self.listener is not None else None, self.upstream)
+        return [files for files in sides if files is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerRules:
     """TLS for clients."""
 
-    pair: Pair
     files: ContextOfFiles
     mapping: PrincipalMapping
     names: ServerNames | None
     """Names by which clients tell brokers apart on one shared port; None for a port per broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamRules:
-    """TLS for connections to brokers."""
-
-    pair: Pair | None
-    files: ContextOfFiles
 
 
 def tls_rules(settings: Settings, listen: Address) -> TlsRules:
@@ -87,10 +78,10 @@ def _listener(settings: Settings, listen: Address) -> ListenerRules | None:
     files = ContextOfFiles(
         "tls_cert", paths, lambda: server_context(pair, verify, ca, by_name=names is not None), pair.cert
     )
-    return ListenerRules(pair, files, mapping, names)
+    return ListenerRules(files, mapping, names)
 
 
-def _upstream(settings: Settings) -> UpstreamRules | None:
+def _upstream(settings: Settings) -> ContextOfFiles | None:
     if not settings.upstream_tls:
         for key in ("upstream_ca", "upstream_cert", "upstream_key"):
             if getattr(settings, key):
@@ -102,13 +93,12 @@ def _upstream(settings: Settings) -> UpstreamRules | None:
     ca = Path(settings.upstream_ca) if settings.upstream_ca else None
     verify_host = settings.upstream_verify_host
     paths = [*dict.fromkeys([pair.cert, pair.key] if pair else []), *([ca] if ca else [])]
-    files = ContextOfFiles(
+    return ContextOfFiles(
         "upstream_tls",
         paths,
         lambda: client_context(ca, pair, verify_host=verify_host),
         pair.cert if pair else None,
     )
-    return UpstreamRules(pair, files)
 
 
 def _pair(cert: str, key: str, side: str) -> Pair | None:

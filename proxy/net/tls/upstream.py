@@ -5,23 +5,25 @@ requests.
 from __future__ import annotations
 
 import socket
+from typing import Final
 
 import trio
 
 from proxy.addresses import Address
 from proxy.net import sockets
+from proxy.net.tls.contexts import ContextOfFiles
 from proxy.net.tls.handshakes import THREADS, shake_with_broker
-from proxy.net.tls.rules import UpstreamRules
-from proxy.net.tls.stream import TlsStream
 from proxy.net.tls_socket import TlsSocket
+
+RECEIVE_BYTES: Final = 65_536
 
 
 class Upstream:
     """Connects as configured. The caller sets the time limit; cancellation leaves nothing open."""
 
-    def __init__(self, rules: UpstreamRules | None = None) -> None:
-        """`rules` None: without TLS."""
-        self._rules = rules
+    def __init__(self, files: ContextOfFiles | None = None) -> None:
+        """`files` None: without TLS."""
+        self._files = files
         self._threads = trio.CapacityLimiter(THREADS)
 
     async def connect(self, address: Address) -> socket.socket | TlsSocket:
@@ -30,9 +32,14 @@ class Upstream:
         Raises OSError whose text says what to do; ConfigError if the files of `upstream_*` cannot be used.
         """
         sock = await sockets.connect(address)
-        if self._rules is None:
+        if self._files is None:
             return sock
-        return await self._secured(sock, address, self._rules)
+        try:
+            context = self._files.context
+        except BaseException:
+            sock.close()
+            raise
+        return await shake_with_broker(sock, context, address.host, self._threads)
 
     async def open_stream(self, address: Address) -> trio.abc.Stream:
         """Return a connected stream; raises as `connect`. Receiving may raise OSError or
@@ -43,10 +50,50 @@ class Upstream:
             return TlsStream(sock)
         return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
 
-    async def _secured(self, sock: socket.socket, address: Address, rules: UpstreamRules) -> TlsSocket:
-        try:
-            context = rules.files.context
-        except BaseException:
-            sock.close()
-            raise
-        return await shake_with_broker(sock, context, address.host, self._threads)
+
+class TlsStream(trio.abc.Stream):
+    """A TLS connection as a Trio stream, for one task at a time. Raises OSError as sockets do."""
+
+    def __init__(self, sock: TlsSocket) -> None:
+        """Take over the socket."""
+        self._sock = sock
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of `data`."""
+        await trio.lowlevel.checkpoint()
+        rest = memoryview(data)
+        while rest:
+            try:
+                sent = self._sock.send(rest)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._sock)
+            else:
+                rest = rest[sent:]
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the socket is writable."""
+        await trio.lowlevel.wait_writable(self._sock)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return available bytes, nothing at the end."""
+        await trio.lowlevel.checkpoint()
+        buffer = bytearray(max_bytes or RECEIVE_BYTES)
+        while True:
+            try:
+                count = self._sock.recv_into(memoryview(buffer))
+            except BlockingIOError:
+                await self._wait_to_receive()
+            else:
+                return bytes(buffer[:count])
+
+    async def _wait_to_receive(self) -> None:
+        if self._sock.wants_write:
+            self._sock.wants_write = False
+            await trio.lowlevel.wait_writable(self._sock)
+        else:
+            await trio.lowlevel.wait_readable(self._sock)
+
+    async def aclose(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+        await trio.lowlevel.checkpoint()

@@ -1,6 +1,7 @@
-"""One request, again and again on one connection, until the broker says that it is too much.
+"""Repeat one request on one connection until the broker throttles it.
 
-Some are under way at a time, so that the broker never waits for us: what finds it idle is dearer.
+Several requests are in flight at a time, so that the broker is never idle: an idle broker needs more time for
+a request.
 """
 
 from __future__ import annotations
@@ -21,46 +22,52 @@ if TYPE_CHECKING:
 
 DEPTH_MAX: Final = 32
 DEPTH_BYTES: Final = 32_000
-"""Of smaller requests at most so many bytes are under way: what lies in a broker's receive buffer must leave
-room for a whole segment, which on loopback has 64 kB, or TCP waits for a timer.
+"""Number of bytes in flight, at most. The broker's receive buffer must have room for one more TCP segment,
+which on loopback has 64 kB; otherwise TCP waits for a timer.
 """
 REQUESTS_MAX: Final = 200_000
 SERVED_S: Final = 0.0001
-"""In about this time a broker serves a small request: so many more are under way as the way is longer."""
+"""Time (s), roughly, in which a broker serves a small request: one more is in flight per this much round
+trip.
+"""
 _RECEIVE_BYTES: Final = 256 * 1024
 
 
-class Seen(NamedTuple):
-    """A reading, and what it was made with."""
+class LoadResult(NamedTuple):
+    """The reading of one load, and its sizes."""
 
     reading: Reading
     request_bytes: int
-    """The value of the length field."""
+    """Value of the request's length field."""
     response_bytes: float
-    """The same of responses, on average: without the last one, which a throttle may have emptied."""
+    """Mean value of the responses' length fields, without the last response: a throttled fetch has no
+    records.
+    """
     began_s: float
-    """When the first response came, on Trio's clock."""
+    """Time (s, Trio's clock) of the first response."""
 
 
 class NeverThrottledError(Exception):
-    """The time in which a reading must be done is over."""
+    """The broker throttled none of the requests within the time limit."""
 
 
 def depth(frame: bytes, round_trip_s: float) -> int:
-    """How many requests are under way at a time."""
+    """Return the number of requests in flight at a time, at least 1."""
     wanted = min(2 + math.ceil(round_trip_s / SERVED_S), DEPTH_MAX)
     return max(min(wanted, DEPTH_BYTES // len(frame)), 1)
 
 
 class Frames:
-    """Cuts what a stream brings into frames."""
+    """Cuts the bytes of a stream into frames."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
         self._received = bytearray()
 
     async def next(self) -> bytes:
-        """Raises BrokenResourceError at the end, ProtocolError for a length that no broker sends."""
+        """Return the next frame, with its length field. Raises trio.BrokenResourceError at the end of the
+        stream, ProtocolError for an impossible length.
+        """
         received = self._received
         while len(received) < LENGTH_BYTES or len(received) < length_of(received):
             more = await self._stream.receive_some(_RECEIVE_BYTES)
@@ -68,14 +75,14 @@ class Frames:
                 raise trio.BrokenResourceError("the broker closed the connection")
             received += more
             if len(received) >= LENGTH_BYTES and not 0 < length_of(received) <= RESPONSE_BYTES_MAX:
-                raise ProtocolError("its answer is none of Kafka's")
+                raise ProtocolError("the response is not Kafka's")
         length = length_of(received)
         frame = bytes(received[:length])
         del received[:length]
         return frame
 
 
-async def repeat(
+async def generate_load(
     stream: trio.abc.Stream,
     case: Case,
     client_id: str,
@@ -84,11 +91,11 @@ async def repeat(
     timeout_s: float,
     at_most_s: float,
     enough: int | None = None,
-) -> Seen:
-    """Send it until a response has a throttle time, or this is `enough`.
+) -> LoadResult:
+    """Send the case's request until a response has a throttle time; with `enough`, at most this many times.
 
-    Raises NeverThrottledError when neither has come within `at_most_s`, TooSlowError for a response that does
-    not come, BrokenResourceError, ProtocolError.
+    `under_way` requests are in flight. Raises NeverThrottledError if this takes longer than `at_most_s`,
+    trio.TooSlowError if a response takes longer than `timeout_s`, trio.BrokenResourceError, ProtocolError.
     """
     count_max = REQUESTS_MAX if enough is None else enough
     frame, frames = case.request.frame(client_id), Frames(stream)
@@ -106,11 +113,11 @@ async def repeat(
             before = received_bytes - (len(answer) - LENGTH_BYTES)
             average = before / (count - 1) if count > 1 else float(received_bytes)
             reading = Reading(count, throttle_ms, now_s - began_s)
-            return Seen(reading, len(frame) - LENGTH_BYTES, average, began_s)
+            return LoadResult(reading, len(frame) - LENGTH_BYTES, average, began_s)
         if now_s - began_s > at_most_s:
             break
         if case.pause_s:
             await trio.sleep(case.pause_s)
         if count + under_way <= count_max:
             await stream.send_all(frame)
-    raise NeverThrottledError(f"{count} requests were not throttled")
+    raise NeverThrottledError(f"the broker throttled none of {count} requests")

@@ -1,4 +1,4 @@
-"""Asking the broker that is measured, on a connection that is made anew when it is lost."""
+"""A connection to the measured broker for requests that are not measured; it reconnects after a failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
-from calibration.repeat import Frames
+from calibration.load import Frames
 from protocol.errors import ProtocolError
 from protocol.values import Message
 from proxy.control.cluster.connection import QuestionError, failures
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 
 ASIDE: Final = "weir"
-"""The client-id of what is not measured."""
+"""Client-id of requests that are not measured."""
 
 
-class Way(Protocol):
-    """How brokers are reached: `proxy.control.cluster.access.Access`."""
+class BrokerAccess(Protocol):
+    """The part of `proxy.control.cluster.access.Access` that calibration uses: connect and log in."""
 
     async def connect(self, address: Address, timeout_s: float) -> Connection: ...
 
 
 class CalibrationError(Exception):
-    """Calibrating is not possible, and why: one line."""
+    """The broker cannot be calibrated; the message is one line with the reason."""
 
 
-class Line:
-    """One broker; ends with `aclose`."""
+class BrokerConnection:
+    """Sends requests to one broker; close it with `aclose`."""
 
-    def __init__(self, way: Way, address: Address, timeout_s: float) -> None:
+    def __init__(self, access: BrokerAccess, address: Address, timeout_s: float) -> None:
         self.address = address
         self.timeout_s = timeout_s
-        self._way = way
+        self._access = access
         self._connection: Connection | None = None
 
     async def connect(self) -> Connection:
-        """A connection of one's own, logged in. Raises QuestionError."""
-        return await self._way.connect(self.address, self.timeout_s)
+        """Open another connection to the broker, logged in; the caller closes it. Raises QuestionError."""
+        return await self._access.connect(self.address, self.timeout_s)
 
     async def ask(self, request: Request, answer: type[M], client_id: str = ASIDE) -> M:
-        """Ask; once more, on another connection, if that fails on one that stood for a while. Raises
-        QuestionError.
+        """Send `request` and return its response. If this fails on a connection that was used before, try
+        once more on a new connection. Raises QuestionError.
         """
         if self._connection is not None:
             try:
@@ -62,11 +62,11 @@ class Line:
             with failures(self.address, self.timeout_s):
                 return await exchange(connection.stream, request, answer, self.timeout_s, client_id)
         except BaseException:
-            await self.aclose()  # an answer may still be on its way
+            await self.aclose()  # a late response would be taken for that of the next request
             raise
 
     async def aclose(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection if it is open."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
@@ -75,7 +75,11 @@ class Line:
 async def exchange(
     stream: trio.abc.Stream, request: Request, answer: type[M], timeout_s: float, client_id: str = ASIDE
 ) -> M:
-    """Send a request, return its response. Raises what `proxy.control.cluster.connection.failures` knows."""
+    """Send a request and return its response.
+
+    Raises TooSlowError, OSError, trio.BrokenResourceError or ProtocolError, which
+    `proxy.control.cluster.connection.failures` turns into QuestionError.
+    """
     with trio.fail_after(timeout_s):
         await stream.send_all(request.frame(client_id))
         frame = await Frames(stream).next()

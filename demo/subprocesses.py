@@ -1,4 +1,6 @@
-"""Child processes that end with us, however we end: by their pid, or because their standard input closes."""
+"""Subprocesses that end with this process, even if it is killed: they exit when their standard input
+closes.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-END_S: Final = 5.0
-"""How long a child may take to end by itself."""
+EXIT_TIMEOUT_S: Final = 5.0
+"""Time (s) that a subprocess gets to exit after SIGTERM, before SIGKILL."""
 
 
 @contextmanager
-def child(module: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a module of ours in a process of its own until the block ends; its standard error goes to `log`.
+def running_module(module: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a module of Weir in a subprocess until the block ends; write its standard error to `log`.
 
-    It has a session of its own: Ctrl-C is for us, and we end it.
+    The subprocess has its own session: Ctrl-C reaches only this process, which then stops the subprocess.
     """
     rooms = str(Path(__file__).resolve().parent.parent)
     search = os.pathsep.join(filter(None, (rooms, os.environ.get("PYTHONPATH", ""))))
@@ -43,7 +45,7 @@ def child(module: str, arguments: Sequence[str], log: Path) -> Iterator[subproce
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(END_S)
+        process.wait(EXIT_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -53,10 +55,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def end_with_parent() -> None:
-    """In a child: ask this process to end once the parent has gone, also if it was killed."""
+    """Call this in a subprocess: it sends SIGTERM to itself once its parent has ended or was killed."""
     threading.Thread(target=_await_end, daemon=True).start()
 
 
 def _await_end() -> None:
-    os.read(sys.stdin.fileno(), 1)  # returns at the end of input only: nobody writes
+    os.read(sys.stdin.fileno(), 1)  # returns only at the end of input, because the parent writes nothing
     os.kill(os.getpid(), signal.SIGTERM)

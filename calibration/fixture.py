@@ -1,7 +1,7 @@
-"""What is the calibrator's own at a broker while it measures: a topic, a group; and what it must know.
+"""The calibrator's topic and group at the broker: created before the measurement, deleted after it.
 
-All names begin with `weir-calibrate-` or `__weir_calibrate_`. What an earlier run has left behind, killed
-before it could put things back, is known by them.
+All names begin with `weir-calibrate-` or `__weir_calibrate_`, so a run recognizes the topics and quotas that
+a killed run left behind.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from calibration.cases import PARTITIONS, Own, filling
+from calibration.broker_connection import CalibrationError
+from calibration.cases import PARTITIONS, OwnResources, filling
 from calibration.frames import Request, error_codes
-from calibration.line import CalibrationError
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
@@ -40,8 +40,8 @@ from quotas.calibration import Windows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from calibration.broker_connection import BrokerConnection
     from calibration.frames import BrokerVersions
-    from calibration.line import Line
     from protocol.values import Message
 
 CLIENT_ID_START: Final = "weir-calibrate-"
@@ -60,40 +60,44 @@ _STEP_S: Final = 0.1
 _GROUP_NAMES: Final = 400
 _SESSION_MS: Final = 60_000
 _METADATA_BYTES: Final = bytes(60)
-_AS_ONE_WHO_IS_NONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_GONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-class Lab:
-    """Ends with `clear`, also when setting it up has failed halfway."""
+class Fixture:
+    """A topic and a group at one broker. Call `clear` at the end, also after a failure of the other
+    methods.
+    """
 
-    def __init__(self, line: Line, broker_versions: BrokerVersions, run: str, now_ms: int) -> None:
-        """`run` is eight hexadecimal digits that no other run has."""
-        self._line = line
+    def __init__(
+        self, connection: BrokerConnection, broker_versions: BrokerVersions, run: str, now_ms: int
+    ) -> None:
+        """Take the id of this run, eight hexadecimal digits, and the timestamp of all records."""
+        self._connection = connection
         self._broker_versions = broker_versions
         self._now_ms = now_ms
-        self.own = Own(f"__weir_calibrate_{run}", f"{CLIENT_ID_START}{run}")
+        self.own = OwnResources(f"__weir_calibrate_{run}", f"{CLIENT_ID_START}{run}")
         self.node_id = -1
         self.windows = Windows()
         self._topics: list[str] = []
         self._group = ""
 
     def _request(self, message: Message) -> Request:
-        """Raises CalibrationError if the broker does not have it."""
+        """Encode a request. Raises CalibrationError if the broker and Weir share no version of it."""
         request = self._broker_versions.request(message)
         if request is None:
             raise CalibrationError(
-                f"{self._line.address}: it has no version of {type(message).__name__} that Weir has"
+                f"{self._connection.address}: broker and Weir share no version of {type(message).__name__}"
             )
         return request
 
-    # What is only asked
+    # Queries that change nothing
 
     async def look(self) -> list[str]:
-        """Find out which broker this is, and its windows; return topics that an earlier run has left. Raises
-        QuestionError, CalibrationError.
+        """Find the broker's node id and its quota windows; return the topics that an earlier run left behind.
+        Raises QuestionError, CalibrationError.
         """
-        answer = await self._line.ask(self._request(MetadataRequest(topics=None)), MetadataResponse)
+        answer = await self._connection.ask(self._request(MetadataRequest(topics=None)), MetadataResponse)
         brokers = answer.brokers
         self.node_id = -1
         for broker in brokers:
@@ -105,30 +109,34 @@ class Lab:
                     self.windows = Windows(int(num), int(size_s))
                 break
         if self.node_id < 0:  # no right to see settings
-            here = [b.node_id for b in brokers if (b.host, b.port) == self._line.address]
+            here = [b.node_id for b in brokers if (b.host, b.port) == self._connection.address]
             self.node_id = (here or [brokers[0].node_id])[0] if here or len(brokers) == 1 else -1
         return [topic.name for topic in answer.topics if topic.name and TOPIC.fullmatch(topic.name)]
 
     async def _broker_settings(self, node_id: int) -> dict[str, str | None] | None:
-        """None if this is not the broker of that id: it tells its own settings only."""
+        """Return the broker's quota windows; None if `node_id` is another broker's, since a broker describes
+        only itself.
+        """
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(_WINDOW_KEYS)
         )
         request = self._broker_versions.request(DescribeConfigsRequest(resources=[resource]))
         if request is None:
             return None
-        answer = await self._line.ask(request, DescribeConfigsResponse)
+        answer = await self._connection.ask(request, DescribeConfigsResponse)
         found = [result for result in answer.results if result.error_code == ErrorCode.NONE]
         return {entry.name: entry.value for entry in found[0].configs} if found else None
 
-    # What is made
+    # Creating
 
     async def make_topic(self) -> None:
-        """Create the topic at this very broker, and fill it. Raises CalibrationError, QuestionError."""
+        """Create the topic with all replicas at this broker, and write its records. Raises CalibrationError,
+        QuestionError.
+        """
         if self.node_id < 0:
             raise CalibrationError(
-                f"{self._line.address}: cannot tell which of the cluster's brokers this is: name it as the "
-                "brokers' metadata does, or allow Weir's user DESCRIBE_CONFIGS on the cluster"
+                f"{self._connection.address}: its node id is unknown: give the host and port that "
+                "the brokers' metadata has, or allow Weir's user DESCRIBE_CONFIGS on the cluster"
             )
         assignment = CreateTopicsRequest.CreatableReplicaAssignment
         settings = TOPIC_SETTINGS.items()
@@ -143,34 +151,37 @@ class Lab:
         )
         request = self._request(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
         self._topics.append(self.own.topic)
-        answer = await self._line.ask(request, CreateTopicsResponse)
+        answer = await self._connection.ask(request, CreateTopicsResponse)
         for topic in answer.topics:
-            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):  # asked again
+            if topic.error_code not in (
+                ErrorCode.NONE,
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+            ):  # the request was repeated
                 said = topic.error_message or ErrorCode(topic.error_code).name
                 raise CalibrationError(
-                    f"{self._line.address}: it does not create a topic to measure with: {said}"
+                    f"{self._connection.address}: it refuses to create the topic for measuring: {said}"
                 )
         await self._fill()
 
     async def _fill(self) -> None:
         deadline_s = trio.current_time() + _SETTLE_S
         for request in filling(self._broker_versions, self.own, self._now_ms):
-            while errors := error_codes(await self._line.ask(request, ProduceResponse)):
+            while errors := error_codes(await self._connection.ask(request, ProduceResponse)):
                 if trio.current_time() > deadline_s:
                     raise CalibrationError(
-                        f"{self._line.address}: {_named(errors)} for the topic to measure with"
+                        f"{self._connection.address}: {_named(errors)} when writing to the measured topic"
                     )
                 await trio.sleep(_STEP_S)
 
     async def make_group(self) -> str | None:
-        """Become the only member of a group of this broker; return why not, None if so. Raises
-        QuestionError.
+        """Join a group that this broker coordinates, as its only member; return the reason if this fails,
+        else None. Raises QuestionError.
         """
         name = await self._group_here()
         if name is None:
-            return "no name of a group was found that this broker coordinates"
+            return f"none of {_GROUP_NAMES} group ids belongs to this coordinator"
         self._group = name
-        self.own = Own(self.own.topic, name)
+        self.own = OwnResources(self.own.topic, name)
         return await self._join()
 
     async def _group_here(self) -> str | None:
@@ -178,12 +189,12 @@ class Lab:
         for number in range(_GROUP_NAMES):
             name = f"{self.own.group}-{number}"
             request = self._request(FindCoordinatorRequest(key=name))
-            answer = await self._line.ask(request, FindCoordinatorResponse)
+            answer = await self._connection.ask(request, FindCoordinatorResponse)
             while (
                 answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE and trio.current_time() < deadline_s
             ):
                 await trio.sleep(_STEP_S)
-                answer = await self._line.ask(request, FindCoordinatorResponse)
+                answer = await self._connection.ask(request, FindCoordinatorResponse)
             if answer.error_code != ErrorCode.NONE:
                 return None
             if answer.node_id == self.node_id:
@@ -200,10 +211,10 @@ class Lab:
             protocols=[protocol],
         )
         deadline_s = trio.current_time() + _SETTLE_S
-        joined = await self._line.ask(self._request(body), JoinGroupResponse)
+        joined = await self._connection.ask(self._request(body), JoinGroupResponse)
         while joined.error_code in _LOADING and trio.current_time() < deadline_s:
             await trio.sleep(_STEP_S)
-            joined = await self._line.ask(self._request(body), JoinGroupResponse)
+            joined = await self._connection.ask(self._request(body), JoinGroupResponse)
         if joined.error_code != ErrorCode.NONE:
             return f"joining a group: {_named([joined.error_code])}"
         member, generation = joined.member_id, joined.generation_id
@@ -216,16 +227,16 @@ class Lab:
             protocol_name="range",
             assignments=[assignment],
         )
-        synced = await self._line.ask(self._request(sync), SyncGroupResponse)
+        synced = await self._connection.ask(self._request(sync), SyncGroupResponse)
         if synced.error_code != ErrorCode.NONE:
             return f"joining a group: {_named([synced.error_code])}"
-        self.own = Own(self.own.topic, self.own.group, member, generation)
+        self.own = OwnResources(self.own.topic, self.own.group, member, generation)
         return None
 
-    # Putting back
+    # Deleting
 
     async def clear(self) -> list[str]:
-        """Delete the topic and the group; return what could not be. Raises QuestionError."""
+        """Delete the topic and the group; return those that could not be deleted. Raises QuestionError."""
         left = await self.delete_topics(self._topics)
         self._topics = []
         if self._group:
@@ -234,16 +245,16 @@ class Lab:
         return left
 
     async def delete_topics(self, names: Sequence[str]) -> list[str]:
-        """Return those that are still there. Raises QuestionError."""
+        """Delete topics; return those that still exist. Raises QuestionError."""
         if not names:
             return []
         request = self._request(DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000))
-        answer = await self._line.ask(request, DeleteTopicsResponse)
-        gone = {topic.name for topic in answer.responses if topic.error_code in _AS_ONE_WHO_IS_NONE}
+        answer = await self._connection.ask(request, DeleteTopicsResponse)
+        gone = {topic.name for topic in answer.responses if topic.error_code in _GONE}
         return [f"topic {name}" for name in names if name not in gone]
 
     async def _delete_group(self) -> list[str]:
-        """As a member that leaves, then as whoever deletes what is empty."""
+        """Leave the group, then delete it, which a broker allows only if it is empty."""
         from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
         name, member = self._group, self.own.member
@@ -256,17 +267,17 @@ class Lab:
                 if many
                 else LeaveGroupRequest(group_id=name, member_id=member)
             )
-            await self._line.ask(self._request(body), LeaveGroupResponse)
+            await self._connection.ask(self._request(body), LeaveGroupResponse)
         request = self._broker_versions.request(DeleteGroupsRequest(groups_names=[name]))
         if request is None:
-            return []  # it expires by itself
-        answer = await self._line.ask(request, DeleteGroupsResponse)
+            return []  # an empty group expires by itself
+        answer = await self._connection.ask(request, DeleteGroupsResponse)
         failed = [result for result in answer.results if result.error_code not in _NO_GROUP]
         return [f"group {result.group_id}" for result in failed]
 
 
 _MANY_LEAVE: Final = 3
-"""Since this version several members may leave at once."""
+"""First version of LeaveGroup with several members."""
 _LOADING: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )

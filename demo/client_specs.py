@@ -1,0 +1,58 @@
+"""The demonstrated clients, their quotas, and the quota file with these quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, render
+
+Role: TypeAlias = Literal["producer", "consumer"]
+
+KEYS: Final = {"producer": QuotaKey.PRODUCER_BYTE_RATE, "consumer": QuotaKey.CONSUMER_BYTE_RATE}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSpec:
+    """Clients that share a client-id, and therefore a quota at each broker. Rates are in bytes/s."""
+
+    client_id: str
+    role: Role
+    quota: int | None
+    """Byte rate (bytes/s) allowed at each broker; None without a quota."""
+    clients: int = 1
+    every_broker: bool = False
+    """True if the clients use all brokers instead of one."""
+    by_default: bool = False
+    """True if the quota is that of the default client-id."""
+    pace: int | None = None
+    """Byte rate (bytes/s) that the clients request after the warm-up; None for as much as possible."""
+
+    @property
+    def entity(self) -> Entity:
+        """Return the entity of the quota."""
+        return Entity(client_id=DEFAULT if self.by_default else self.client_id)
+
+
+CLIENTS: Final = (
+    ClientSpec("orders", "producer", 1_000_000),
+    ClientSpec("shared", "producer", 1_000_000, clients=2),
+    ClientSpec("everywhere", "producer", 500_000, every_broker=True),
+    ClientSpec("reports", "consumer", 1_000_000),
+    ClientSpec("newcomer", "producer", 500_000, by_default=True),
+    ClientSpec("audit", "consumer", None, pace=3_000_000),
+)
+"""One client-id per idea. All together they need little CPU, so that quotas decide the rates."""
+
+
+def quota_table(specs: Iterable[ClientSpec]) -> QuotaTable:
+    """Return the quotas of all specs that have one."""
+    return QuotaTable(
+        {(spec.entity, KEYS[spec.role]): spec.quota for spec in specs if spec.quota is not None}
+    )
+
+
+def quota_file(specs: Iterable[ClientSpec]) -> str:
+    """Return the text of a quota file with these quotas."""
+    return render(quota_table(specs))

@@ -1,0 +1,130 @@
+"""The running demonstration: a cluster, Weir in front of it, and clients in threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from demo.client_specs import CLIENTS, ClientSpec, quota_file
+from demo.clients import ClientThread, ConsumerLoop, Pace, ProducerLoop, TopicPartitions, fill
+from demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
+from demo.errors import DemoError
+from demo.measure import ClientCounters, Reading, read
+from demo.proxy_process import weir
+
+QUOTAS: Final = "quotas.toml"
+REFRESH_S: Final = 0.25
+WARM_UP_S: Final = 10.0
+"""Duration (s) of the warm-up: the shortest window of Kafka's rates (docs/quotas.md). Clients at exactly
+their quota fill the window evenly. At full speed they would use ten seconds' worth at once, then wait ten
+seconds, and so on.
+"""
+CLOSE_S: Final = 5.0
+
+
+class ClientSet:
+    """The running clients of one spec: their threads, counters, paces, and the number of brokers they use."""
+
+    def __init__(self, spec: ClientSpec, bootstrap: str, cluster: Cluster) -> None:
+        """Create the topic, and write the messages that consumers read. Raises DemoError."""
+        topic, leaders = cluster.topic(spec.client_id, BROKERS_USED_MAX if spec.every_broker else 1)
+        topic_partitions: TopicPartitions = (topic, tuple(leaders.values()))
+        self.spec = spec
+        self.brokers = len(leaders)
+        self.counters = [ClientCounters() for _ in range(spec.clients)]
+        self.paces = [Pace(spec.pace) for _ in self.counters]
+        self.threads = [
+            ClientThread(partial(_client, spec, bootstrap, topic_partitions, own, pace))
+            for own, pace in zip(self.counters, self.paces, strict=True)
+        ]
+        if spec.role == "consumer":
+            fill(cluster.upstream, topic_partitions)
+
+    def warm_up(self) -> None:
+        """Limit the clients to their quota in total, if they have one."""
+        if self.spec.quota is not None:
+            for pace in self.paces:
+                pace.rate = self.spec.quota * self.brokers // len(self.paces)
+
+    def speed_up(self) -> None:
+        """Limit the clients only to the pace of their spec, if it has one."""
+        for pace in self.paces:
+            pace.rate = self.spec.pace
+
+    def read(self) -> Reading:
+        """Return the summed counters. Raises DemoError if a client has failed."""
+        for thread in self.threads:
+            if thread.failure:
+                raise DemoError(thread.failure)
+        return read(self.counters, time.monotonic())
+
+
+def _client(
+    spec: ClientSpec, bootstrap: str, topic_partitions: TopicPartitions, counters: ClientCounters, pace: Pace
+) -> ProducerLoop | ConsumerLoop:
+    if spec.role == "consumer":
+        return ConsumerLoop(bootstrap, spec.client_id, topic_partitions, counters, pace)
+    return ProducerLoop(bootstrap, spec.client_id, topic_partitions, counters, pace)
+
+
+class Environment(NamedTuple):
+    """A running cluster and Weir, and clients that have not started."""
+
+    cluster: str
+    """In words."""
+    upstream: str
+    client_sets: list[ClientSet]
+
+
+@contextmanager
+def environment(
+    upstream: str | None, folder: Path, further: Mapping[str, object] | None = None
+) -> Iterator[Environment]:
+    """Run a cluster and Weir until the block ends; create the clients, without starting them. Raises
+    DemoError.
+
+    Without `upstream`, the cluster is a mock cluster. `folder` gets the quota file and the logs; `further`
+    are more settings of Weir, as in the configuration file.
+    """
+    with mock(folder) if upstream is None else real(upstream) as cluster:
+        quotas = folder / QUOTAS
+        quotas.write_text(quota_file(CLIENTS), "utf-8")
+        with weir(cluster.upstream, cluster.node_ids, quotas, further) as bootstrap:
+            client_sets = [ClientSet(spec, bootstrap, cluster) for spec in CLIENTS]
+            yield Environment(_described(cluster, upstream), cluster.upstream, client_sets)
+
+
+def _described(cluster: Cluster, upstream: str | None) -> str:
+    count = len(cluster.node_ids)
+    brokers = f"{count} broker{'s' if count > 1 else ''}"
+    return f"A mock cluster of {brokers}" if upstream is None else f"The cluster at {upstream} ({brokers})"
+
+
+@contextmanager
+def running(client_sets: Sequence[ClientSet]) -> Iterator[None]:
+    """Run all clients until the block ends."""
+    threads = [thread for client_set in client_sets for thread in client_set.threads]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.stop()
+        deadline = time.monotonic() + CLOSE_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def ticks(seconds: float) -> Iterator[float]:
+    """Yield the seconds that have passed, every `REFRESH_S`; the last value is `seconds`."""
+    began_s = time.monotonic()
+    elapsed_s = 0.0
+    while elapsed_s < seconds:
+        time.sleep(min(REFRESH_S, seconds - elapsed_s))
+        elapsed_s = time.monotonic() - began_s
+        yield min(elapsed_s, seconds)

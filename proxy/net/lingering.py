@@ -1,0 +1,67 @@
+"""Closing a connection so that its peer receives everything that was sent.
+
+The kernel resets a connection that is closed while bytes from the peer are unread, and drops bytes to the
+peer that are still on their way. So only the sending half is closed at first; the peer's bytes are read and
+discarded until the peer closes too, or for `DISCARD_MS`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from proxy.net.poll import READ
+from proxy.net.reactor import Reactor
+from proxy.net.side import Socket
+
+DISCARD_MS: Final = 1000
+
+
+class Lingering:
+    """A connection whose sending half is closed; registered with a reactor until it is closed."""
+
+    __slots__ = ("_fd", "_reactor", "_sock", "_timer", "on_close")
+
+    def __init__(self, reactor: Reactor, sock: Socket) -> None:
+        """Take over a socket that is not registered."""
+        self.on_close: Callable[[], None] | None = None
+        """Called once, when the socket is closed."""
+        self._reactor = reactor
+        self._sock = sock
+        self._fd = sock.fileno()
+        reactor.register(self._fd, READ, self._discard, self._failed)
+        self._timer = reactor.call_at(reactor.now_ms + DISCARD_MS, self.close)
+
+    def close(self) -> None:
+        """Close the socket, once."""
+        if self._fd < 0:
+            return
+        self._reactor.unregister(self._fd)
+        self._fd = -1
+        self._timer.cancel()
+        self._sock.close()
+        if self.on_close is not None:
+            self.on_close()
+
+    def _discard(self, _events: int) -> None:
+        try:
+            if not self._sock.recv_into(self._reactor.view):
+                self.close()
+        except BlockingIOError:  # no longer ready
+            return
+        except OSError:
+            self.close()
+
+    def _failed(self, _error: Exception) -> None:
+        self.close()
+
+
+def close_slowly(reactor: Reactor, sock: Socket) -> Lingering | None:
+    """Close the sending half of a socket that is not registered; None if the connection is closed already."""
+    try:
+        sock.shutdown(socket.SHUT_WR)
+    except OSError:
+        sock.close()
+        return None
+    return Lingering(reactor, sock)
