@@ -187,6 +187,10 @@ class Inbound:
             and cache.generation == quotas.generation
             and (cache.budget is None or cache.budget.throttled_until_ms <= connection.now_ms)
             and (client.first_request_seen or not timed)
+            and (
+                cache.unless is None
+                or not cache.unless(data, frame + REQUEST_HEAD_BYTES + len(cache.head), end, complete)
+            )
         ):
             decision = cache.forward
         elif timed and not self._is_identified(plan, data, frame, end, complete):
@@ -316,6 +320,8 @@ class Inbound:
                 record.plan, forward.byte_counter, data, taken
             ):
                 forward = self._forward = forward.but()
+            if connection.violation is not None:  # the counter refuses the request: its end stays here
+                return 0
             if connection.request_rest_bytes:
                 if forward.byte_counter is not None:
                     self._hold_rest(forward.byte_counter)

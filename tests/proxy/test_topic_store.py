@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,7 +87,10 @@ class FakeReader:
                 self.log.changed.wait(0.01)
             self.log.check()
             some = self.log.records[self.next : self.next + 2]
-            found = [Found(offset, *record) for offset, record in enumerate(some, self.next)]
+            found = [
+                Found(offset, *record, marked=isinstance(record, Record))
+                for offset, record in enumerate(some, self.next)
+            ]
             self.next += len(found)
             self.told_end = self.next == len(self.log.records) and not self.log.endless
             return Batch(found, self.told_end)
@@ -202,13 +206,43 @@ def test_foreign_records_in_the_quota_topic_are_skipped_and_logged_once() -> Non
         for _again in range(2):
             assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
     assert store.skipped == 4
-    (line,) = logs
-    assert (line["event"], line["log_level"]) == ("records of the quota topic skipped", "warning")
+    skips, unmarked = logs
+    assert (skips["event"], skips["log_level"]) == ("records of the quota topic skipped", "warning")
+    assert unmarked["event"].startswith("records of the quota topic without a Weir's mark")
     log.append([(b"\xff", b"x")] * 20)
     with capture_logs() as logs:
         trio.run(store.load)
-    assert store.skipped == 24
-    assert [line["count"] for line in logs] == [10], "then at the tenth, the hundredth"
+    assert store.skipped == store.foreign == 24
+    assert [line["count"] for line in logs] == [10, 10], "then at the tenth, the hundredth"
+
+
+def test_records_that_no_weir_has_marked_are_applied_counted_and_logged() -> None:
+    """Weirs before the mark wrote such records; so does a client that reaches the brokers past Weir."""
+    log = FakeLog()
+    (marked,), (plain,) = written({(ALICE, PRODUCE): 1.0}), written({(BOB, PRODUCE): 2.0})
+    log.append([marked, (plain.key, plain.value), (marked.key, None)])
+    store = store_on(log)
+    with capture_logs() as logs:
+        for _again in range(2):
+            assert trio.run(store.load) == QuotaTable({(BOB, PRODUCE): 2.0})
+    assert (store.foreign, store.skipped) == (2, 0)
+    (line,) = logs
+    assert (line["log_level"], line["count"], line["offset"]) == ("warning", 1, 1)
+
+
+def test_an_alteration_of_a_weir_is_not_counted_as_foreign() -> None:
+    store = store_on(FakeLog())
+    trio.run(partial(store.alter, {(ALICE, PRODUCE): 1.0}))
+    assert store.foreign == 0
+
+
+def test_unmarked_records_of_a_cluster_without_headers_are_not_counted() -> None:
+    log = FakeLog()
+    (record,) = written({(ALICE, PRODUCE): 1.0})
+    log.append([(record.key, record.value)])
+    store = store_on(log, idempotent=False)
+    assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
+    assert store.foreign == 0
 
 
 # Altering without a follower, as the command line does

@@ -58,6 +58,8 @@ class Found(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    marked: bool = False
+    """True if the record has the header that a Weir gives its records."""
 
 
 class Batch(NamedTuple):
