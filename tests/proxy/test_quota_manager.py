@@ -19,8 +19,8 @@ from proxy.control.supervisor import WAIT_S_MIN, Task
 from proxy.counters import Counters
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.connections import ConnectionQuotas
+from quotas.table import quota_table as table_module
 from quotas.table.limits import Limits
-from quotas.table.quota_table import quota_table as table_module
 from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
 from tests.scripted import scripted
