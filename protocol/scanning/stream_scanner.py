@@ -53,9 +53,9 @@ class StreamScanner:
 
 
 class EndpointMask:
-    """Changes a response in place while it streams by, so that clients find no addresses of brokers.
+    """Changes a response in place while it streams by, so that clients get no addresses of brokers.
 
-    The addresses stay in the frame, under a tag that no client knows.
+    The field that has them gets a tag that no client knows, and zeros as its value. Its length stays.
     """
 
     __slots__ = (
@@ -111,15 +111,29 @@ class EndpointMask:
         count = yield from self._length((yield from self._byte()))
         for _ in range(count):
             first = yield from self._byte()
-            if first == self._tag:
+            is_masked = first == self._tag
+            if is_masked:
                 self._data[self._body + self._offset - 1] = UNKNOWN_TAG
                 self.masked += 1
             elif first > 127 and (yield from self._length(first)) == self._tag:
                 # Part of it may have been sent. No broker writes a tag this way.
                 raise self._malformed("a tag is longer than it needs to be")
             size = yield from self._length((yield from self._byte()))
-            self._offset += size
+            if is_masked:
+                yield from self._erase(self._offset + size)
+            else:
+                self._offset += size
         self.finished = True
+
+    def _erase(self, end: int) -> Generator[None, None, None]:
+        """Overwrite the body's bytes up to the offset `end` with zeros."""
+        while self._offset < end:
+            start, stop = self._body + self._offset, min(self._body + end, self._stop)
+            if start >= stop:
+                yield
+                continue
+            self._data[start:stop] = bytes(stop - start)
+            self._offset += stop - start
 
     def _byte(self) -> Generator[None, None, int]:
         while self._body + self._offset >= self._stop:

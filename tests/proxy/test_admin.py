@@ -115,12 +115,19 @@ def served(client: Client, app: Starlette = PAGES) -> None:
 
 
 async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
+    """Get a page."""
+    return await asked(port, "GET", path, headers)
+
+
+async def asked(
+    port: int, method: str, path: str, headers: dict[str, str]
+) -> tuple[int, bytes, http.client.HTTPMessage]:
     """Ask the standard library's client, in a thread."""
 
     def ask() -> tuple[int, bytes, http.client.HTTPMessage]:
         connection = http.client.HTTPConnection(HOST, port, timeout=LONG_S)
         try:
-            connection.request("GET", path, headers=headers)
+            connection.request(method, path, headers=headers)
             answer = connection.getresponse()
             return answer.status, answer.read(), answer.headers
         finally:
@@ -563,6 +570,16 @@ async def test_metrics_have_the_requested_format(
 async def test_unknown_admin_paths_are_not_found(stage: Stage, path: str) -> None:
     status, _, _ = await get(stage.admin, path)
     assert status in (307, 404)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_admin_pages_refuse_methods_that_could_change_something(method: str) -> None:
+    async def script(stage: Stage) -> None:
+        for path in ("/metrics", "/healthz", "/readyz", "/request-time"):
+            status, _, _ = await asked(stage.admin, method, path, {})
+            assert status == 405, path
+
+    play(script)
 
 
 def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:

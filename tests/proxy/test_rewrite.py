@@ -275,6 +275,8 @@ def test_addresses_in_a_streamed_fetch_response_are_masked(version: int) -> None
         got = bytes(play.wire.to_client)
         play.wire.to_client.clear()
     assert len(got) == len(answer)
+    assert b"kafka" in answer
+    assert b"kafka" not in got
     read = body_of(got, FetchResponse, version)
     assert read.node_endpoints == []
     assert [tag for tag, _ in read.unknown_tagged_fields] == [UNKNOWN_TAG]
