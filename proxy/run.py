@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import structlog
 import trio
@@ -80,9 +80,11 @@ def choose(config: Config) -> Chosen:
     if settings.quota_store == "broker":
         store = LastKnown(broker_store(config), snapshot)
         return Chosen(store, trio.run(store.start))
-    topic = topic_store(config)
-    store = LastKnown(topic, snapshot)
-    return Chosen(store, trio.run(store.start), lambda: topic.foreign)
+    if settings.quota_store == "topic":
+        topic = topic_store(config)
+        store = LastKnown(topic, snapshot)
+        return Chosen(store, trio.run(store.start), lambda: topic.foreign)
+    assert_never(settings.quota_store)
 
 
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:

@@ -287,9 +287,17 @@ class Connection:
         """True if no request is in flight, and no request or response is partly forwarded."""
         return not (self.in_flight or self.request_rest_bytes or self.response_rest_bytes)
 
-    @property
-    def waits_because(self) -> str:
-        """Reason why no request is taken from the client; "" if requests are taken."""
+    def waits_because(self, now_ms: int) -> str:
+        """Return why no request is taken from the client now, for operators; "" if one may be taken."""
+        if self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
+            waits = {
+                "the client does not read its responses": bool(self.client_end.unsent),
+                "the broker does not read its requests": bool(self.broker_end.unsent),
+                "a topic in the request that is arriving is over its rate": self.rest_held_until_ms > now_ms,
+                "too many requests are in flight": len(self.in_flight) >= self.client.in_flight_max,
+                "other connections have their turn": self.client_turn_over,
+            }
+            return next((why for why, holds in waits.items() if holds), "")
         return WHY[self.state]
 
     # Transitions

@@ -279,7 +279,9 @@ class Server:
             relay.drain()
         await self._all_closed(timeout_s)
         for relay in list(self._relays):
-            relay.close(CloseReason.DRAIN_TIMEOUT, f"requests still unanswered after {timeout_s:g} s")
+            waits = relay.connection.waits_because(self._reactor.now_ms)
+            detail = f"requests still unanswered after {timeout_s:g} s"
+            relay.close(CloseReason.DRAIN_TIMEOUT, f"{detail}: {waits}" if waits else detail)
         await self._all_closed(2 * DISCARD_MS / 1000)
 
     async def _all_closed(self, timeout_s: float) -> None:
