@@ -32,6 +32,8 @@ class CloseReason(StrEnum):
     PLAIN_ON_TLS_PORT = "plain_on_tls_port"
     CLIENT_HANDSHAKE_FAILED = "client_handshake_failed"
     CLIENT_HANDSHAKE_TIMEOUT = "client_handshake_timeout"
+    UNFINISHED_HANDSHAKES = "unfinished_handshakes"
+    """Half of all places are taken by TLS handshakes of the client's address that have not ended."""
     CLIENT_CERTIFICATE_MISSING = "client_certificate_missing"
     CLIENT_CERTIFICATE_INVALID = "client_certificate_invalid"
     """Not signed by an authority in tls_client_ca, or expired."""
