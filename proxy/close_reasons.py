@@ -28,6 +28,8 @@ class CloseReason(StrEnum):
     REQUEST_MALFORMED = "request_malformed"
     NAME_UNREADABLE = "name_unreadable"
     """The broker has accepted a client whose name Weir cannot read; no other name is configured for it."""
+    BUFFERED_BYTES = "buffered_bytes"
+    """All connections together hold more bytes than `buffered_bytes_max`, and this one held most."""
     TLS_ON_PLAIN_PORT = "tls_on_plain_port"
     PLAIN_ON_TLS_PORT = "plain_on_tls_port"
     CLIENT_HANDSHAKE_FAILED = "client_handshake_failed"
