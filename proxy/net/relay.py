@@ -29,6 +29,8 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 
 DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
 """Weir ends the connection while its client may still send: responses on their way must arrive."""
+HEADS_BYTES: Final = 4096
+"""Added to a power of two, the size of a larger buffer: a frame of the longest length fits with its head."""
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
 
@@ -242,7 +244,7 @@ class Relay:
                 self._reactor.buffer[:count] = side.kept
             return self._reactor.buffer, self._reactor.view
         if side.own is None or count == len(side.own):
-            side.own = bytearray(count * 2)
+            side.own = bytearray(count * 2 + HEADS_BYTES)
             side.own[:count] = side.kept
         return side.own, memoryview(side.own)
 
