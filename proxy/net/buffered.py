@@ -5,7 +5,7 @@ either, whose responses may have to wait for slow clients. Only the relay that h
 because its reading completes the frame that it keeps. When it has freed bytes, the largest is chosen anew, so
 relays that make progress are all served. If the sum stays above the limit for `GRACE_MS`, the relays that
 hold most are closed, first one, then two, then four, until it is below: no peer can stop the others for
-longer.
+longer. In the minute after that there is no such grace.
 A client over its quota that has sent requests ahead holds their bytes too, and may be closed.
 """
 
@@ -26,6 +26,10 @@ GRACE_MS: Final = 2_000
 """Time (ms) for which the sum may stay above the limit before connections are closed."""
 AGAIN_MS: Final = 50
 """Time (ms) after which more are closed."""
+STRICT_MS: Final = 60_000
+"""Time (ms) after connections were closed in which the next stop has no grace: similar clients take the place
+of those that were closed.
+"""
 CLOSED_MAX: Final = 32
 """Number of connections that are closed at a time: a millisecond or two."""
 
@@ -69,6 +73,8 @@ class BufferedBytes:
         """Relays with a socket that is not read because of the limit."""
         self._largest: Holder | None = None
         self._timer: Timer | None = None
+        self._lenient_from_ms = 0
+        """Time (ms) from which a stop has its grace again."""
         self._closing = 1
         """Number of relays to close at the next look."""
         self.limit(BYTES_MAX)
@@ -115,8 +121,10 @@ class BufferedBytes:
         self.stops += 1
         for relay in self.relays:
             relay.slow_down()
-        self._closing = 1
-        self._timer = self._reactor.call_at(self._reactor.now_ms + self.grace_ms, self._close_largest)
+        now_ms, wait_ms = self._reactor.now_ms, AGAIN_MS
+        if now_ms >= self._lenient_from_ms:
+            self._closing, wait_ms = 1, self.grace_ms
+        self._timer = self._reactor.call_at(now_ms + wait_ms, self._close_largest)
         self._reactor.later(self._choose)
         self._changed()
 
@@ -136,7 +144,9 @@ class BufferedBytes:
 
     def _close_largest(self) -> None:
         """Close the relays that hold most; come back soon to close more."""
-        self._timer = self._reactor.call_at(self._reactor.now_ms + AGAIN_MS, self._close_largest)
+        now_ms = self._reactor.now_ms
+        self._timer = self._reactor.call_at(now_ms + AGAIN_MS, self._close_largest)
+        self._lenient_from_ms = now_ms + STRICT_MS
         detail = f"it holds most of {self.bytes} bytes, limit {self.bytes_max} (buffered_bytes_max)"
         for relay in heapq.nlargest(self._closing, self.relays, key=_held):
             if self.full:

@@ -121,6 +121,29 @@ def test_the_largest_relays_are_closed_if_the_sum_stays_above_the_limit(
     assert reactor.timeout_s() is None or reactor.timeout_s() == 0
 
 
+def test_a_stop_soon_after_connections_were_closed_has_no_grace(reactor: Reactor, clock: Clock) -> None:
+    def stop_at(now_ms: int) -> Relay:
+        clock.now_ms = now_ms
+        reactor.turn(0)
+        relay = Relay(reactor.buffered)
+        relay.hold(1001)
+        return relay
+
+    def lasts_ms(relay: Relay) -> int:
+        began_ms = clock.now_ms
+        while relay.ended is None:
+            clock.now_ms += AGAIN_MS
+            reactor.turn(0)
+        return clock.now_ms - began_ms
+
+    assert [lasts_ms(stop_at(now_ms)) for now_ms in (0, 3000, 30_000, 100_000)] == [
+        GRACE_MS,
+        AGAIN_MS,
+        AGAIN_MS,
+        GRACE_MS,
+    ]
+
+
 # Relays
 
 
