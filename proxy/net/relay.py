@@ -341,12 +341,19 @@ class Relay:
         # responses, or obeys its throttle, sends nothing: that saves two system calls per fetch.
         client, broker = self._client, self._broker
         unsent = bool(client.unsent or broker.unsent)
-        reads = effects.read_client or (client.interest == READ and not unsent)
-        self._set_interest(client, read=reads and self._may_read(client))
-        self._set_interest(broker, read=effects.read_broker and self._may_read(broker))
-        self._calm = client.interest == READ == broker.interest and (effects.read_client or not client.kept)
-        if self._reactor.buffered.full:
-            self._calm = False
+        read_client = effects.read_client or (client.interest == READ and not unsent)
+        read_broker = effects.read_broker
+        full = self._reactor.buffered.full
+        if full:
+            read_client = read_client and self._may_read(client)
+            read_broker = read_broker and self._may_read(broker)
+        self._set_interest(client, read=read_client)
+        self._set_interest(broker, read=read_broker)
+        self._calm = (
+            client.interest == READ == broker.interest
+            and (effects.read_client or not client.kept)
+            and not full
+        )
         self._set_timer(effects.deadline_ms)
         if effects.again and not self._resumes:
             self._resumes = True
