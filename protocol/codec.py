@@ -139,7 +139,8 @@ class Codec(Generic[M]):
         names = [slot.name for slot in self.layout.fields]
         if through not in names:
             raise ValueError(f"{self.layout.name} v{self.version} has no {through!r} among {names}")
-        return self.layout.fields[: names.index(through) + 1]
+        last = names.index(through)
+        return self.layout.fields[: last + 1]
 
 
 def codec(message: type[M], version: int) -> Codec[M]:

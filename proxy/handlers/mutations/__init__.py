@@ -19,3 +19,5 @@ broker, `charged_mutation` the charges; `auto_creation` and `pending_creations` 
 - Bounds: 1 MB of a request that must be whole, 16 rounds of one request, 1,000 pending topics per client
   and 100,000 in all, 10,000 recent topics, 1,000 harmless requests of 10 KB.
 """
+
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.

@@ -17,7 +17,6 @@ from protocol.api import request_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.field_offsets import FieldOffset
 from protocol.framing import INCOMPLETE, LENGTH_BYTES
 from protocol.messages import (
     ApiVersionsRequest,
@@ -32,6 +31,7 @@ from protocol.messages import (
     FindCoordinatorResponse,
     Message,
 )
+from protocol.scanning.field_offsets import FieldOffset
 from protocol.version_differences import Position
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.broker_query import BrokerQuery, Question, ask, whole_request
