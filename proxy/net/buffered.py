@@ -1,9 +1,9 @@
 """Bytes that all relays of the process keep or have not sent yet: their sum, and its limit.
 
 Above the limit, relays read nothing new: nothing from clients, and above a margin nothing from brokers
-either, whose responses may have to wait for slow clients. Only the relay that holds most goes on as usual,
-because its reading completes the frame that it keeps. When it has freed bytes, the largest is chosen anew, so
-relays that make progress are all served. If the sum stays above the limit for `GRACE_MS`, the relays that
+either, whose responses may have to wait for slow clients. Only the relay that holds most reads, because its
+next bytes complete the frame that it keeps. When it has freed bytes, the largest is chosen anew, so relays
+that make progress are all served. If the sum stays above the limit for `GRACE_MS`, the relays that
 hold most are closed, first one, then two, then four, until it is below: no peer can stop the others for
 longer. In the minute after that there is no such grace.
 A client over its quota that has sent requests ahead holds their bytes too, and may be closed.
