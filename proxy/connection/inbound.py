@@ -28,7 +28,7 @@ from proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
 from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from proxy.handlers.plan import ByteCounter, Plan
-from proxy.handlers.sasl.authentication import SASL_APIS
+from proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
 from proxy.handlers.unread import count_unread
 from quotas import ClientLedger
 
@@ -445,6 +445,8 @@ class Inbound:
         (`Plan.whole`, `ConnectionLimits.held_bytes_max`).
         """
         length, held_bytes_max = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
+        if self._connection.client.before_login:
+            held_bytes_max = min(held_bytes_max, TOKEN_BYTES_MAX)
         if not plan.whole:
             self._malformed("the request's first fields fill the buffer")
         elif length > held_bytes_max:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import SystemRandom
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import pytest
 from hypothesis import settings
@@ -20,7 +20,7 @@ from tests.sim.net import FakeSocket, Net
 from tests.sim.script import Ask, End, Open, Script, SetQuota, Step, generate
 from tests.sim.shrink import shrink
 from tests.sim.weir import Weir
-from tests.sim.world import execute, simulate
+from tests.sim.world import World, execute, simulate
 
 PARTS: Final = 8
 SEEDS: Final = 250
@@ -207,3 +207,40 @@ def test_a_relay_that_asks_for_more_than_it_uses_is_found(monkeypatch: pytest.Mo
 
 def test_a_seed_has_one_script() -> None:
     assert generate(7) == generate(7) != generate(8)
+
+
+# The limit of buffered bytes
+
+BUFFERED_SEEDS: Final = 200
+
+
+class Narrow(Weir):
+    """May buffer little, and closes no connection for that: only those that make progress free memory."""
+
+    stops: ClassVar[list[int]] = []
+
+    def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
+        super().__init__(script, clock_us, net)
+        self.reactor.buffered.limit(2_000)
+        self.reactor.buffered.grace_ms = 1 << 60
+
+    def left(self) -> int:
+        """Count also bytes that nobody holds."""
+        self.stops.append(self.reactor.buffered.stops)
+        return super().left() + self.reactor.buffered.bytes
+
+
+def test_all_traffic_completes_although_reading_stops_at_the_limit_of_buffered_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail = World.fail
+    monkeypatch.setattr(
+        World,
+        "fail",  # that requests wait longer is the purpose; that they end is checked
+        lambda world, rule, detail: None if rule == "waits" else fail(world, rule, detail),
+    )
+    Narrow.stops.clear()
+    for seed in range(BUFFERED_SEEDS):
+        failure = simulate(seed, Narrow)
+        assert failure is None, str(failure)
+    assert sum(Narrow.stops) > BUFFERED_SEEDS
