@@ -14,6 +14,7 @@ from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from proxy.net.reactor import Reactor, Timer
 from quotas import Budget
+from tests.interpreted import interpreted
 from tests.properties import EXPLORING
 from tests.sim.frames import THROTTLE_AT, Kind
 from tests.sim.net import FakeSocket, Net
@@ -130,11 +131,13 @@ def found(seeds: int, new_weir: type[Weir] = Weir) -> set[str]:
     return {failure.invariant for failure in failures if failure is not None}
 
 
+@interpreted
 def test_a_timer_that_is_not_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reactor, "call_at", lambda _self, _deadline_ms, *calls: Timer(*calls))
     assert "lost" in found(30)
 
 
+@interpreted
 def test_a_timer_that_is_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     call_at = Reactor.call_at
     monkeypatch.setattr(
@@ -164,6 +167,7 @@ def test_responses_in_the_wrong_order_are_found(monkeypatch: pytest.MonkeyPatch)
     assert "bytes" in found(100)
 
 
+@interpreted
 def test_a_double_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     charge = Budget.charge
 
@@ -175,6 +179,7 @@ def test_a_double_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(30) & {"charges", "told"}
 
 
+@interpreted
 def test_a_charge_without_a_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     charge = Budget.charge
     monkeypatch.setattr(Budget, "charge", lambda budget, value, now_ms: 0 * charge(budget, value, now_ms))
