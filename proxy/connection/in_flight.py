@@ -33,7 +33,7 @@ class Kind(IntEnum):
     DEFERRED = 3
     """Weir responds when `deferred` has a frame."""
     QUERY = 4
-    """The broker responds to a query of Weir's own, `query`."""
+    """The broker responds to a query of Weir's own, `query`; or the query has paused."""
     TOKEN = 5
     """The broker responds with a bare SASL token."""
 
@@ -44,6 +44,9 @@ LOCAL: Final = Kind.LOCAL.value
 DEFERRED: Final = Kind.DEFERRED.value
 QUERY: Final = Kind.QUERY.value
 TOKEN: Final = Kind.TOKEN.value
+
+NO_CORRELATION_ID: Final = 1 << 32
+"""Correlation id of a query that waits for no response: outside of int32, so no response matches it."""
 
 
 class RequestInFlight:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey, versions
-from protocol.errors import ProtocolError
+from protocol.errors import ProtocolError, TooLargeError
 from protocol.field_offsets import field_offset
 from protocol.framing import (
     INCOMPLETE,
@@ -288,9 +288,13 @@ class Inbound:
         connection = self._connection
         try:
             decision = plan.admit(connection, data, frame, end, complete)
+        except TooLargeError as error:
+            connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{error}: split the request")
+            return None
         except ProtocolError as error:
             self._malformed(str(error))
             return None
+        connection.decoded = None
         if isinstance(decision, Wait):
             self._check_cut(plan, data, frame, end, complete)
             return None

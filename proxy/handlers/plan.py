@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
+    from protocol.errors import ProtocolError
     from protocol.field_offsets import FieldOffset
     from protocol.messages import Message
     from protocol.versions import VersionRange
@@ -155,6 +156,11 @@ class Context(Protocol):
     authorized_again: bool
     """True if the broker has just authorized this client; set by a query for the request that is decided
     about again.
+    """
+
+    decoded: Message | ProtocolError | None
+    """The request at hand, or the error of decoding it; set by a query for the request that is decided about
+    again.
     """
 
     @property
