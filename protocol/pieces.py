@@ -50,6 +50,13 @@ def chosen(test: Callable[[S], bool], values: Iterable[S]) -> Pieces[list[S]]:
     return [value for passed, value in found if passed]
 
 
+def release(values: list[T]) -> Pieces[None]:
+    """Empty a list, so that its elements are not all freed at once."""
+    while values:
+        del values[-PIECE_ITEMS:]
+        yield
+
+
 class Pace:
     """Where to pause next, and how many elements may follow."""
 

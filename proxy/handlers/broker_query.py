@@ -38,7 +38,7 @@ from protocol.framing import (
     response_body,
 )
 from protocol.messages import Message
-from protocol.pieces import Pieces
+from protocol.pieces import Pieces, release
 from protocol.values import schema_of
 
 NO_TAGS = b"\x00"
@@ -164,7 +164,10 @@ class RunningQuery:
         return REQUEST_HEAD.pack(length, api_key, version, self.correlation_id) + rest
 
     def _reply(self, message: Message) -> Pieces[bytes]:
-        body = yield from codec(type(message), self._version).encode_in_pieces(message)
+        codec_ = codec(type(message), self._version)
+        body = yield from codec_.encode_in_pieces(message)
+        for values in (getattr(message, slot.name) for slot in codec_.layout.fields if slot.is_array):
+            yield from release(values or [])
         return _framed(self._api_key, self._version, self.correlation_id, body)
 
 

@@ -277,7 +277,11 @@ def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pyt
     assert expected.add(["a", "b"], payer, 0) == 0
     assert expected.add(["b", "c", "d", "e"], payer, 10) == 2
     assert expected.add(["f"], other, 10) == 0
-    assert (expected.looked_for(payer), expected.looked_for(other), len(expected)) == (["a", "b", "c"], ["f"], 4)
+    assert (expected.looked_for(payer), expected.looked_for(other), len(expected)) == (
+        ["a", "b", "c"],
+        ["f"],
+        4,
+    )
 
 
 def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.pieces import PIECE_ITEMS, Pieces, each
+from protocol.pieces import PIECE_ITEMS, Pieces, each, release
 from protocol.values import ZERO_UUID
 from protocol.versions import VersionRange
 from proxy.handlers.broker_query import Asking, ask
@@ -97,10 +97,10 @@ def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:
         answer = yield from ask(MetadataRequest(topics=None), 1, MetadataResponse)
-        return (yield from found_in([answer]))
+        return (yield from _taken_from([answer]))
     if ids and version < BY_TOPIC_ID:
         everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        return (yield from found_in([(yield from ask(everything, version, MetadataResponse))]))
+        return (yield from _taken_from([(yield from ask(everything, version, MetadataResponse))]))
     wanted, answers = MetadataRequest.MetadataRequestTopic, []
     by_name = yield from each(lambda name: wanted(name=name), names)
     by_id = yield from each(lambda topic_id: wanted(name=None, topic_id=topic_id), set(ids) - {ZERO_UUID})
@@ -108,7 +108,15 @@ def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID
         if some:
             request = MetadataRequest(topics=some, allow_auto_topic_creation=False)
             answers.append((yield from ask(request, version, MetadataResponse)))
-    return (yield from found_in(answers))
+    return (yield from _taken_from(answers))
+
+
+def _taken_from(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
+    """Return the existing topics in these answers, and release the answers."""
+    found = yield from found_in(answers)
+    for answer in answers:
+        yield from release(answer.topics)
+    return found
 
 
 def found_in(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
