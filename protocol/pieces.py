@@ -34,6 +34,16 @@ Pieces: TypeAlias = Generator[None, None, T]
 """Yields None where the work may pause; returns the result."""
 
 
+def at_once(pieces: Pieces[T]) -> T:
+    """Do all pieces without a pause."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as over:
+            result: T = over.value
+            return result
+
+
 def each(work: Callable[[S], T], values: Iterable[S]) -> Pieces[list[T]]:
     """Return `[work(value) for value in values]`."""
     found: list[T] = []

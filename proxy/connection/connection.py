@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
-from protocol.messages import Message
 from proxy.close_reasons import BY_CLIENTS, CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import charge_request_time
@@ -205,8 +204,10 @@ class Connection:
         """True if the broker has just confirmed that the client is authorized for the request at hand, to
         which Weir itself replies.
         """
-        self.decoded: Message | ProtocolError | None = None
-        """The request at hand, or the error of decoding it, if a query has decoded the request in pieces."""
+        self.decoded: object = None
+        """Result of a query for the request at hand, which is decided about again: the decoded request, or
+        the error of decoding it.
+        """
         self.speaks_api_versions_3 = False
         """True if the client has sent ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None

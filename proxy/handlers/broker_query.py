@@ -168,15 +168,16 @@ class RunningQuery:
         body = yield from codec_.encode_in_pieces(message)
         for values in (getattr(message, slot.name) for slot in codec_.layout.fields if slot.is_array):
             yield from release(values or [])
-        return _framed(self._api_key, self._version, self.correlation_id, body)
+        return framed_body(self._api_key, self._version, self.correlation_id, body)
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
     """Return a response frame for a client. Raises EncodeError."""
-    return _framed(api_key, version, correlation_id, codec(type(message), version).encode(message))
+    return framed_body(api_key, version, correlation_id, codec(type(message), version).encode(message))
 
 
-def _framed(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+def framed_body(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """Return a response frame for a client, of an encoded message."""
     tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
     length = RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(tags) + len(body)
     return RESPONSE_HEAD.pack(length, correlation_id) + tags + body

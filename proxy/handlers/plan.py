@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
-    from protocol.errors import ProtocolError
     from protocol.field_offsets import FieldOffset
     from protocol.messages import Message
     from protocol.versions import VersionRange
@@ -158,9 +157,9 @@ class Context(Protocol):
     about again.
     """
 
-    decoded: Message | ProtocolError | None
-    """The request at hand, or the error of decoding it; set by a query for the request that is decided about
-    again.
+    decoded: object
+    """Result of a query for the request at hand, which is decided about again: the decoded request, or the
+    error of decoding it; None if no query has run.
     """
 
     @property

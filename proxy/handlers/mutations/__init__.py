@@ -19,5 +19,6 @@ broker, `charged_mutation` the charges; `auto_creation` and `pending_creations` 
 - Bounds: 1 MB and 20,000 elements of a request that must be whole, 16 rounds of one request, 1,000 pending
   topics per client and 100,000 in all, of which a request looks for 50, 10,000 recent topics, 1,000 harmless
   requests of 10 KB.
-- Loops over topics pause (`protocol.pieces`): a large request delays other connections by a piece of its work.
+- Loops over topics pause (`protocol.pieces`): a large request delays other connections by a piece of
+  its work.
 """
