@@ -24,7 +24,7 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.pieces import at_once
+from protocol.pieces import at_once, release
 from protocol.primitives import read_int32_length, read_wrapped_uvarint
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import BrokerQuery, ask, framed_body, response_frame
@@ -169,6 +169,8 @@ def _prepare(
     if changes:
         yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)  # see `_authorize_again`
     frame = framed((yield from codec(AlterClientQuotasResponse, codec_.version).encode_in_pieces(response)))
+    yield from release(request.entries)
+    yield from release(response.entries)
     context.decoded = _Prepared(frame, changes, alterations)
     return None
 
