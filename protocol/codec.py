@@ -84,7 +84,7 @@ class Codec(Generic[M]):
         self, data: Buffer, start: int = 0, end: int | None = None, *, elements_max: int | None = None
     ) -> Pieces[M]:
         """Like `decode`, or `decode_request` if `elements_max` is given: the bound of the elements in all
-        arrays of structs or strings. Raises TooLargeError beyond that.
+        arrays of structs or strings. Raises OversizedError beyond that.
         """
         lenient = elements_max is not None
         limit = self._limit(data, start, end)
@@ -175,7 +175,8 @@ class Codec(Generic[M]):
         names = [slot.name for slot in self.layout.fields]
         if through not in names:
             raise ValueError(f"{self.layout.name} v{self.version} has no {through!r} among {names}")
-        return self.layout.fields[: names.index(through) + 1]
+        last = names.index(through)
+        return self.layout.fields[: last + 1]
 
 
 def codec(message: type[M], version: int) -> Codec[M]:

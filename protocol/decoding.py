@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from protocol.errors import ProtocolError, TooLargeError
+from protocol.errors import OversizedError, ProtocolError
 from protocol.primitives import (
     FORMATS,
     STRICT,
@@ -183,7 +183,7 @@ def _elements_reader(
         def read_numbers(data: Buffer, position: int, _end: int, count: int) -> tuple[list[object], int]:
             # The count was compared with the remaining bytes.
             if count > numbers_max:
-                raise TooLargeError(f"an array of {count} numbers, limit {numbers_max}", offset=position)
+                raise OversizedError(f"an array of {count} numbers, limit {numbers_max}", offset=position)
             return list(struct.unpack_from(f">{count}{form}", data, position)), position + count * size
 
         return read_numbers
@@ -263,7 +263,7 @@ def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> Read
     def read(data: Buffer, position: int, end: int, values: dict[str, object]) -> int:
         count, position = read_wrapped_uvarint(data, position, end)
         if count > TAGS_MAX:
-            raise TooLargeError(f"{count} tagged fields, limit {TAGS_MAX}", offset=position)
+            raise OversizedError(f"{count} tagged fields, limit {TAGS_MAX}", offset=position)
         unknown: dict[int, bytes] = {}
         for _ in range(count):
             tag, start = read_wrapped_uvarint(data, position, end)

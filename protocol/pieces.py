@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from protocol.decoding import array_header, fields_reader, primitive_reader, struct_reader, tags_reader
 from protocol.encoding import WRONG_VALUE, fields_writer, primitive_writer, struct_writer, tags_writer
-from protocol.errors import EncodeError, ProtocolError, TooLargeError
+from protocol.errors import EncodeError, OversizedError, ProtocolError
 from protocol.primitives import FORMATS, STRICT, Buffer, Reading, write_compact_length, write_int32_length
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ class Pace:
         self.elements_left = elements_max
 
     def take(self, count: int) -> None:
-        """Expect an array of `count` elements. Raises TooLargeError if the bound is exceeded."""
+        """Expect an array of `count` elements. Raises OversizedError if the bound is exceeded."""
         if self.elements_left is not None:
             self.elements_left -= count
             if self.elements_left < 0:
-                raise TooLargeError("too many elements")
+                raise OversizedError("too many elements")
 
 
 ReadPieces: TypeAlias = "Callable[[Buffer, int, int, Pace], Pieces[tuple[object, int]]]"

@@ -25,6 +25,10 @@ class CloseReason(StrEnum):
     REQUEST_VERSION_UNKNOWN = "request_version_unknown"
     TOPICS_UNNAMED = "topics_unnamed"
     """The client used a version without topic names while topics have rates; it may reconnect."""
+    TOPIC_PROTECTED = "topic_protected"
+    """Records for one of Weir's own topics from a client that is no admin, in a request that could not be
+    answered.
+    """
     REQUEST_MALFORMED = "request_malformed"
     NAME_UNREADABLE = "name_unreadable"
     """The broker has accepted a client whose name Weir cannot read; no other name is configured for it."""

@@ -28,8 +28,8 @@ from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import QuotaTable
-from quotas.bounded_names import EMPTY
-from quotas.options import Pacing
+from quotas.table.bounded_names import EMPTY
+from quotas.table.options import Pacing
 
 log = structlog.get_logger("weir")
 
@@ -63,6 +63,8 @@ class Chosen(NamedTuple):
 
     store: QuotaStore
     table: QuotaTable
+    foreign_records: Callable[[], int] = int
+    """Returns the number of records that no Weir wrote; 0 unless the store is a topic."""
 
 
 def choose(config: Config) -> Chosen:
@@ -76,10 +78,12 @@ def choose(config: Config) -> Chosen:
     if config.quota_file is not None:
         raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
     snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
-    store = LastKnown(
-        topic_store(config) if settings.quota_store == "topic" else broker_store(config), snapshot
-    )
-    return Chosen(store, trio.run(store.start))
+    if settings.quota_store == "broker":
+        store = LastKnown(broker_store(config), snapshot)
+        return Chosen(store, trio.run(store.start))
+    topic = topic_store(config)
+    store = LastKnown(topic, snapshot)
+    return Chosen(store, trio.run(store.start), lambda: topic.foreign)
 
 
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
@@ -110,7 +114,7 @@ async def _main(
     config: Config, reactor: Reactor, registry: QuotaRegistry, chosen: Chosen, recorded: Recording | None
 ) -> None:
     server = Server(config, reactor, registry)
-    state = StoreHealth(time.time, chosen.store.name)
+    state = StoreHealth(time.time, chosen.store.name, chosen.foreign_records)
     quota_manager = QuotaManager(
         chosen.store, registry, chosen.table, config.admins, state, server.supervisor
     )

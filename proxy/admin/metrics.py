@@ -133,6 +133,12 @@ def _sessions(server: Server) -> Iterator[Metric]:
         {_api_name(api): count for api, count in sorted(counters.requests_unread.items())},
         "api",
     )
+    yield WEIR.counter(
+        "protected_topic_requests_refused",
+        "Refused requests that would write to Weir's own topics or change them.",
+        {_api_name(api): count for api, count in sorted(counters.protected_refused.items())},
+        "api",
+    )
     yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
 
 
@@ -178,6 +184,11 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
         "quota_requests_denied",
         "Requests about client quotas from clients that are no admins.",
         store.denied,
+    )
+    yield WEIR.counter(
+        "quota_topic_foreign_records",
+        "Records of the quota topic without a Weir's mark.",
+        store.foreign_records(),
     )
 
 

@@ -15,7 +15,7 @@ from quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
     from proxy.handlers.decisions import Forward
-    from proxy.handlers.plan import Plan
+    from proxy.handlers.plan import NeedsLook, Plan
     from proxy.handlers.sasl.identity import Identities
     from quotas import Budget
 
@@ -42,7 +42,7 @@ class ParseCache:
     `budget` is not throttled; both are checked for each request. The cache never changes a decision.
     """
 
-    __slots__ = ("budget", "forward", "generation", "head", "plan")
+    __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -54,12 +54,14 @@ class ParseCache:
         """Generation of the quotas (`BrokerQuotas.generation`) when the request was parsed."""
         self.budget: Budget | None = None
         """The budget that must not be throttled for the decision to hold; None if it depends on no budget."""
+        self.unless: NeedsLook | None = None
+        """Says whether a request that begins with `head` must be looked at again; None: no request must."""
 
     def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
         """Cache the decision for requests of the plan that begin with `head`, unless `head` is too long."""
         if len(head) <= HEAD_BYTES_MAX:
             self.plan, self.head, self.forward = plan, head, forward
-            self.generation, self.budget = generation, budget
+            self.generation, self.budget, self.unless = generation, budget, None
 
     def clear(self) -> None:
         """Remove the cached decision."""
@@ -254,3 +256,8 @@ class Client:
         self.parse_cache.fill(
             plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), forward, quotas.generation, budget
         )
+
+    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
+        """Take requests for the same only if they need no other look."""
+        if self.parse_cache.plan is plan:
+            self.parse_cache.unless = needs_look

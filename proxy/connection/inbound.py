@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey, versions
-from protocol.errors import ProtocolError, TooLargeError
-from protocol.field_offsets import field_offset
+from protocol.errors import OversizedError, ProtocolError
 from protocol.framing import (
     INCOMPLETE,
     LENGTH_BYTES,
@@ -18,6 +17,7 @@ from protocol.framing import (
     request_body,
 )
 from protocol.messages import ProduceRequest
+from protocol.scanning.field_offsets import field_offset
 from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
@@ -187,6 +187,10 @@ class Inbound:
             and cache.generation == quotas.generation
             and (cache.budget is None or cache.budget.throttled_until_ms <= connection.now_ms)
             and (client.first_request_seen or not timed)
+            and (
+                cache.unless is None
+                or not cache.unless(data, frame + REQUEST_HEAD_BYTES + len(cache.head), end, complete)
+            )
         ):
             decision = cache.forward
         elif timed and not self._is_identified(plan, data, frame, end, complete):
@@ -288,7 +292,7 @@ class Inbound:
         connection = self._connection
         try:
             decision = plan.admit(connection, data, frame, end, complete)
-        except TooLargeError as error:
+        except OversizedError as error:
             connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{error}: split the request")
             return None
         except ProtocolError as error:
@@ -320,6 +324,8 @@ class Inbound:
                 record.plan, forward.byte_counter, data, taken
             ):
                 forward = self._forward = forward.but()
+            if connection.violation is not None:  # the counter refuses the request: its end stays here
+                return 0
             if connection.request_rest_bytes:
                 if forward.byte_counter is not None:
                     self._hold_rest(forward.byte_counter)

@@ -85,7 +85,8 @@ class RunningQuery:
         """Copy the request's header up to the client-id from `data[frame:end]`."""
         self._query = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
-        self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_end(data, frame, end)])
+        client_id_stop = client_id_end(data, frame, end)
+        self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_stop])
         self.asked = (self._api_key, self._version)
         """API key and version of the current question."""
         self.asked_length = 0

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
-    from protocol.field_offsets import FieldOffset
     from protocol.messages import Message
+    from protocol.scanning.field_offsets import FieldOffset
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.close_reasons import CloseReason
@@ -112,6 +112,11 @@ class Client(Protocol):
 
         Only for decisions that depend on nothing but these bytes and the quotas in force. Requests of brokers
         are not cached: their replica id may be at the end.
+        """
+
+    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
+        """Reuse the decision that is cached for the plan, if any, only for requests that need no other
+        look.
         """
 
 
@@ -255,6 +260,10 @@ class StreamRewrite(Protocol):
 
 Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"
 """(context, data, frame, end, complete): the frame is `data[frame:end]`; `complete` if all of it is there."""
+NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
+"""(data, position, end, complete) -> True if `admit` must decide about a request though its bytes before
+`position` are cached; `end` and `complete` as in `Admit`. Raises nothing.
+"""
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
 """(context, data, frame, end, complete) -> time (ms) for which to hold the request `data[frame:end]`;
 INCOMPLETE if more bytes are needed. Arguments as of `Admit`.

@@ -28,9 +28,9 @@ def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int
     """Decode the complete request whose body is `data[body:end]` as a broker does; return a query if that
     takes more than a piece.
 
-    Raises ProtocolError as `Codec.decode_request` does, and TooLargeError beyond `ELEMENTS_MAX`.
+    Raises ProtocolError as `Codec.decode_request` does, and OversizedError beyond `ELEMENTS_MAX`.
     """
-    decoded, context.decoded = context.decoded, None
+    decoded = context.decoded
     if isinstance(decoded, ProtocolError):
         raise decoded
     if isinstance(decoded, codec_.message):

@@ -27,6 +27,7 @@ from proxy.control.supervisor import Supervisor, Task, every, in_steps
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
+from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
@@ -60,6 +61,7 @@ class Server:
         """Usage counters, if usage is recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
+        self._rate_limited_log = RateLimitedLog(reactor)
         self._plans = Plans(
             self.counters,
             uplift=config.settings.uplift,
@@ -67,6 +69,7 @@ class Server:
             manages_quotas=config.settings.quota_store != "broker",
             identities=Identities(config.identity),
             costs=config.request_time.costs,
+            protected=ProtectedTopics(config.own_topics, config.admins, self._rate_limited_log.note),
         )
         self._limits = ConnectionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,
@@ -75,7 +78,6 @@ class Server:
             throttle_ms_max=config.settings.throttle_ms_max or INT32_MAX,
             stream_above_bytes=BUFFER_BYTES,
         )
-        self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the process's tasks after failures."""
         reactor.on_error = self._note_error

@@ -8,7 +8,7 @@ A charge is a debt, which is paid off at the limit. A client in debt waits until
 Up to `CREDIT_MS` of unused time are kept as credit: the time of a round trip costs no rate, and neither does
 a wait that was rounded up, nor a client that comes late. Nothing else is remembered.
 
->>> from quotas.entities import Tags
+>>> from quotas.table.entities import Tags
 >>> budget = SmoothBudget(Tags("", "app"), limit=1_000_000, now_ms=0)
 >>> budget.charge(300_000, now_ms=0)  # 100 ms are covered by the credit
 200
@@ -29,10 +29,10 @@ from quotas.limiters.budgets import Budget
 from quotas.limiters.limiter import UNLIMITED
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import INT32_MAX
-from quotas.options import Pacing
+from quotas.table.options import Pacing
 
 if TYPE_CHECKING:
-    from quotas.entities import Tags
+    from quotas.table.entities import Tags
 
 CREDIT_MS: Final = 100
 """Unused time (ms) that is not lost: 1 % of ten seconds."""

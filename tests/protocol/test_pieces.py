@@ -9,7 +9,7 @@ import pytest
 from protocol import schema
 from protocol.codec import codec
 from protocol.decoding import NUMBERS_MAX, TAGS_MAX
-from protocol.errors import EncodeError, ProtocolError, TooLargeError
+from protocol.errors import EncodeError, OversizedError, ProtocolError
 from protocol.messages import (
     CreateTopicsRequest,
     MetadataRequest,
@@ -107,7 +107,7 @@ def test_elements_of_all_arrays_together_are_bounded() -> None:
     codec_ = codec(CreateTopicsRequest, 7)
     body = codec_.encode(message)
     assert run(codec_.decode_in_pieces(body, elements_max=510))[0] == message
-    with pytest.raises(TooLargeError):
+    with pytest.raises(OversizedError):
         run(codec_.decode_in_pieces(body, elements_max=509))
 
 
@@ -122,7 +122,7 @@ def test_numbers_of_a_request_are_bounded() -> None:
         if fits:
             codec_.decode_request(body)
         else:
-            with pytest.raises(TooLargeError):
+            with pytest.raises(OversizedError):
                 codec_.decode_request(body)
 
 
@@ -135,7 +135,7 @@ def test_tagged_fields_of_a_request_are_bounded() -> None:
         if fits:
             codec(MetadataRequest, 12).decode_request(body)
         else:
-            with pytest.raises(TooLargeError):
+            with pytest.raises(OversizedError):
                 codec(MetadataRequest, 12).decode_request(body)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
-from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.scanning.topic_bytes import TopicBytes, names_topics
 from protocol.values import schema_of
 from tests.properties import examples
 from tests.protocol.generate import messages, version_id

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.record_batches import BATCH_HEAD_BYTES, add_unpacked
-from protocol.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
+from protocol.scanning.record_batches import BATCH_HEAD_BYTES, add_unpacked
+from protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
 from tests.properties import examples
 
 CODECS: Final = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}

@@ -13,7 +13,7 @@ from protocol.pieces import at_once
 from proxy.handlers.quota_api.alterations import read_alterations
 from proxy.handlers.quota_api.filters import described, read_filter
 from quotas import QuotaKey, QuotaTable, parse
-from quotas.quota_edit import edited
+from quotas.table.quota_edit import edited
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.client_quotas import TABLE, Managed, altered, entry, session_of, vouch

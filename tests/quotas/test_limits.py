@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
-from quotas.bounded_names import bounded_tags, overflow_tags
-from quotas.entities import Name
+from quotas.table.bounded_names import bounded_tags, overflow_tags
+from quotas.table.entities import Name
 from tests.quotas.calls import calls_made
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE

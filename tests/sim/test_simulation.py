@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 import pytest
 from hypothesis import settings
 
+from protocol.api import ApiKey
 from proxy.counters import Counters
-from proxy.handlers.plan import Plan
 from proxy.handlers.plans import Plans
 from proxy.net.reactor import Reactor, Timer
 from quotas import Budget
 from tests.properties import EXPLORING
-from tests.sim.frames import Kind
+from tests.sim.frames import THROTTLE_AT, Kind
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import Ask, End, Open, Script, SetQuota, Step, generate
 from tests.sim.shrink import shrink
@@ -186,14 +186,9 @@ class Silent(Weir):
 
     def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
         super().__init__(script, clock_us, net)
-        self.plans = SilentPlans(Counters())
-
-
-class SilentPlans(Plans):
-    def make(self, api_key: int, version: int) -> Plan:
-        plan = super().make(api_key, version)
-        plan.throttle = None
-        return plan
+        self.plans = Plans(Counters())
+        for kind in THROTTLE_AT:
+            self.plans.make(ApiKey[kind.api.upper()].value, kind.version).throttle = None
 
 
 def test_a_wait_that_is_not_told_is_found() -> None:

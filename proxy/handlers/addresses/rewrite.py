@@ -16,7 +16,6 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError, UnencodableError
-from protocol.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.framing import INCOMPLETE, request_body
 from protocol.messages import (
     DescribeClusterResponse,
@@ -31,7 +30,8 @@ from protocol.messages import (
 )
 from protocol.pieces import PIECE_ITEMS, each
 from protocol.primitives import read_wrapped_uvarint
-from protocol.stream_scanner import EndpointMask
+from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from protocol.scanning.stream_scanner import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import BrokerQuery, ask

@@ -22,3 +22,5 @@ broker, `charged_mutation` the charges; `auto_creation` and `pending_creations` 
 - Loops over topics pause (`protocol.pieces`): a large request delays other connections by a piece of
   its work.
 """
+
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.

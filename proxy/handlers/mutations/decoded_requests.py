@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from protocol.codec import Codec
-from protocol.errors import ProtocolError, TooLargeError, UnencodableError
+from protocol.errors import ProtocolError, UnencodableError
 from protocol.framing import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
 from proxy.handlers.decisions import WAIT, Query, Wait
@@ -58,7 +58,7 @@ def charged_request(
         return WAIT
     try:
         return whole_request(context, codec_, data, body, end)
-    except (UnencodableError, TooLargeError):
+    except UnencodableError:
         if enforced:
             raise
         return None

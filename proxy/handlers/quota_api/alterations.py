@@ -26,14 +26,14 @@ from proxy.handlers.quota_api.entities import (
     shown,
 )
 from quotas import DEFAULT, QuotaKey
-from quotas.names import canonical_ip
-from quotas.quota_entry import least
+from quotas.table.names import canonical_ip
+from quotas.table.quota_entry import least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.messages import AlterClientQuotasRequest
-    from quotas.table import Quota
+    from quotas.table.quota_table import Quota
 
 CLIENT_KEYS: Final = frozenset(
     {

@@ -115,7 +115,7 @@ def plan_alter(plan: Plan) -> None:
             return Reply(framed(refused_whole(_TOO_LARGE)))
         if denied is not None:
             return Reply(framed(at_once(refused_all(codec_.decode_request(data, body, end), denied))))
-        prepared, context.decoded = context.decoded, None
+        prepared = context.decoded
         if isinstance(prepared, ProtocolError):
             raise prepared
         if not isinstance(prepared, _Prepared):

@@ -1,8 +1,8 @@
 """Features of a request that change its request time, read from its body.
 
 Produce: whether acks waits for all replicas, the number of partitions, and the unpacked size of compressed
-records (`protocol.unpacked_sizes`), because brokers unpack them to validate. If a producer repeats requests
-with one partition, the beginning is known from the previous request; then only the batch's codec is read.
+records (`unpacked_sizes`), because brokers unpack them to validate. If a producer repeats requests with one
+partition, the beginning is known from the previous request; then only the batch's codec is read.
 
 Fetch: an incremental fetch (KIP-227) lists only changed partitions, but the broker reads all partitions of
 the fetch session. So such a fetch is charged for the difference in length from the longest fetch of that
@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Final
 from protocol import schema
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.field_offsets import field_offset
 from protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
 from protocol.messages import FetchRequest, ProduceRequest
-from protocol.produced_records import records_in
-from protocol.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
-from quotas.request_costs import CODECS
+from protocol.scanning.field_offsets import field_offset
+from protocol.scanning.produced_records import records_in
+from protocol.scanning.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
+from quotas.costs.request_costs import CODECS
 
 if TYPE_CHECKING:
     from proxy.handlers.plan import Context, Extra, Plan
-    from quotas.request_costs import ApiCost
+    from quotas.costs.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
 """Number of partitions that are read; the others of the request are assumed to be alike."""

@@ -16,7 +16,6 @@ from protocol.api import request_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.field_offsets import FieldOffset
 from protocol.framing import INCOMPLETE, LENGTH_BYTES, request_body
 from protocol.messages import (
     ApiVersionsRequest,
@@ -32,6 +31,7 @@ from protocol.messages import (
     Message,
 )
 from protocol.pieces import Pieces, each
+from protocol.scanning.field_offsets import FieldOffset
 from protocol.version_differences import Position
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.broker_query import Asking, BrokerQuery, ask

@@ -11,3 +11,5 @@ handshakes, `upstream` connects to brokers. `distinguished_name`,
 - Mapping rules that Python would read otherwise than Java stop the start: a rule that means something else
   is a wrong principal.
 """
+
+# mypyc: skip, because it works once per connection or start, and OpenSSL takes the time.
