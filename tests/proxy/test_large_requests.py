@@ -27,6 +27,7 @@ from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
 from proxy.handlers.mutations.pending_creations import LOOKED_FOR_MAX, PENDING_MAX_EACH
 from proxy.handlers.plans import Plans
+from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from proxy.handlers.whole_requests import ELEMENTS_MAX
 from tests.proxy.controller import NODE, Controller
 from tests.proxy.mutation_cluster import Cluster, limited, quotas_of
@@ -63,12 +64,15 @@ class Coordinators(Controller):
 class Attack:
     """One connection through a relay, with the broker at its other end, and the calls of each turn."""
 
-    def __init__(self, *, topics: int = 0, partitions: int = 1, rate: float = 1.0) -> None:
+    def __init__(
+        self, *, topics: int = 0, partitions: int = 1, rate: float = 1.0, protected: tuple[str, ...] = ()
+    ) -> None:
         self.controller = Coordinators(creates=False)
         for number in range(topics):
             self.controller.add(f"t{number}", partitions)
         quotas = quotas_of(limited(rate))
-        session = new_connection(quotas=quotas, plans=Plans(Counters()), node_id=NODE)
+        plans = Plans(Counters(), protected=ProtectedTopics(protected, frozenset()))
+        session = new_connection(quotas=quotas, plans=plans, node_id=NODE)
         self.rig = Rig(session=session, pair=tcp_pair)
         self.calls: list[int] = []
 
@@ -201,6 +205,16 @@ def test_a_large_request_that_no_broker_reads_is_forwarded_unread() -> None:
             far.turn()
             got += far.rig.take(far.rig.broker)
         assert got == cut
+    finally:
+        far.rig.close()
+
+
+def test_a_large_deletion_is_decoded_once_for_protected_topics_and_for_the_quota() -> None:
+    far = Attack(topics=200, partitions=2, rate=RICH, protected=("weir-quotas",))
+    try:
+        assert far.send(deletion_by_id(200))
+        assert len(far.controller.asked_of(DeleteTopicsRequest)) == 1
+        assert far.controller.topics == {}
     finally:
         far.rig.close()
 
