@@ -61,8 +61,8 @@ def chosen(test: Callable[[S], bool], values: Iterable[S]) -> Pieces[list[S]]:
 
 
 def release(values: list[T]) -> Pieces[None]:
-    """Empty a list, so that its elements are not all freed at once."""
-    while values:
+    """Shorten a list to a piece, so that its elements are not all freed at once."""
+    while len(values) > PIECE_ITEMS:
         del values[-PIECE_ITEMS:]
         yield
 

@@ -424,6 +424,10 @@ class Connection:
         if self.on_wake is not None:
             self.on_wake()
 
+    def forget_decoded(self) -> None:
+        """Forget the result of a query for the request at hand: the request was decided about."""
+        self.decoded = None
+
     # Called by handlers
 
     @property

@@ -101,6 +101,14 @@ class RequestInFlight:
         self.local: LocalResponse | None = None
         """Accounting of a deferred response, or of the client's request that has led to the query."""
 
+    def ask(self, correlation_id: int) -> None:
+        """Expect the response to a query's question."""
+        self.correlation_id = correlation_id
+
+    def answer(self, frame: bytes) -> None:
+        """Respond with the frame that a query has returned."""
+        self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
+
     def tell(self, until_ms: int) -> None:
         """Have the response tell a throttle time that lasts until `until_ms` (ms)."""
         self.kind = CHARGED

@@ -298,7 +298,7 @@ class Inbound:
         except ProtocolError as error:
             self._malformed(str(error))
             return None
-        connection.decoded = None
+        connection.forget_decoded()
         if isinstance(decision, Wait):
             self._check_cut(plan, data, frame, end, complete)
             return None

@@ -109,7 +109,7 @@ def _send_question(
         connection.paused = record
         connection.effects.change()
     else:
-        record.correlation_id = run.correlation_id
+        record.ask(run.correlation_id)
         connection.effects.to_broker.append(question)
 
 
@@ -123,11 +123,10 @@ def go_on(connection: Connection, record: RequestInFlight) -> None:
     if question is not None or run.paused:
         _send_question(connection, record, run, question)
         return
-    record.query = record.local = None
     if run.reply is None:
         connection.in_flight.pop()
     elif local is None or run.asked_length:
-        record.kind, record.reply = LOCAL, run.reply if local is None else local.settled(run.reply)
+        record.answer(run.reply if local is None else local.settled(run.reply))
     else:
         connection.in_flight.pop()
         reply(connection, run.correlation_id, run.reply, local)

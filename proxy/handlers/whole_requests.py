@@ -40,6 +40,11 @@ def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int
     return Query(_decode(context, codec_, bytes(memoryview(data)[body:end])), again=True)
 
 
+def keep(context: Context, decoded: object) -> None:
+    """Keep a query's result for the request that is decided about again."""
+    context.decoded = decoded
+
+
 def _decode(context: Context, codec_: Codec[R], body: bytes) -> BrokerQuery:
     try:
         context.decoded = yield from codec_.decode_in_pieces(body, elements_max=ELEMENTS_MAX)

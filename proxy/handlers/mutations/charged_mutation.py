@@ -111,7 +111,7 @@ class ChargedMutation(ABC, Generic[M]):
         names = [topic.name for topic in guessed if topic.assumed and topic.name]
         there = (yield from topic_queries.topics(context, names)) if names else topic_queries.Topics()
         for number, topic in enumerate(guessed):
-            if not number % PIECE_ITEMS:
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                 yield None
             known = there.by_name.get(topic.name or "") if topic.assumed else None
             if known is None and topic.assumed and topic.name and self.ledger != NO_LEDGER:

@@ -142,11 +142,10 @@ class Creation(Mutation[CreateTopicsRequest]):
         if strict and would_refuse([topic.cost for topic in topics], self.context.now_ms):
             there = yield from topic_queries.topics(self.context, list(times))
             for number, (topic, entry) in enumerate(zip(topics, entries, strict=True)):
-                if not number % PIECE_ITEMS:
+                if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                     yield None
                 if entry.name in there.by_name or not _can_be_placed(entry, there.broker_ids):
                     topic.cost = 0
-        yield None
         return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # brokers answer duplicates last
 
     def results(self, answer: Answer) -> Sequence[Result]:
@@ -272,7 +271,7 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         there = yield from topic_queries.topics(self.context, names, ids)
         topics: dict[object, Topic] = {}
         for number, entry in enumerate(entries):
-            if not number % PIECE_ITEMS:
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                 yield None
             topic = _deletion(entry, there)
             key = topic if topic.invalid else topic.name or topic.topic_id

@@ -126,7 +126,6 @@ class _EnforcedMutation(ChargedMutation[M]):
             if topics and not admitted:
                 break
             self.asked = sum(topic.cost for topic in admitted)
-            yield None
             answer = yield from forward(self.plan, mutation.part(admitted), mutation.answer)
             self.asked = 0
             outcome = yield from self._compare(admitted, mutation.results(answer))
@@ -156,7 +155,7 @@ class _EnforcedMutation(ChargedMutation[M]):
         done: list[Topic] = []
         result_of = self.mutation.finder(results)
         for number, topic in enumerate(topics):
-            if not number % PIECE_ITEMS:
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                 yield None
             result = result_of(topic) or self.mutation.failed(topic, _UNKNOWN)
             outcome.results[topic] = result

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 from protocol.api import ApiKey
@@ -142,14 +143,14 @@ class _Heartbeat:
         """Charge missing topics (topic → number of partitions), which the broker will create."""
         if self._charge is not None:
             for number, (name, cost) in enumerate(missing.items()):
-                if not number % PIECE_ITEMS:
+                if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                     yield None
                 self._charge.admit(cost, self._context.now_ms)
                 self._charged[name] = cost
 
     def _refund(self, names: Iterable[str]) -> Pieces[None]:
         for number, name in enumerate(list(names)):
-            if not number % PIECE_ITEMS:
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                 yield None
             cost = self._charged.pop(name)
             if self._charge is not None:
@@ -166,7 +167,7 @@ class _Heartbeat:
         there = (yield from topic_queries.broker_topics(context, unseen)) if unseen else Topics()
         yield from self._refund(name for name in self._charged if name not in topics)
         for number, name in enumerate(unseen):
-            if not number % PIECE_ITEMS:
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                 yield None
             just_made = name in mentioned or name in self._charged
             if (name in there.by_name and not just_made) or expected.expects(name, context.now_ms):
@@ -222,9 +223,8 @@ def _internal_topics(subtopologies: Iterable[_Subtopology]) -> Pieces[dict[str, 
     """Return the topics that a broker creates for a topology → number of partitions in the topology. That
     number is 1 for a topic that gets the number of partitions of its source topics.
     """
-    found: dict[str, int] = {}
-    for subtopology in subtopologies:
-        topics = (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
-        found |= yield from each(lambda topic: (topic.name, max(topic.partitions, 1)), topics)
-        yield None
-    return found
+    topics = chain.from_iterable(
+        (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
+        for subtopology in subtopologies
+    )
+    return dict((yield from each(lambda topic: (topic.name, max(topic.partitions, 1)), topics)))

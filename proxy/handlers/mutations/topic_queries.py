@@ -80,7 +80,7 @@ def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ())
     recent, now_ms = context.cluster.recent_topics, context.now_ms
     unknown = (recent.named(topic_id) for topic_id in ids if topic_id not in found.by_id)
     for number, name in enumerate({*names, *filter(None, unknown)}):
-        if not number % PIECE_ITEMS:
+        if number % PIECE_ITEMS == PIECE_ITEMS - 1:
             yield None
         known, there = recent.get(name, now_ms), found.by_name.get(name)
         if known is not None and not known.partitions:
@@ -123,7 +123,7 @@ def found_in(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
     """Return the existing topics in these answers."""
     found = Topics(broker_ids={broker.node_id for answer in answers for broker in answer.brokers})
     for number, topic in enumerate(chain.from_iterable(answer.topics for answer in answers)):
-        if not number % PIECE_ITEMS:
+        if number % PIECE_ITEMS == PIECE_ITEMS - 1:
             yield None
         if topic.name is None or not topic.partitions:
             continue

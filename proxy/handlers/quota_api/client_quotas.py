@@ -40,6 +40,7 @@ from proxy.handlers.quota_api.alterations import (
 from proxy.handlers.quota_api.entities import Refused, invalid
 from proxy.handlers.quota_api.filters import Filter, described, read_filter
 from proxy.handlers.quota_api.quota_admin import Changes
+from proxy.handlers.whole_requests import keep
 from quotas import QuotaTable
 
 _Framing: TypeAlias = Callable[[Message], bytes]
@@ -157,7 +158,7 @@ def _prepare(
     try:
         request = yield from codec_.decode_in_pieces(body, elements_max=ELEMENTS_MAX)
     except ProtocolError as error:
-        context.decoded = error
+        keep(context, error)
         return None
     alterations = Alterations()
     if sum(len(entry.ops) for entry in request.entries) > CHANGES_MAX:
@@ -171,7 +172,7 @@ def _prepare(
     frame = framed((yield from codec(AlterClientQuotasResponse, codec_.version).encode_in_pieces(response)))
     yield from release(request.entries)
     yield from release(response.entries)
-    context.decoded = _Prepared(frame, changes, alterations)
+    keep(context, _Prepared(frame, changes, alterations))
     return None
 
 

@@ -147,7 +147,6 @@ def check(plan: Plan, request: Message) -> Pieces[None]:
     if plan.version == plan.broker_version:
         return
     lost = beyond(request, plan.broker_version)
-    yield
     if lost is not None:
         raise EncodeError(lost, field="topics")
     yield from codec(type(request), plan.broker_version).encode_in_pieces(request)
