@@ -33,7 +33,7 @@ class Kind(IntEnum):
     DEFERRED = 3
     """Weir responds when `deferred` has a frame."""
     QUERY = 4
-    """The broker responds to a query of Weir's own, `query`."""
+    """The broker responds to a query of Weir's own, `query`; or the query has paused."""
     TOKEN = 5
     """The broker responds with a bare SASL token."""
 
@@ -44,6 +44,9 @@ LOCAL: Final = Kind.LOCAL.value
 DEFERRED: Final = Kind.DEFERRED.value
 QUERY: Final = Kind.QUERY.value
 TOKEN: Final = Kind.TOKEN.value
+
+NO_CORRELATION_ID: Final = 1 << 32
+"""Correlation id of a query that waits for no response: outside of int32, so no response matches it."""
 
 
 class RequestInFlight:
@@ -97,6 +100,14 @@ class RequestInFlight:
         """Query that a QUERY request belongs to."""
         self.local: LocalResponse | None = None
         """Accounting of a deferred response, or of the client's request that has led to the query."""
+
+    def ask(self, correlation_id: int) -> None:
+        """Expect the response to a query's question."""
+        self.correlation_id = correlation_id
+
+    def answer(self, frame: bytes) -> None:
+        """Respond with the frame that a query has returned."""
+        self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
 
     def tell(self, until_ms: int) -> None:
         """Have the response tell a throttle time that lasts until `until_ms` (ms)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey, versions
-from protocol.errors import ProtocolError
+from protocol.errors import OversizedError, ProtocolError
 from protocol.framing import (
     INCOMPLETE,
     LENGTH_BYTES,
@@ -105,10 +105,10 @@ class Inbound:
         self._is_near = False
         position = self._finish_request(data, end) if connection.request_rest_bytes else 0
         start = 0
-        most = min(client.in_flight_max, len(in_flight) + TURN_FRAMES)
-        may_go = (connection.state == OPEN and len(in_flight) < client.in_flight_max) or connection.may_take(
-            now_ms
-        )
+        most, in_turn = client.in_flight_max, len(in_flight) + TURN_FRAMES
+        may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
+        if in_turn < most:
+            most = in_turn
         if client.sasl_in_progress:
             position = from_client(connection, data, position, end)
             may_go = not client.sends_sasl_tokens and connection.may_take(now_ms)
@@ -292,9 +292,13 @@ class Inbound:
         connection = self._connection
         try:
             decision = plan.admit(connection, data, frame, end, complete)
+        except OversizedError as error:
+            connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{error}: split the request")
+            return None
         except ProtocolError as error:
             self._malformed(str(error))
             return None
+        connection.forget_decoded()
         if isinstance(decision, Wait):
             self._check_cut(plan, data, frame, end, complete)
             return None

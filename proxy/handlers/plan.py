@@ -162,6 +162,11 @@ class Context(Protocol):
     about again.
     """
 
+    decoded: object
+    """Result of a query for the request at hand, which is decided about again: the decoded request, or the
+    error of decoding it; None if no query has run.
+    """
+
     @property
     def buffer_bytes(self) -> int:
         """Size of the buffer. A longer frame is never in the buffer as a whole."""

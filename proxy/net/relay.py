@@ -364,6 +364,7 @@ class Relay:
         self._resumes = False
         if not self._closed:
             self.connection.begin_turn()
+            self._flush()
             self._obey()
 
     def _present(self, side: Side) -> None:
