@@ -127,6 +127,7 @@ class Inbound:
                     break
                 decision = decided
             if decision is not FORWARD and not isinstance(decision, Forward):
+                connection.unconfirmed_us = 0.0
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._respond(plan, decision, data, position, min(stop, end))
@@ -141,6 +142,9 @@ class Inbound:
             if timed:
                 record.kind, record.cost_us = CHARGED, self._cost_us
                 record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
+                if connection.unconfirmed_us:
+                    record.arrived_us = connection.clock.now_us
+                    record.unconfirmed_us, connection.unconfirmed_us = connection.unconfirmed_us, 0.0
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
@@ -321,6 +325,7 @@ class Inbound:
                     self._hold_rest(forward.byte_counter)
             else:
                 self._arriving = None
+                record.arrived_us = connection.clock.now_us
                 if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
                     count_request(connection, record.plan, record.usage_counters, length, answered=answered)
