@@ -282,8 +282,8 @@ _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPED: Final = 0x184D2A50
 _ZSTD_BLOCK_MAX: Final = 131072
 _REPEATED_FULL: Final = 1 << 20
-"""Number of repeated bytes that the estimate counts in full, and beyond that half of them: 1 MB of zeros costs
-a broker 0.2 µs per kB, 7 to 200 MB cost it 0.06 to 0.1 (3.9.1).
+"""Number of repeated bytes that the estimate counts in full; it takes half of further ones. 1 MB of zeros
+costs a broker 0.2 µs per kB, 7 to 200 MB cost it 0.06 to 0.1 (3.9.1).
 """
 _DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 _CONTENT_BYTES: Final = (0, 2, 4, 8)

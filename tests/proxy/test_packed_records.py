@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -32,9 +32,10 @@ from tests.wire.packed import ATTACKS, MB, Stream, batch, gzip_stream, noise, sn
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
+Codec: TypeAlias = Literal["gzip", "snappy", "lz4", "zstd"]
 VERSION: Final = 8
 US: Final = 50.0
-US_PER_KB: Final = {"gzip": 1.87, "snappy": 0.286, "lz4": 0.0779, "zstd": 0.178}
+US_PER_KB: Final[dict[Codec, float]] = {"gzip": 1.87, "snappy": 0.286, "lz4": 0.0779, "zstd": 0.178}
 COST: Final = ApiCost(us=US, us_per_request_kb=3.0, us_per_unpacked_kb=US_PER_KB)
 UNCONFIRMED: Final = {
     name: one for name, one in ATTACKS.items() if "forged size" not in name or "above" in name

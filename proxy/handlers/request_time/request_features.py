@@ -208,7 +208,7 @@ class _Produced:
         if len(packed) > PACKED_MAX:
             weight = len(packed) / PACKED_MAX
             packed = self._chances.sample(packed, PACKED_MAX)
-        confirmed = self._chances.randrange(CONFIRMED_EVERY * len(packed))
+        confirmed = int(self._chances.random() * CONFIRMED_EVERY * len(packed))
         unpacked, bounds = [0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]
         for number, (start, behind) in enumerate(packed):
             confirm = CONFIRMED_EVERY * len(packed) if number == confirmed else 0
