@@ -21,6 +21,7 @@ from protocol.messages import (
     DescribeClientQuotasResponse,
     MetadataResponse,
 )
+from protocol.primitives import write_uvarint
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
@@ -380,22 +381,32 @@ UNREADABLE: Final = b"\xff" * 15_000
 """A body that no decoder gets through."""
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_denied_alteration_of_many_entities_is_one_error_for_an_unread_body(version: int) -> None:
-    count = (5000).to_bytes(4, "big") if version == 0 else b"\x89\x27"
-    wire = Wire(session_of(Managed(denies="no")))
-    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
-    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
-    assert results(told) == [({}, NOT_ALLOWED, "no")]
+def array_of(count: int, version: int) -> bytes:
+    """The head of an array of so many."""
+    out = bytearray(count.to_bytes(4) if version == 0 else b"")
+    if version:
+        write_uvarint(out, count + 1)
+    return bytes(out)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_denied_alteration_of_one_entity_with_many_changes_is_not_read(version: int) -> None:
-    count = (1).to_bytes(4, "big") if version == 0 else b"\x02"
-    wire = Wire(session_of(Managed(denies="no")))
-    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
-    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
-    assert results(told) == [({}, NOT_ALLOWED, "no")]
+@pytest.mark.parametrize(
+    ("count", "denies", "code", "text"),
+    [
+        (1, "no", NOT_ALLOWED, "no"),
+        (5000, "no", NOT_ALLOWED, "no"),
+        (10_001, None, TOO_LARGE, "Unable to perform excessively large batch operation."),
+    ],
+    ids=["one entity, denied", "many entities, denied", "more entities than a controller takes"],
+)
+def test_a_refused_alteration_is_one_error_for_an_unread_body(
+    count: int, denies: str | None, code: int, text: str, version: int
+) -> None:
+    management = Managed(denies=denies)
+    wire = Wire(session_of(management))
+    wire.feed(0, client=header_of(49, 0, version=version, body=array_of(count, version) + UNREADABLE))
+    assert results(body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)) == [({}, code, text)]
+    assert management.asked == []
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -408,23 +419,9 @@ def test_a_denied_description_is_one_error_for_an_unread_body(version: int) -> N
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_an_admins_filter_of_many_components_is_refused_unread(version: int) -> None:
-    count = (5000).to_bytes(4, "big") if version == 0 else b"\x89\x27"
     wire = Wire(session_of(Managed()))
-    wire.feed(0, client=header_of(48, 0, version=version, body=count + UNREADABLE))
+    wire.feed(0, client=header_of(48, 0, version=version, body=array_of(5000, version) + UNREADABLE))
     assert body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version).error_code == INVALID
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_an_admins_alteration_of_more_entities_than_a_controller_takes_is_refused_unread(
-    version: int,
-) -> None:
-    count = (10_001).to_bytes(4, "big") if version == 0 else b"\x92\x4e"
-    management = Managed()
-    wire = Wire(session_of(management))
-    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
-    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
-    assert results(told) == [({}, TOO_LARGE, "Unable to perform excessively large batch operation.")]
-    assert management.asked == []
 
 
 def test_an_admin_may_make_ten_thousand_changes_with_a_request_and_no_more() -> None:
@@ -581,16 +578,12 @@ def test_client_quota_requests_pass_to_brokers_that_store_quotas() -> None:
     quota_admin = Managed()
     with Playbook(session=session_of(quota_admin, manages=False)) as play:
         asks = request(describe(), 1, 1)
-        play.client(asks)
-        play.to_broker(asks)
+        play.forwards(asks)
         told = response(DescribeClientQuotasResponse(entries=[]), 1, 1)
-        play.broker(told)
-        play.to_client(told)
+        play.returns(told)
         assert quota_admin.broker_alterations == 0
         asks = request(alter(entry({"user": "a"}, {"producer_byte_rate": 1.0})), 1, 2)
-        play.client(asks)
-        play.to_broker(asks)
+        play.forwards(asks)
         told = response(AlterClientQuotasResponse(), 1, 2)
-        play.broker(told)
-        play.to_client(told)
+        play.returns(told)
         assert quota_admin.broker_alterations == 1

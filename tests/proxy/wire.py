@@ -116,6 +116,11 @@ class Wire:
                 assert self.obey(now_ms).again, "a transport would not come back"
                 self.session.begin_turn()
 
+    def exchange(self, now_ms: int, asked: bytes, answered: bytes) -> None:
+        """The client sends; then the broker does."""
+        self.feed(now_ms, client=asked)
+        self.feed(now_ms, broker=answered)
+
     def client_ends(self) -> None:
         """The client closes its half, behind all that it has sent."""
         self._client.leave()
