@@ -168,8 +168,8 @@ class Context(Protocol):
     none was seen.
     """
     unconfirmed_us: float
-    """Request time (µs) by which the request at hand may cost more than its estimate; 0 if that is less than
-    the estimate. Set by `extra_us`.
+    """Request time (µs) by which the request at hand may cost more than its estimate; 0 if that is too
+    little for `confirmed_us` to find out. Set by `extra_us`.
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """The beginning of the latest produce request with one partition, while request time is charged: (plan;

@@ -6,10 +6,11 @@ codec's coefficient. A broker here answers as late as its work takes.
 
 from __future__ import annotations
 
+import base64
 import zlib
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from proxy.handlers.request_time.request_features import CONFIRMED_EVERY, PACKED
 from quotas.request_costs import CODECS, ApiCost
 from quotas.request_time import UNANSWERED_US, WAIT_US, confirmed_us
 from tests.properties import examples
+from tests.protocol.test_unpacked_sizes import PACKED, name_of
 from tests.proxy.request_costs import charged_us, costs, time_table, timed
 from tests.proxy.test_request_features import plain_batch, plan_of
 from tests.proxy.wire import Wire, new_connection
@@ -156,6 +158,18 @@ def test_honest_records_at_hand_cost_the_same_however_late_the_answer(kb: int, l
     stream = gzip_stream(text[:CONFIRMED_MAX], 0)
     frame = produce(batch(stream))
     assert charged_for(frame, latency_us) == pytest.approx(true_us(stream, frame), rel=0.01)
+
+
+@pytest.mark.parametrize("one", [one for one in PACKED if one["magic"] == 2], ids=name_of)
+def test_batches_of_real_producers_need_no_latency(one: dict[str, Any]) -> None:
+    """One of them or many in a request, and each time: what is confirmed at random is true."""
+    records = base64.b64decode(one["batch"])
+    looks = Looks()
+    for count in (1, 8, 2 * PACKED_MAX):
+        frame = produce(*[records] * count)
+        found = {looks.us(frame) for _ in range(2 * CONFIRMED_EVERY)}
+        assert len(found) == 1
+        assert found.pop()[1] == 0.0
 
 
 def test_pipelined_requests_are_charged_their_common_latency_once() -> None:

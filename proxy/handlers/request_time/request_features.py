@@ -30,6 +30,7 @@ from protocol.produced_records import records_in
 from protocol.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
 from protocol.unpacked_sizes import RATIO_MAX
 from quotas.request_costs import CODECS
+from quotas.request_time import WAIT_US
 
 if TYPE_CHECKING:
     from proxy.handlers.plan import Context, Extra, Plan
@@ -172,7 +173,7 @@ class _Produced:
         unpacking_us, most_us = self._unpacking_us(data, spans, body, stop, end, partly)
         us += unpacking_us
         unconfirmed_us = most_us - unpacking_us
-        if unconfirmed_us > us + self._us + self._us_per_byte * length:
+        if unconfirmed_us > us + self._us + self._us_per_byte * length + WAIT_US:  # else nothing can follow
             context.unconfirmed_us = unconfirmed_us
         return us
 
