@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
 _unpack = REQUEST_HEAD.unpack_from
+_PRODUCE: Final = ApiKey.PRODUCE.value
 
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request to wait for before its cost is estimated, so that small packets do not make a
@@ -127,7 +128,6 @@ class Inbound:
                     break
                 decision = decided
             if decision is not FORWARD and not isinstance(decision, Forward):
-                connection.unconfirmed_us = 0.0
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._respond(plan, decision, data, position, min(stop, end))
@@ -142,9 +142,9 @@ class Inbound:
             if timed:
                 record.kind, record.cost_us = CHARGED, self._cost_us
                 record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
-                if connection.unconfirmed_us:
+                if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
                     record.arrived_us = connection.clock.now_us
-                    record.unconfirmed_us, connection.unconfirmed_us = connection.unconfirmed_us, 0.0
+                    record.unconfirmed_us = connection.unconfirmed_us
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near

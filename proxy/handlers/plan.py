@@ -168,7 +168,7 @@ class Context(Protocol):
     none was seen.
     """
     unconfirmed_us: float
-    """Request time (µs) by which the request at hand may cost more than its estimate; 0 if that is too
+    """Request time (µs) by which the latest produce request may cost more than its estimate; 0 if that is too
     little for `confirmed_us` to find out. Set by `extra_us`.
     """
     produce_shape: tuple[Plan, bytes, int, float] | None

@@ -7,8 +7,11 @@ codec's coefficient. A broker here answers as late as its work takes.
 from __future__ import annotations
 
 import base64
+import json
+import struct
 import zlib
 from math import ceil
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -20,13 +23,12 @@ from protocol.api import ApiKey
 from protocol.messages import ProduceRequest, ProduceResponse
 from protocol.record_batches import add_unpacked
 from protocol.unpacked_sizes import CONFIRMED_MAX, GZIP, is_gzip_size_false, unpacked_bytes
+from proxy.handlers.plan import Plan
 from proxy.handlers.request_time.request_features import CONFIRMED_EVERY, PACKED_MAX, extra
 from quotas.request_costs import CODECS, ApiCost
 from quotas.request_time import UNANSWERED_US, WAIT_US, confirmed_us
 from tests.properties import examples
-from tests.protocol.test_unpacked_sizes import PACKED, name_of
 from tests.proxy.request_costs import charged_us, costs, time_table, timed
-from tests.proxy.test_request_features import plain_batch, plan_of
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request, response
 from tests.wire.packed import ATTACKS, MB, Stream, batch, gzip_stream, noise, snappy_stream, zstd_stream
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
 Codec: TypeAlias = Literal["gzip", "snappy", "lz4", "zstd"]
+PACKED: Final[list[dict[str, Any]]] = json.loads(
+    (Path(__file__).parents[1] / "protocol" / "data" / "packed_batches.json").read_text()
+)
+"""Batches of real producers; see `test_unpacked_sizes`."""
 VERSION: Final = 8
 US: Final = 50.0
 US_PER_KB: Final[dict[Codec, float]] = {"gzip": 1.87, "snappy": 0.286, "lz4": 0.0779, "zstd": 0.178}
@@ -43,6 +49,16 @@ UNCONFIRMED: Final = {
     name: one for name, one in ATTACKS.items() if "forged size" not in name or "above" in name
 }
 """Attacks that each request is charged for; the others are found out once in a while."""
+
+
+def name_of(one: dict[str, Any]) -> str:
+    """Which producer packed these records, and how."""
+    return f"{one['producer']}-{one['records']}-{one['codec']}"
+
+
+def plain_batch(length: int = 200) -> bytes:
+    """A batch of magic 2 that is not packed."""
+    return struct.pack(">qiibIh", 0, length - 12, -1, 2, 0, 0).ljust(length, b"r")
 
 
 def produce(*batches: bytes, acks: int = 1) -> bytes:
@@ -85,7 +101,7 @@ class Looks:
     """Estimates of requests, each a new look of one process."""
 
     def __init__(self, seed: int = 1) -> None:
-        look = extra(plan_of(ApiKey.PRODUCE, VERSION), COST, Random(seed))
+        look = extra(Plan(ApiKey.PRODUCE, VERSION), COST, Random(seed))
         assert look is not None
         self._look = look
 

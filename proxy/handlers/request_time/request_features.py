@@ -41,7 +41,7 @@ PARTITIONS_MAX: Final = 64
 PACKED_MAX: Final = 16
 """Number of partitions with compressed records that are read, chosen at random; these take longer to read."""
 CONFIRMED_EVERY: Final = 16
-"""One of so many requests with compressed records has the size of a gzip stream confirmed by unpacking it."""
+"""One of this many requests with compressed records has a gzip stream's size confirmed by unpacking it."""
 _CHANCES: Final = Random()  # noqa: S311  # nobody sees enough of it to guess the next choice
 _BYTES_PER_KB: Final = 1000.0
 _ALL: Final = -1
@@ -92,6 +92,7 @@ def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
     flexible = plan.flexible_request
 
     def look(context: Context, data: bytearray, frame: int, end: int) -> float:
+        context.unconfirmed_us = 0.0
         shape = context.produce_shape
         if shape is not None:
             known, head, offset, us = shape
