@@ -117,10 +117,12 @@ class Connection:
         "request_rest_bytes",
         "response_rest_bytes",
         "rest_held_until_ms",
+        "settled_us",
         "spare",
         "speaks_api_versions_3",
         "state",
         "throttled_until_ms",
+        "unconfirmed_us",
         "violation",
     )
 
@@ -216,6 +218,11 @@ class Connection:
         """Length (bytes) of the longest fetch request of the latest fetch session; see
         `Context.fetch_length`.
         """
+        self.unconfirmed_us = 0.0
+        """Request time (µs) that the estimate of the request at hand may miss; see `Context.unconfirmed_us`.
+        """
+        self.settled_us = 0
+        """Time (µs) until which the broker's work on this connection is charged, as far as latencies tell."""
         self.produce_shape: tuple[Plan, bytes, int, float] | None = None
         """Beginning of the latest produce request; see `Context.produce_shape`."""
         self.report_ms = 0

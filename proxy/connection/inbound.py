@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
 _unpack = REQUEST_HEAD.unpack_from
+_PRODUCE: Final = ApiKey.PRODUCE.value
 
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request to wait for before its cost is estimated, so that small packets do not make a
@@ -141,6 +142,9 @@ class Inbound:
             if timed:
                 record.kind, record.cost_us = CHARGED, self._cost_us
                 record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
+                if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
+                    record.arrived_us = connection.clock.now_us
+                    record.unconfirmed_us = connection.unconfirmed_us
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
@@ -331,6 +335,7 @@ class Inbound:
                     self._hold_rest(forward.byte_counter)
             else:
                 self._arriving = None
+                record.arrived_us = connection.clock.now_us
                 if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
                     count_request(connection, record.plan, record.usage_counters, length, answered=answered)

@@ -177,6 +177,10 @@ class Context(Protocol):
     """Length of the longest fetch request of the latest fetch session, while request time is charged; 0 if
     none was seen.
     """
+    unconfirmed_us: float
+    """Request time (µs) by which the latest produce request may cost more than its estimate; 0 if that is too
+    little for `confirmed_us` to find out. Set by `extra_us`.
+    """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """The beginning of the latest produce request with one partition, while request time is charged: (plan;
     bytes from the client-id on; offset in the frame of the records' length, of its last byte if it is an
