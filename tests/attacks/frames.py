@@ -105,9 +105,7 @@ def _array_paths(layout: Layout, above: tuple[Slot, ...] = ()) -> Iterator[tuple
 
 def _big(message: type[Message], version: int, path: tuple[Slot, ...]) -> Big:
     subject: Any = codec(message, version)
-    one, two = (
-        subject.encode(_with(message, message, subject.layout, path, count)) for count in (1, 2)
-    )
+    one, two = (subject.encode(_with(message, message, subject.layout, path, count)) for count in (1, 2))
     size = len(two) - len(one)
     at = next(index for index, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1])
     compact = path[-1].compact
