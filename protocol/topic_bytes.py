@@ -28,8 +28,7 @@ class TopicBytes:
         """`wanted` are names in UTF-8. Raises ValueError if the version does not name topics (see
         `names_topics`).
         """
-        if not names_topics(message, version):
-            raise ValueError(f"{layout(message, version).name} v{version} does not name its topics")
+        begin = _counter(message, version)
         self.complete = False
         """True once all records have been fed, to their last byte."""
         self._counted = Counter[bytes]()
@@ -38,7 +37,7 @@ class TopicBytes:
             name = bytes(topic)
             return name if name in wanted else None
 
-        self._chunks = Chunks(_counter(layout(message, version))(known, self._counted))
+        self._chunks = Chunks(begin(known, self._counted))
 
     @property
     def counted(self) -> Mapping[bytes, int]:
@@ -124,7 +123,16 @@ class _CountingSource(Source):
 
 
 @cache
-def _counter(found: Layout) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
+def _counter(
+    message: MessageLike, version: int
+) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
+    """Return the scan of this version, which is made once: thousands of requests per second begin one.
+
+    Raises ValueError if the version does not name topics.
+    """
+    found = layout(message, version)
+    if not _names_topics(found):
+        raise ValueError(f"{found.name} v{version} does not name its topics")
     source = _CountingSource(found, when_short=None)
     with source.block("def stream(known, counted):"):
         source.line("body = position = end = 0")

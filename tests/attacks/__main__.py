@@ -46,6 +46,8 @@ def main(names: tuple[str, ...], seconds: float, stacks: bool) -> None:
     for name in names or [attack.name for attack in ATTACKS]:
         with Progress(f"{name}: {BY_NAME[name].about}"):
             results.append(run(BY_NAME[name], seconds))
+        if not sys.stderr.isatty():
+            click.echo(f"{name}: done", err=True)
         table.add_row(*row(results[-1]))
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table)
