@@ -24,7 +24,7 @@ class TopicBytes:
 
     __slots__ = ("_chunks", "_counted", "complete")
 
-    def __init__(self, message: MessageLike, version: int, wanted: Collection[bytes]) -> None:
+    def __init__(self, message: type[object], version: int, wanted: Collection[bytes]) -> None:
         """`wanted` are names in UTF-8. Raises ValueError if the version does not name topics (see
         `names_topics`).
         """
@@ -124,7 +124,7 @@ class _CountingSource(Source):
 
 @cache
 def _counter(
-    message: MessageLike, version: int
+    message: type[object], version: int
 ) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
     """Return the scan of this version, which is made once: thousands of requests per second begin one.
 

@@ -5,9 +5,9 @@ sockets share one receive buffer, so ten thousand idle connections need no memor
 heap: the earliest deadline is the timeout of epoll.
 
 A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. It handles ready
-sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work; the
-next turn goes on with the ready sockets that are left. Work left for later (`later`) and timers get the rest of
-`TURN_US`. Sockets without leftovers thus go first.
+sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work;
+the next turn begins with the ready sockets that are left. Work left for later (`later`) and timers get the
+rest of `TURN_US`. Sockets without leftovers thus go first.
 
 A callback that raises ends at worst its own connection. Every callback is guarded here: its exception goes to
 the handler that was registered with it, and is reported (`on_error`).
