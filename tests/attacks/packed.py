@@ -20,7 +20,7 @@ _BATCH_LENGTH_FROM = 12
 
 
 def batch(codec: int, packed: bytes) -> bytes:
-    """Return a record batch (format 2) with these records; its checksum is wrong, which only brokers check."""
+    """Return a record batch (format 2) with these records; its checksum is wrong, which a broker notices."""
     length = _RECORD_BATCH.size - _BATCH_LENGTH_FROM + len(packed)
     return _RECORD_BATCH.pack(0, length, -1, 2, 0, codec, 0, 0, 0, -1, -1, -1, 1) + packed
 

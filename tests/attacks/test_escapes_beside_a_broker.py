@@ -1,13 +1,13 @@
 """Ways around a quota, tried at a broker's own quota and at Weir's at the same time: see docs/fidelity.md.
 
-What gets through Weir must be at most a tenth more than what gets through the broker, or than the quota allows
-in that time if the broker lets less through.
+What gets through Weir must be at most a tenth more than what gets through the broker, or than the quota
+allows in that time if the broker lets less through.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -56,6 +56,10 @@ CONNECTIONS: Final = 20
 """Connections per second of an address."""
 ELSEWHERE: Final = "127.0.0.2"
 """Address of the client whose connections are limited."""
+
+
+Entity: TypeAlias = "Sequence[tuple[str, str | None]]"
+"""Types and names; None for the default."""
 
 
 class Found(NamedTuple):
@@ -130,20 +134,21 @@ def test_a_client_id_per_request_gets_no_more_through_weir_than_through_a_broker
     """At the broker the names that come through Weir have quotas of their own, which are unlimited."""
     cluster = fresh_cluster("3.9.1", optimized=True)
     broker = ("127.0.0.1", cluster.ports[0])
-    found = []
-    for case, entity, toml, rate in (
+    found: list[Found] = []
+    quotas: tuple[tuple[str, Entity, str, float], ...] = (
         ("of a user", [("user", "ANONYMOUS")], 'user = "ANONYMOUS"', RATE),
         ("of the default client-id", [("client-id", None)], 'client_id = "<default>"', RATE / NAMES),
-    ):
+    )
+    for case, entity, toml, rate in quotas:
         weir = start_weir(cluster.bootstrap, f"[[quota]]\n{toml}\nproducer_byte_rate = {rate}\n")
-        outer = [("user", "ANONYMOUS")] if entity[0][0] == "user" else []
-        free = [([*outer, ("client-id", f"weir-{number}")], UNLIMITED) for number in range(NAMES)]
-        limit(broker, (entity, rate), *free)
+        outer = entity if entity[0][0] == "user" else []
+        free: list[Entity] = [[*outer, ("client-id", f"weir-{number}")] for number in range(NAMES)]
+        limit(broker, (entity, rate), *((each, UNLIMITED) for each in free))
         at = addresses(cluster, weir)
         for manner in (Manner(), Manner(100)):
             name = f"a client-id per request, quota {case}, {manner.connections} connections"
             found += produced(cluster, at, topic, [Produce(name, manner)], names=NAMES)
-        limit(broker, (entity, None), *((each, None) for each, _ in free))
+        limit(broker, (entity, None), *((each, None) for each in free))
     judge(found)
 
 
@@ -239,8 +244,8 @@ def produced(
     attempt(clients, SECONDS, look)
     with_offsets.close()
     for case in group:
-        sides = [through[side, case.name] / 1e6 for side in SIDES]
-        yield Found(f"produce: {case.name}", "MB", *sides, ALLOWED / 1e6)
+        broker, weir = (through[side, case.name] / 1e6 for side in SIDES)
+        yield Found(f"produce: {case.name}", "MB", broker, weir, ALLOWED / 1e6)
 
 
 def fetched(at: dict[str, Address], topic: str, group: Sequence[tuple[str, Manner]]) -> Iterator[Found]:
@@ -254,20 +259,18 @@ def fetched(at: dict[str, Address], topic: str, group: Sequence[tuple[str, Manne
     }
     attempt(list(clients.values()), SECONDS)
     for name, _ in group:
-        sides = [clients[side, name].total(SECONDS) / 1e6 for side in SIDES]
-        yield Found(f"fetch: {name}", "MB", *sides, ALLOWED / 1e6)
+        broker, weir = (clients[side, name].total(SECONDS) / 1e6 for side in SIDES)
+        yield Found(f"fetch: {name}", "MB", broker, weir, ALLOWED / 1e6)
 
 
 def judge(found: Sequence[Found]) -> None:
     """Print the table; nothing may escape."""
-    print(
-        "| way | unit | broker | Weir | Weir ÷ broker | quota allows |\n| --- | --- | ---: | ---: | ---: | ---: |"
-    )
+    print("| way | unit | broker | Weir | Weir ÷ broker | quota allows |")
+    print("| --- | --- | ---: | ---: | ---: | ---: |")
     for each in found:
-        ratio = f"{each.weir / each.broker:.2f}" if each.broker else "–"
-        print(
-            f"| {each.case} | {each.unit} | {each.broker:.2f} | {each.weir:.2f} | {ratio} | {each.allowed:.2f} |"
-        )
+        ratio = f"{each.weir / each.broker:.2f}" if each.broker else "-"
+        figures = f"{each.broker:.2f} | {each.weir:.2f} | {ratio} | {each.allowed:.2f}"
+        print(f"| {each.case} | {each.unit} | {figures} |")
     assert [each for each in found if each.escapes] == []
 
 
@@ -281,9 +284,7 @@ def addresses(cluster: Cluster, weir: Weir) -> dict[str, Address]:
     return {"broker": ("127.0.0.1", cluster.ports[0]), "weir": ("127.0.0.1", weir.port + 1)}
 
 
-def limit(
-    broker: Address, *entries: tuple[list[tuple[str, str | None]], float | None], key: str = ""
-) -> None:
+def limit(broker: Address, *entries: tuple[Entity, float | None], key: str = "") -> None:
     """Set quotas in the broker, or remove those without a rate; by default both byte rates."""
     data, op = AlterClientQuotasRequest.EntityData, AlterClientQuotasRequest.OpData
     keys = [key] if key else ["producer_byte_rate", "consumer_byte_rate"]

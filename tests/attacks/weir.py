@@ -2,9 +2,9 @@
 
     WEIR_TURNS=FILE python -m tests.attacks.weir run …
 
-`weir_turn_seconds` is by the clock; on a busy machine other processes make turns longer. The CPU of a turn does
-not depend on them. A turn that takes longer than a few milliseconds is interrupted once, so that the file also
-says where the longest turn was then.
+`weir_turn_seconds` is by the clock; on a busy machine other processes make turns longer. The CPU of a turn
+does not depend on them. A turn that takes longer than a few milliseconds is interrupted once, so that the
+file also says where the longest turn was then.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ def watch(file: TurnsFile) -> None:
     def look(_number: int, frame: FrameType | None) -> None:
         stack[:] = traceback.format_stack(frame, _ENTRIES)
 
-    def watched(reactor: Reactor, wait_s: float | None) -> None:
+    def watched(self: Reactor, wait_s: float | None) -> None:
         stack.clear()
         signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_S)
         began_ns = time.thread_time_ns()
-        turn(reactor, wait_s)
+        turn(self, wait_s)
         file.note(time.thread_time_ns() - began_ns, stack)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
