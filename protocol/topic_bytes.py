@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from protocol.schema import Layout, Slot
+    from protocol.values import Message
 
 
 class TopicBytes:
@@ -24,7 +25,7 @@ class TopicBytes:
 
     __slots__ = ("_chunks", "_counted", "complete")
 
-    def __init__(self, message: type[object], version: int, wanted: Collection[bytes]) -> None:
+    def __init__(self, message: type[Message], version: int, wanted: Collection[bytes]) -> None:
         """`wanted` are names in UTF-8. Raises ValueError if the version does not name topics (see
         `names_topics`).
         """
@@ -124,7 +125,7 @@ class _CountingSource(Source):
 
 @cache
 def _counter(
-    message: type[object], version: int
+    message: type[Message], version: int
 ) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
     """Return the scan of this version, which is made once: thousands of requests per second begin one.
 

@@ -146,9 +146,9 @@ async def _main(
 async def _collect_garbage() -> None:
     """Collect young objects as usual, all objects once an hour, and those of the start never.
 
-    A full run looks at every object and stops the reactor: 36 ms after the start, 110 ms with 100,000 clients.
-    Python would begin one whenever a quarter of the objects is new, and so as often as clients like. Closed
-    connections need none: they leave no reference cycles.
+    A full run looks at every object and stops the reactor: for 36 ms after the start, for 110 ms with 100,000
+    clients. Python would begin one whenever a quarter of the objects is new, so clients could cause them.
+    Closed connections need no run: they leave no reference cycles.
     """
     gc.collect()
     gc.freeze()

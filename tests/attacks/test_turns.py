@@ -1,4 +1,4 @@
-"""A turn of the reactor is short, whatever a peer sends: every API, small, and with each of its arrays long."""
+"""A turn of the reactor is short, whatever a peer sends: every API, with few bytes and with long arrays."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from protocol.api import ApiKey
-from tests.attacks.walk import Case, cases
+from tests.attacks.walk import BUSY, TURN_US, Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-TURN_US: Final = 5_000
-"""CPU of a turn at most."""
-BUSY: Final = 2
-"""Other processes on the same core make the same work take more CPU, by so much at most."""
 TRIES: Final = 3
 """The shortest of so many counts: other processes can only make a turn longer."""
 SMALL: Final = 8_000

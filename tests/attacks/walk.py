@@ -48,6 +48,10 @@ QUOTAS: Final = QuotaTable(
 EVERYTHING: Final = {
     int(key): VersionRange(known.min, known.max) for key in ApiKey if (known := versions(key)) is not None
 }
+TURN_US: Final = 5_000
+"""CPU of a turn at most."""
+BUSY: Final = 2
+"""Other processes on the same core make the same work take more CPU, by so much at most."""
 IDLE_TURNS: Final = 3
 """Turns without any byte after which nothing more happens."""
 IN_FLIGHT_MAX: Final = 1000
