@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TRIES: Final = 3
 """The shortest of so many counts: other processes can only make a turn longer."""
 SMALL: Final = 8_000
-LARGE: Final = (64_000, 250_000, 3_000_000)
+LARGE: Final = (64_000, 250_000)
 
 LONGER: Final = {
     ApiKey.CREATE_TOPICS: "decoded and encoded as a whole, up to 1 MB, under a mutation quota",
@@ -37,10 +37,8 @@ NOT_THE_CLIENTS: Final = {
 STREAMED: Final = frozenset(
     {
         "PRODUCE v0, 250000 B of topic_data",
-        "PRODUCE v0, 3000000 B of topic_data",
         "FETCH v0, 250000 B of topics",
         "FETCH v0, answer with 250000 B of responses",
-        "FETCH v0, answer with 3000000 B of responses",
     }
 )
 """Cases that walk 256 KB of topics of six bytes each in one turn, while a topic has a rate."""
@@ -67,6 +65,7 @@ def test_a_turn_is_short_whatever_api_floods_a_connection() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # 40 s of CPU, on a machine with other work
 @pytest.mark.parametrize("size", LARGE)
 def test_a_turn_is_short_for_arrays_of_any_length(size: int) -> None:
     """In every API but those of `LONGER`: take an entry out of there when its API is mended."""

@@ -27,7 +27,7 @@ def ours() -> list[str]:
     """The types of the objects of connections that exist."""
     found = (type(each) for each in gc.get_objects())
     return sorted(
-        f"{kind.__module__}.{kind.__qualname__}" for kind in found if kind.__module__.startswith(MADE_BY)
+        f"{kind.__module__}.{kind.__qualname__}" for kind in found if str(kind.__module__).startswith(MADE_BY)
     )
 
 
