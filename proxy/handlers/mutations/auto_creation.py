@@ -7,8 +7,8 @@ sends Metadata again, and charges those that exist by then. Requests of clients 
 requests that can create nothing, are forwarded unchanged.
 
 With `auto_creation = "strict"`, a client with a negative balance may not create topics: Weir removes the
-permission from the request, where the broker's version has the field (v4, Kafka 0.11). Pending creations count
-as one partition each, so that a burst of requests creates no more than a client has tokens for.
+permission from the request, where the broker's version has the field (v4, Kafka 0.11). Pending creations
+count as one partition each, so that a burst of requests creates little more than a client has tokens for.
 
 With a shadow quota alone, topics are looked for and charged too, but no client is throttled.
 """
