@@ -37,7 +37,7 @@ from proxy.handlers.topics.fetch_sessions import FetchSession
 from quotas.limiters.throttle import INT32_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
 
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
@@ -114,7 +114,6 @@ class Connection:
         "request_rest_bytes",
         "response_rest_bytes",
         "rest_held_until_ms",
-        "rewriting",
         "spare",
         "speaks_api_versions_3",
         "state",
@@ -210,8 +209,6 @@ class Connection:
         """
         self.produce_shape: tuple[Plan, bytes, int, float] | None = None
         """Beginning of the latest produce request; see `Context.produce_shape`."""
-        self.rewriting: Generator[None, None, bytes] | None = None
-        """Rewrite of the response at hand, while it takes several turns."""
         self.report_ms = 0
         """Throttle time (ms) to report in the response that is being rewritten."""
         # Shared with other connections

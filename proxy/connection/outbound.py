@@ -25,7 +25,7 @@ from proxy.connection.state import OPEN
 from proxy.connection.tokens import from_broker
 from proxy.connection.usage_counters import CONSUMER, TOPIC
 from proxy.handlers.api_versions.api_versions import refused
-from proxy.handlers.decisions import PAUSE, WAIT, Wait
+from proxy.handlers.decisions import WAIT, Wait
 from proxy.handlers.plan import ByteCounter, Plan, ResponseEdit, StreamRewrite
 
 if TYPE_CHECKING:
@@ -99,9 +99,6 @@ class Outbound:
                     self._empty_rest(stop - position)
                     continue
                 if isinstance(edit, Wait):
-                    if edit is PAUSE:
-                        connection.broker_turn_over = True
-                        connection.effects.change()
                     break
                 self._begun = False
                 if edit is not None:
@@ -249,8 +246,8 @@ class Outbound:
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> ResponseEdit | Wait | None:
         """Charge the response at hand, set its throttle time, and return the edit that rewrites it: None for
-        no edit, WAIT if more bytes are needed, PAUSE if more turns are, EMPTYING if it loses its records.
-        Charges happen once, even if         the same bytes are presented again.
+        no edit, WAIT if more bytes are needed, EMPTYING if it loses its records. Charges happen once, even if
+        the same bytes are presented again.
 
         The response `data[frame:end]` answers the oldest request in flight; `complete` if all of it has
         arrived. `length` is its frame length (bytes).
@@ -291,8 +288,6 @@ class Outbound:
                 if complete or plan.rewrite_stream is None or not self._is_streamed(length):
                     connection.report_ms = max(self._report_ms, 0)
                     edit = plan.rewrite(connection, data, body, end, complete)
-                    if edit is PAUSE:
-                        return PAUSE
                     if edit is WAIT:
                         return self._wait(complete)
                 else:

@@ -147,6 +147,4 @@ class Wait:
 Decision: TypeAlias = Forward | Hold | Reply | Defer | Query
 
 WAIT: Final = Wait()
-PAUSE: Final = Wait()
-"""Result of a rewrite that goes on in the transport's next turn, with the same bytes."""
 FORWARD: Final = Forward()

@@ -18,7 +18,7 @@ which module filled a slot. A capability that needs more than one frame starts a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
@@ -167,8 +167,6 @@ class Context(Protocol):
     """Length of the longest fetch request of the latest fetch session, while request time is charged; 0 if
     none was seen.
     """
-    rewriting: Generator[None, None, bytes] | None
-    """The rewrite of the response at hand, if it takes several turns; it returns the replacement."""
     produce_shape: tuple[Plan, bytes, int, float] | None
     """The beginning of the latest produce request with one partition, while request time is charged: (plan;
     bytes from the client-id on; offset in the frame of the records' length, of its last byte if it is an

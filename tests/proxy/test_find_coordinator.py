@@ -10,11 +10,9 @@ import pytest
 from protocol.api import ApiKey
 from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from proxy.close_reasons import CloseReason
-from proxy.handlers.addresses.rewrite import CACHED_BYTES_MAX, COORDINATORS_MAX, PIECE_COORDINATORS
-from quotas import QuotaKey, QuotaTable
+from proxy.handlers.addresses.rewrite import CACHED_BYTES_MAX, COORDINATORS_MAX
 from tests.proxy.playbook import Playbook
-from tests.proxy.rigs import Rig, tcp_pair
-from tests.proxy.wire import APP, Wire, new_connection
+from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, request, response
 
 if TYPE_CHECKING:
@@ -112,33 +110,3 @@ def test_a_find_coordinator_request_that_ends_before_its_keys_goes_to_the_broker
         play.client(frame)
         play.to_broker(frame)
     assert session.counters.requests_unread == {ApiKey.FIND_COORDINATOR: 1}
-
-
-def test_a_response_with_many_coordinators_is_rewritten_in_many_turns() -> None:
-    rig = Rig(pair=tcp_pair)
-    turns, told = 0, bytearray()
-    try:
-        rig.pass_on(asked(3000, 6), rig.client, rig.broker)
-        left = rig.send(rig.broker, answer(3000, 6))
-        while len(told) < 4 or len(told) < 4 + int.from_bytes(told[:4], "big"):
-            left = rig.send(rig.broker, left) if left else left
-            calls = calls_of(rig.turn)
-            assert calls < 100 * PIECE_COORDINATORS, "a turn rewrites few coordinators"
-            turns += 1
-            told += rig.take(rig.client)
-            assert turns < 1000
-    finally:
-        rig.close()
-    assert turns >= 3000 // PIECE_COORDINATORS
-    found = body_of(bytes(told), FindCoordinatorResponse, 6)
-    assert [(each.key, each.node_id, each.host, each.port) for each in found.coordinators] == [
-        ("g", 1, "weir", 19094)
-    ] * 3000
-
-
-def test_a_response_with_many_coordinators_tells_the_throttle_time() -> None:
-    table = QuotaTable({(APP, QuotaKey.REQUEST_PERCENTAGE): 0.0001})
-    wire = Wire(new_connection(table))
-    wire.feed(0, client=asked(1000, 6))
-    wire.feed(0, broker=answer(1000, 6))
-    assert body_of(bytes(wire.to_client), FindCoordinatorResponse, 6).throttle_time_ms > 0

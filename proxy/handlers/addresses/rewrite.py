@@ -9,12 +9,10 @@ decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from protocol.codec import Codec, codec
-from protocol.decoding import struct_reader
-from protocol.encoding import struct_writer
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.field_offsets import FieldOffset, field_offset, tag_section
@@ -29,18 +27,16 @@ from protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
 )
-from protocol.primitives import read_compact_length, read_wrapped_uvarint, write_compact_length
+from protocol.primitives import read_wrapped_uvarint
 from protocol.stream_scanner import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.close_reasons import CloseReason
-from proxy.handlers.decisions import FORWARD, PAUSE, WAIT, Decision, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Wait
 from proxy.handlers.plan import Context, Plan, ResponseEdit, Rewrite
 from proxy.handlers.unread import passed_unread
 
 M = TypeVar("M", bound=Message)
 Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
-Pieces: TypeAlias = Callable[[bytes, AdvertisedAddresses], Generator[None, None, bytes]]
-"""Makes the replacement of these bytes, and yields where the work may pause."""
 
 
 def plan_metadata(plan: Plan) -> None:
@@ -56,13 +52,11 @@ def plan_describe_cluster(plan: Plan) -> None:
 def plan_find_coordinator(plan: Plan) -> None:
     """FindCoordinator responses name one broker (up to v3) or one broker per key (from v4, KIP-699).
 
-    From v4 on, the number of keys is limited, and a response is read once, when it is complete; a long one
-    in several turns.
+    From v4 on, the number of keys is limited, and a response is read once, when it is complete.
     """
     if plan.version >= 4:
         codec_ = codec(FindCoordinatorResponse, plan.version)
-        at_once = _head(codec_, "coordinators", _edit_coordinators, whole=True)
-        plan.rewrite = _in_pieces(_coordinators(codec_), at_once)
+        plan.rewrite = _head(codec_, "coordinators", _edit_coordinators, whole=True)
         plan.admit, plan.whole = _bounded_keys, True
     else:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", _edit_coordinator)
@@ -124,10 +118,6 @@ COORDINATORS_MAX: Final = 10_000
 """Maximum number of coordinators that a request may ask for, because each is decoded and encoded again."""
 CACHED_BYTES_MAX: Final = 64 * 1024
 """Maximum length of rewritten fields that are cached."""
-AT_ONCE_BYTES: Final = 4096
-"""Maximum length of a FindCoordinator response that is rewritten in one turn."""
-PIECE_COORDINATORS: Final = 200
-"""Number of coordinators that are rewritten in a turn, which takes about a millisecond."""
 _KEY_TYPE_BYTES: Final = 1
 """Size of the first field of FindCoordinator, before the array of keys."""
 _EMPTY_COMPACT_ARRAY = b"\x01"
@@ -173,56 +163,6 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
 
 
 _NOTHING = (-1, b"", b"")
-
-
-def _in_pieces(work: Pieces, at_once: Rewrite) -> Rewrite:
-    """Return a rewrite that leaves short responses to `at_once`, and pauses in long ones where `work` yields.
-
-    `work` gets the body behind the throttle time, which may change meanwhile.
-    """
-
-    def rewrite(
-        context: Context, data: bytearray, body: int, end: int, complete: bool
-    ) -> ResponseEdit | Wait | None:
-        if not complete or end - body <= AT_ONCE_BYTES:
-            return at_once(context, data, body, end, complete)
-        start = body + _THROTTLE_BYTES
-        running = context.rewriting or work(bytes(data[start:end]), context.addresses)
-        try:
-            next(running)
-        except StopIteration as over:
-            context.rewriting = None
-            return _replace(data, start, end, over.value)
-        context.rewriting = running
-        return PAUSE
-
-    return rewrite
-
-
-def _coordinators(codec_: Codec[FindCoordinatorResponse]) -> Pieces:
-    """Return the rewrite of an array of coordinators."""
-    (slot,) = (slot for slot in codec_.layout.fields if slot.name == "coordinators")
-    if slot.struct is None:
-        raise AssertionError("coordinators are structs")
-    built = FindCoordinatorResponse.Coordinator
-    read = struct_reader(slot.struct, built, lambda _name: built)
-    write = struct_writer(slot.struct, built, lambda _name: built)
-
-    def work(body: bytes, addresses: AdvertisedAddresses) -> Generator[None, None, bytes]:
-        count, position = read_compact_length(body, 0, len(body))
-        out = bytearray()
-        write_compact_length(out, count)
-        for number in range(1, count + 1):
-            coordinator, position = read(body, position, len(body))
-            if isinstance(coordinator, built):
-                _edit_coordinator(coordinator, addresses)
-            write(out, coordinator)
-            if number % PIECE_COORDINATORS == 0:
-                yield
-        out += body[position:]
-        return bytes(out)
-
-    return work
 
 
 def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M]) -> Rewrite:
