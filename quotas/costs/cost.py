@@ -1,10 +1,10 @@
 """Cost: the estimated request time of a request at its broker.
 
-`request_costs` has the coefficients; a `Cost` has them in the form that connections use for one API and
-version. The estimate is in µs of one thread.
+A `Cost` has the coefficients of one API and version (`request_costs`), in the form that connections use. The
+estimate is in µs of one thread.
 
-A request to an idle broker costs more: `Cost.cold_us`, by the time since any request was last forwarded to
-that broker. The time for which a fetch waits for data, or JoinGroup for other members, is not part of the
+A request to an idle broker costs more (`Cost.cold_us`), the longer ago the last request was forwarded to that
+broker. The time for which a fetch waits for data, or JoinGroup for other members, is not part of the
 cost; a broker does not count that time either.
 """
 
@@ -32,10 +32,13 @@ class Cost:
     )
 
     def __init__(self, api: ApiCost, cold: ColdCost, *, converted: bool = False) -> None:
-        """`converted`: True if the broker converts the records of responses to an older format."""
+        """Prepare the coefficients of `api` and `cold`. `converted`: True if the broker converts the records
+        of responses of this version to an older format.
+        """
         self.api = api
-        """Coefficients of the API; those for features of a request are used by `request_features`."""
+        """Coefficients of the API; `request_features` uses the coefficients for features of a request."""
         self.us = api.us
+        """Cost (µs) of a request without its bytes."""
         self.us_per_byte = api.us_per_request_kb / _BYTES_PER_KB
         per_response_kb = api.us_per_response_kb + (api.us_per_converted_kb if converted else 0.0)
         self.us_per_response_byte = per_response_kb / _BYTES_PER_KB
