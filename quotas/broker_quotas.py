@@ -157,7 +157,9 @@ class BrokerQuotas:
         return self.request.peek(user, name), None if shadow is None else shadow.peek(user, name)
 
     def mutation_ledger(self, user: str, client_id: str, now_ms: int) -> MutationLedger | None:
-        """Return the mutation budgets of a client; None without mutation quotas. Call this for each request."""
+        """Return the mutation budgets of a client; None without mutation quotas. Call this for each
+        request.
+        """
         name = client_id or self.unnamed
         budget = self.mutations.budget(user, name, now_ms)
         shadow = _in_shadow(self.mutations, user, name, now_ms) if self._in_shadow else None

@@ -136,7 +136,9 @@ class ClientQuotas(Generic[A_co]):
         return self._new(limit, now_ms)
 
     def peek(self, user: str, client_id: str) -> A_co | None:
-        """Return the limiter of a client; None if no limit applies, or no limiter exists yet. Creates none."""
+        """Return the limiter of a client; None if no limit applies, or no limiter exists yet. Creates
+        none.
+        """
         limit = self._limit(user, client_id)
         if limit is None:
             return None

@@ -42,8 +42,8 @@ class ClusterQuotas:
         return self.produce, self.fetch, self.request
 
     def use(self, table: QuotaTable) -> None:
-        """Look limits up in `table` from now on. The caller must call this before `BrokerQuotas.use` looks up
-        topic rates, and then run `refresh`, which gives the new limits to existing limiters.
+        """Look limits up in `table` from now on. Call this before `BrokerQuotas.use`, which copies topic
+        rates from here; then run `refresh`, which gives the new limits to existing limiters.
         """
         for quotas in self.all:
             quotas.use(table)
@@ -55,7 +55,9 @@ class ClusterQuotas:
             yield from quotas.refresh()
 
     def update(self, table: QuotaTable) -> None:
-        """Run `use` and all steps of `refresh`. The caller must do so before it updates the brokers' quotas."""
+        """Run `use` and all steps of `refresh`. The caller must do so before it updates the brokers'
+        quotas.
+        """
         self.use(table)
         for _step in self.refresh():
             pass

@@ -143,7 +143,9 @@ class ConnectionQuotas:
             quotas.update(self._table)
 
     def arrive(self, listener: int | None, now_ms: int) -> int:
-        """Count a new connection at a listener; return the time (ms) that the caller must wait to accept it."""
+        """Count a new connection at a listener; return the time (ms) that the caller must wait to
+        accept it.
+        """
         wait_ms = self._total.charge(1, now_ms) if self._total is not None else 0
         budget = self._listener(listener, now_ms)
         return max(wait_ms, budget.charge(1, now_ms)) if budget is not None else wait_ms
@@ -248,6 +250,8 @@ class ConnectionCounts:
 
 
 def _charge(budget: ConnectionBudget | None, now_ms: int) -> None:
-    """Count a connection in a shadow budget; take it back if an enforced budget would reject the connection."""
+    """Count a connection in a shadow budget; take it back if an enforced budget would reject the
+    connection.
+    """
     if budget is not None and budget.charge(1, now_ms):
         budget.take_back(now_ms)

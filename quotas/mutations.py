@@ -93,7 +93,9 @@ class MutationBudget:
         self._bucket.inherit(other._bucket)
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Return a new charge for one request. `strict`: True to refuse topics while the balance is negative."""
+        """Return a new charge for one request. `strict`: True to refuse topics while the balance is
+        negative.
+        """
         return MutationCharge(self, self._bucket, strict=strict)
 
     def charge(self, units: float, now_ms: int) -> int:
@@ -214,7 +216,9 @@ class MutationCharge:
         return wait_ms
 
     def _is_overdrawn(self, now_ms: int) -> bool:
-        """Return True if the balance is negative; then set the throttle time that follows from the balance."""
+        """Return True if the balance is negative; then set the throttle time that follows from the
+        balance.
+        """
         quota, tokens = self._bucket.quota, self._bucket.tokens(now_ms)
         if quota is None or tokens >= 0:
             return False

@@ -119,7 +119,7 @@ def coefficients_of(cost: ApiCost) -> dict[str, float]:
 
 def api_cost(coefficients: Mapping[str, float]) -> ApiCost:
     """Return the `ApiCost` with these coefficients (name → µs, see `coefficients_of`); missing ones are 0.
-    Raises msgspec.ValidationError if a coefficient is negative or above the maximum.
+    Raises msgspec.ValidationError if a name is unknown or a value is not within 0 and 1e9.
     """
     by_name = {name: codec for codec, name in UNPACKED.items()}
     plain: dict[str, object] = {name: us for name, us in coefficients.items() if name not in by_name}

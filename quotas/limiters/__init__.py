@@ -1,5 +1,4 @@
-"""The limiters: each counts the usage of one limit, and computes the throttle times of the clients that share
-it.
+"""The limiters: each counts the usage of one limit and computes throttle times.
 
 `limiter` has the protocol of all limiters. `budgets` has Kafka's limiter of bytes and request time: a rate
 over samples (`rate`, `samples`). `smooth` has Weir's own limiter of byte rates, with short, even throttle

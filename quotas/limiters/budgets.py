@@ -1,5 +1,4 @@
-"""Budget: Kafka's limiter of bytes and request time: a rate over samples, and the throttle time computed from
-it.
+"""Budget: Kafka's limiter of bytes and request time, which computes throttle times from a sampled rate.
 
 `client_quotas` finds the budget of a client. Partition mutations and connections have other limiters
 (`quotas.mutations`, `quotas.connections`).
@@ -89,7 +88,7 @@ class Budget(Chargeable):
         self.throttle_ms_total = 0
         """Sum of the throttle times (ms) of the throttled requests."""
         self.throttled_until_ms = now_ms
-        """Time (ms) at which the last told throttle time ends; the rate is above the limit until then."""
+        """Time (ms) at which the last throttle time ends; the creation time before the first."""
         self.charged_ms = now_ms
         """Time (ms) of the last charge; the creation time before the first charge."""
         self._reported: float = 0.0
@@ -113,8 +112,8 @@ class Budget(Chargeable):
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
 
     def charge_untold(self, value: float, now_ms: int) -> None:
-        """Charge `value` units for a response that can tell no throttle time: do not count the request as
-        throttled. The next request is told the rest of the throttle time (`tell_rest`).
+        """Charge `value` units for a response that can tell no throttle time. Does not count the request as
+        throttled: the caller tells the throttle time to the client's next request (`tell_rest`).
         """
         counted = self.throttled, self.throttle_ms_total
         self.charge(value, now_ms)
@@ -166,7 +165,9 @@ class Budget(Chargeable):
         self._rate.inherit(other._rate)
 
     def becomes(self, kind: type[Budget]) -> Budget:
-        """Return a new limiter of another `kind` with the usage, counters and throttle time of this budget."""
+        """Return a new limiter of another `kind` with the usage, counters and throttle time of this
+        budget.
+        """
         successor = kind(
             self.tags,
             self.limit,

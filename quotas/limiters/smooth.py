@@ -1,5 +1,4 @@
-"""SmoothBudget: a limiter of byte rates with short, even throttle times (`pacing = "smooth"`). Kafka has
-none.
+"""SmoothBudget: Weir's own limiter of byte rates, with short, even throttle times (`pacing = "smooth"`).
 
 A charge is a debt, which is paid off at the limit. A client in debt waits until the debt is paid:
 
