@@ -122,8 +122,8 @@ class EndpointMask:
                 self._data[self._body + self._offset - 1] = UNKNOWN_TAG
                 self.masked += 1
             elif first > 127 and (yield from self._length(first)) == self._tag:
-                # The tag cannot be masked, because a part may have been sent. No broker writes a tag this
-                way. raise self._malformed("a tag is longer than it needs to be")
+                # A part of the tag may have been sent, so it cannot be masked. No broker writes such a tag.
+                raise self._malformed("a tag is longer than it needs to be")
             size = yield from self._length((yield from self._byte()))
             if is_masked:
                 yield from self._erase(self._offset + size)
