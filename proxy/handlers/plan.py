@@ -162,6 +162,11 @@ class Context(Protocol):
     about again.
     """
 
+    decoded: object
+    """Result of a query for the request at hand, which is decided about again: the decoded request, or the
+    error of decoding it; None if no query has run.
+    """
+
     @property
     def buffer_bytes(self) -> int:
         """Size of the buffer. A longer frame is never in the buffer as a whole."""
@@ -171,6 +176,10 @@ class Context(Protocol):
     fetch_length: int
     """Length of the longest fetch request of the latest fetch session, while request time is charged; 0 if
     none was seen.
+    """
+    unconfirmed_us: float
+    """Request time (µs) by which the latest produce request may cost more than its estimate; 0 if that is too
+    little for `confirmed_us` to find out. Set by `extra_us`.
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """The beginning of the latest produce request with one partition, while request time is charged: (plan;

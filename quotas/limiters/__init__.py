@@ -7,7 +7,7 @@ times. `bucket` holds the tokens of partition mutations, `simple_rate` is the ra
 shadow limiter as one.
 
 A new algorithm is a subclass of `Budget`, a value of `Pacing` in `quotas.table.options`, and a line in
-`smooth.paced`. `smooth` stores the debt of a client in bytes, not the time at which the debt will be paid:
+`smooth.KINDS`. `smooth` stores the debt of a client in bytes, not the time at which the debt will be paid:
 after a change of the limit, the debt is paid at the new limit. A stored time would stay, even if the former
 limit was low and the time is days ahead.
 """

@@ -53,7 +53,7 @@ _PER_MS_MAX: Final = 1e30
 
 def paced(budget: Budget, pacing: Pacing) -> Budget:
     """Return `budget` if it already has this pacing, else a new budget with its usage and this pacing."""
-    kind = SmoothBudget if pacing is Pacing.SMOOTH else Budget
+    kind = KINDS[pacing]
     return budget if type(budget) is kind else budget.becomes(kind)
 
 
@@ -139,3 +139,7 @@ class SmoothBudget(Budget):
         super().inherit(other)
         if isinstance(other, SmoothBudget):
             self._debt, self._debt_ms = other._debt, other._debt_ms
+
+
+KINDS: Final = {Pacing.KAFKA: Budget, Pacing.SMOOTH: SmoothBudget}
+"""Pacing → class of its limiters."""
