@@ -140,16 +140,10 @@ def _nullable_struct_reader(read_struct: Reader) -> Reader:
     return read
 
 
-<<<<<<< HEAD
-def _array_reader(slot: Slot, types: Types, reading: Reading) -> Reader:
-    """Return a reader of an array, which compares the count with the remaining bytes before it allocates."""
-    read_elements = _elements_reader(slot, types, reading)
-=======
 def array_header(slot: Slot, reading: Reading) -> Callable[[Buffer, int, int], tuple[int, int]]:
-    """Return a reader of an array's count, -1 for null. The count is compared with the remaining bytes before
-    anything is allocated.
+    """Return a reader of an array's count, -1 for null. The reader raises ProtocolError if the remaining
+    bytes are too few for this count, so that the caller can allocate the array safely.
     """
->>>>>>> main
     read_length = reading.compact_length if slot.compact else reading.int32_length
     element_size_min = max(
         1, struct_size_min(slot.struct) if slot.struct else size_min(slot.type, slot.compact)

@@ -40,13 +40,8 @@ Put = Callable[[bytearray, "Value"], None]
 TAG_MAX: Final = 0x7FFFFFFE
 """Maximum tag; Kafka reserves 0x7FFFFFFF (RawTaggedFieldWriter)."""
 
-<<<<<<< HEAD
-_WRONG_VALUE: Final = (struct.error, TypeError, ValueError, AttributeError, OverflowError)
-"""Python's exceptions for values of a wrong type or range."""
-=======
 WRONG_VALUE: Final = (struct.error, TypeError, ValueError, AttributeError, OverflowError)
-"""Exceptions of Python for values of a wrong type or range."""
->>>>>>> main
+"""Python's exceptions for values of a wrong type or range."""
 
 
 def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:

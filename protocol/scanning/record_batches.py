@@ -27,12 +27,6 @@ before v3, one message if the records are compressed.
 """
 
 
-<<<<<<< HEAD
-def add_unpacked(data: bytearray, start: int, stop: int, end: int, unpacked: list[float]) -> None:
-    """Add the estimated unpacked sizes (bytes) of the compressed batches in `data[start:stop]` to `unpacked`,
-    by codec. Only the bytes before `end` have arrived. Bytes that are not scanned are assumed to have the
-    same unpacked size per byte as the scanned bytes. Never raises.
-=======
 def add_unpacked(
     data: bytearray,
     start: int,
@@ -42,14 +36,13 @@ def add_unpacked(
     bounds: list[float],
     confirm: int = 0,
 ) -> int:
-    """Add the unpacked sizes of the compressed batches in `data[start:stop]` to `unpacked`, and the bounds of
-    these sizes to `bounds`, by codec. Of these bytes `data[:end]` is at hand. Return the number of bytes that
-    are not scanned; the estimate takes them for like the others, the bounds leave them out. Raises nothing,
-    whatever the bytes.
+    """Add the estimated unpacked sizes (bytes) of the compressed batches in `data[start:stop]` to `unpacked`,
+    and bounds of these sizes to `bounds`, by codec. Only the bytes before `end` have arrived. Return the
+    number of bytes that are not scanned. The estimate assumes that these bytes have the same unpacked size
+    per byte as the scanned bytes; the bounds leave them out. Never raises.
 
-    `confirm`: if above 0, unpack gzip streams to confirm their sizes (`is_gzip_size_false`). A false size
-    counts as the codec's greatest ratio, for as many batches as `confirm` says.
->>>>>>> main
+    `confirm`: number of batches whose gzip streams may be unpacked to confirm their sizes
+    (`is_gzip_size_false`); 0 for none. A batch with a false size counts with the codec's greatest ratio.
     """
     here = min(stop, end)
     position, found = start, False
