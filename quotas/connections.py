@@ -1,4 +1,4 @@
-"""Connection quotas: how many connections per second (KIP-612), and how many at a time.
+"""Connection quotas: limits on new connections per second (KIP-612), and on open connections.
 
 Three rates are measured over the window of the client quotas. No wait is longer than one window.
 
@@ -32,7 +32,8 @@ from quotas.table.entities import Tags
 from quotas.table.quota_table import QuotaKey, QuotaTable
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
-NOBODY: Final = Tags("", "")
+NO_TAGS: Final = Tags("", "")
+"""Tags of the budgets of the process and of listeners."""
 
 
 class ConnectionBudget:
@@ -131,7 +132,7 @@ class ConnectionQuotas:
         self._num_samples = num_samples
         self._window_s = window_s
         self._listener_rate = listener_rate
-        self._total = self._made(NOBODY, total_rate, 0) if total_rate else None
+        self._total = self._made(NO_TAGS, total_rate, 0) if total_rate else None
         self._listeners: dict[int | None, ConnectionBudget] = {}
         self._ips: dict[int | None, ClientQuotas[ConnectionBudget]] = {}
         self._table = table or QuotaTable()
@@ -204,7 +205,7 @@ class ConnectionQuotas:
             return None
         budget = self._listeners.get(listener)
         if budget is None:
-            budget = self._listeners[listener] = self._made(NOBODY, self._listener_rate, now_ms)
+            budget = self._listeners[listener] = self._made(NO_TAGS, self._listener_rate, now_ms)
         return budget
 
     def _of_listener(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:
