@@ -44,7 +44,9 @@ class UnencodableError(ProtocolError):
 
 
 class OversizedError(UnencodableError):
-    """A request that a broker can read, with more elements, numbers or tagged fields than Weir reads."""
+    """Raised for a request with more elements, numbers or tagged fields than Weir reads; a broker can read
+    it.
+    """
 
 
 class UnknownVersionError(ProtocolError):

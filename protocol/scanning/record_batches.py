@@ -41,8 +41,8 @@ def add_unpacked(
     number of bytes that are not scanned. The estimate assumes that these bytes have the same unpacked size
     per byte as the scanned bytes; the bounds leave them out. Never raises.
 
-    `confirm`: if above 0, unpack gzip streams to confirm their sizes (`is_gzip_size_false`). A batch with a false
-    size counts like `confirm` batches with gzip's greatest ratio.
+    `confirm`: if above 0, unpack gzip streams to confirm their sizes (`is_gzip_size_false`). A batch with a
+    false size counts like `confirm` batches with gzip's greatest ratio.
     """
     here = min(stop, end)
     position, found = start, False
