@@ -83,8 +83,9 @@ class Codec(Generic[M]):
     def decode_in_pieces(
         self, data: Buffer, start: int = 0, end: int | None = None, *, elements_max: int | None = None
     ) -> Pieces[M]:
-        """Like `decode`, or `decode_request` if `elements_max` is given: the bound of the elements in all
-        arrays of structs or strings. Raises OversizedError beyond that.
+        """Return the message in data[start:end], decoded in pieces; raises like `decode`. If `elements_max`
+        is given, decode like `decode_request`, and raise OversizedError if all arrays of structs or strings
+        have more than `elements_max` elements together.
         """
         lenient = elements_max is not None
         limit = self._limit(data, start, end)
@@ -99,7 +100,7 @@ class Codec(Generic[M]):
         return cast("M", message)
 
     def encode_in_pieces(self, message: M) -> Pieces[bytes]:
-        """Like `encode`."""
+        """Return the message's bytes, encoded in pieces; raises like `encode`."""
         out = bytearray()
         try:
             yield from self._write_in_pieces(out, message, Pace(0))

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from protocol.values import Value
 
 NUMBERS_MAX: Final = 50_000
-"""Maximum number of numbers in an array of a request: they are read at once. 50,000 take a millisecond."""
+"""Maximum length of an array of numbers in a request, because it is read at once: 50,000 take a
+millisecond.
+"""
 TAGS_MAX: Final = 1000
 """Maximum number of tagged fields of a struct in a request."""
 INT32_MAX: Final = 0x7FFFFFFF

@@ -19,15 +19,19 @@ _BYTES_PER_KB: Final = 1000.0
 
 
 WAIT_US: Final = 1000.0
-"""Time (µs) of a latency that is not taken for work: for the network, other clients' requests, replicas."""
+"""Part (µs) of a latency that is assumed to be waiting: for the network, other clients' requests,
+replicas.
+"""
 UNANSWERED_US: Final = 200_000.0
 """Maximum unconfirmed cost (µs) that is charged if a client does not wait for the response."""
 
 
 def confirmed_us(us: float, unconfirmed_us: float, latency_us: float) -> float:
-    """Return the cost (µs) of a request that the estimate `us` may miss by `unconfirmed_us`, with the latency
-    from its last byte to its response. A broker cannot have worked longer than that; part of it may be
-    waiting. So the cost is at least half of the latency, less `WAIT_US`, and at most all of it.
+    """Return the cost (µs) to charge for a request with the estimated cost `us`, if the true cost may be
+    higher by up to `unconfirmed_us`. `latency_us`: time from the request's last byte to its response. A
+    broker cannot have worked longer than the latency, but may have waited for a part of it. So the cost is at
+    least half of (latency - `WAIT_US`) and at most the latency (or `WAIT_US`, if longer), but never above
+    `us` + `unconfirmed_us`.
     """
     work_us = max(min(us, max(latency_us, WAIT_US)), (latency_us - WAIT_US) / 2)
     return min(work_us, us + unconfirmed_us)
