@@ -119,6 +119,7 @@ class RunningQuery:
     def end(self) -> None:
         """Stop the query: its client has gone."""
         self._query.close()
+        self._steps.close()  # its frame has a reference to this object
 
     def _step(self, body: bytes | None) -> bytes | None:
         try:
