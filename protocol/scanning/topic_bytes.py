@@ -130,7 +130,7 @@ class _CountingSource(Source):
 def _counter(
     message: type[Message], version: int
 ) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
-    """Return the scan of this version, which is made once: thousands of requests per second begin one.
+    """Return the generator function that scans this version (cached, because each request needs one).
 
     Raises ValueError if the version does not name topics.
     """
