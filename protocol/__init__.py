@@ -1,20 +1,23 @@
-"""Kafka's wire format: schemas, codec, framing, error codes. Bytes in, values out.
+"""Kafka's wire format: schemas, codec, framing, error codes.
 
-No sockets, no clock, no quotas; imports no other package of Weir. Where to look:
+This package uses no sockets and no clock, and imports no other package of Weir. Its modules:
 
 - `api`: APIs, versions and header versions; `error_codes`: Kafka's error codes.
 - `messages`: every message as a value, the same for all versions; `codec`: values to bytes and back.
-- `framing`: frames and their headers; `field_offsets`, `field_scanner`, `stream_scanner`: single fields
-  without decoding a message; `version_differences`: the difference between versions on the wire.
-- `least_fetch`, `records_remover`: make a fetch over its quota ask for little, and remove its records.
-- `record_batches`, `produced_records`, `unpacked_sizes`, `topic_bytes`, `topic_names`: records and topics
-  in requests and responses; `sasl`: names in SASL tokens.
-- `schema`: the schemas; `errors`: exceptions for bytes that are not Kafka's.
+- `framing`: frames and their headers; `version_differences`: differences between versions on the wire;
+  `sasl`: names of clients in SASL tokens.
+- `schema`, `versions`: the schemas; `values`, `decoding`, `encoding`, `primitives`: parts of the codec;
+  `pieces`: the same for large messages, in steps; `errors`: exceptions for malformed bytes.
+- `scanning/`: single fields without decoding a message. `field_offsets`, `field_scanner`, `stream_scanner`
+  locate fields; `least_fetch` and `records_remover` reduce a fetch over its quota and remove its records;
+  `record_batches`, `produced_records`, `unpacked_sizes`, `topic_bytes`, `topic_names` find records and
+  topics.
 
-A new Kafka release is imported by `python -m tools.import_schemas`, nothing is typed in.
+To support a new Kafka release, run `python -m tools.import_schemas`, which writes the schema files.
 
-- Schemas are merged from two releases, and the importer proves the merge against both: 3.9 has all old
-  versions, 4.2 the newest. Where 3.9 calls a version unstable and 4.2 has it, 4.2 counts.
+- Schemas are merged from two releases: 3.9 has all old versions, 4.2 the newest versions. If 3.9 calls a
+  version unstable that 4.2 has, the schema of 4.2 is used. The importer checks the merged schemas against
+  both releases.
 - Message types are made from the schemas at run time, with a generated stub for mypy: one type per message
   for all versions, without 40,000 lines of generated code.
 

@@ -119,7 +119,7 @@ def versions(api_key: int) -> VersionRange | None:
 def is_flexible(api_key: int, version: int) -> bool:
     """Return True if requests and responses of this version have compact lengths and tagged fields.
 
-    Raises UnknownVersionError.
+    Raises UnknownVersionError if the schemas lack the version.
     """
     found = schema.api(api_key)
     if found is None or version not in found.request.versions:
@@ -128,14 +128,17 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """Return 0, 1 (with client-id) or 2 (with tagged fields). Raises UnknownVersionError."""
+    """Return the version of the request header: 0, 1 (adds the client-id) or 2 (adds tagged fields). Raises
+    UnknownVersionError if the schemas lack the version.
+    """
     if is_flexible(api_key, version):
         return 2
     return 0 if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """Return 0 or 1 (with tagged fields). Raises UnknownVersionError.
+    """Return the version of the response header: 0 or 1 (adds tagged fields). Raises UnknownVersionError if
+    the schemas lack the version.
 
     ApiVersions responses have header 0 in every version, so that a client can read them before it knows the
     broker's versions (KIP-511).

@@ -1,8 +1,8 @@
-"""Messages to bytes and back: `codec(MetadataResponse, 9).decode(body)`.
+"""Codecs decode bytes to messages and encode messages: `codec(MetadataResponse, 9).decode(body)`.
 
 A codec is compiled once per message and version. It handles bodies only; `framing.py` handles frames, and
 headers have messages of their own (`RequestHeader`, `ResponseHeader`). For any bytes, decoding returns a
-message or raises ProtocolError, and allocates no more than in proportion to the bytes.
+message or raises ProtocolError; the memory that it allocates is proportional to the number of bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Codec(Generic[M]):
-    """Decodes and encodes one message in one version. Get it from `codec()`."""
+    """Decodes and encodes one message in one version. Call `codec()` for a codec."""
 
     def __init__(self, message: type[M], version: int) -> None:
         self.message = message
@@ -50,8 +50,8 @@ class Codec(Generic[M]):
         )
 
     def decode(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
-        """Return the message in data[start:end]. Raises ProtocolError for malformed bytes, and for bytes left
-        over.
+        """Return the message in data[start:end]. Raises ProtocolError for malformed bytes, and for bytes
+        behind the message.
         """
         limit = self._limit(data, start, end)
         try:
@@ -64,8 +64,8 @@ class Codec(Generic[M]):
         return cast("M", message)
 
     def decode_request(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
-        """Return the request in data[start:end], read as a broker does (`AS_A_BROKER`): bytes left over are
-        ignored.
+        """Return the request in data[start:end], decoded like in a broker (`AS_A_BROKER`): bytes behind the
+        request are ignored.
 
         Raises ProtocolError for bytes at which a broker closes the connection, UnencodableError for a request
         that brokers can read but `encode` cannot write.
@@ -83,8 +83,9 @@ class Codec(Generic[M]):
     def decode_in_pieces(
         self, data: Buffer, start: int = 0, end: int | None = None, *, elements_max: int | None = None
     ) -> Pieces[M]:
-        """Like `decode`, or `decode_request` if `elements_max` is given: the bound of the elements in all
-        arrays of structs or strings. Raises OversizedError beyond that.
+        """Return the message in data[start:end], decoded in pieces; raises like `decode`. If `elements_max`
+        is given, decode like `decode_request`, and raise OversizedError if all arrays of structs or strings
+        have more than `elements_max` elements together.
         """
         lenient = elements_max is not None
         limit = self._limit(data, start, end)
@@ -99,7 +100,7 @@ class Codec(Generic[M]):
         return cast("M", message)
 
     def encode_in_pieces(self, message: M) -> Pieces[bytes]:
-        """Like `encode`."""
+        """Return the message's bytes, encoded in pieces; raises like `encode`."""
         out = bytearray()
         try:
             yield from self._write_in_pieces(out, message, Pace(0))
@@ -109,11 +110,11 @@ class Codec(Generic[M]):
         return bytes(out)
 
     def decode_prefix(self, data: Buffer, start: int, end: int, through: str) -> tuple[M, int]:
-        """Return (message with the fields up to and including `through`, others at their defaults; the offset
-        after it).
+        """Return (message, position after the field `through`). The message has the fields up to and
+        including `through`; its other fields have their defaults.
 
-        `through` is a top-level field of this version that is not tagged: ValueError if not. Raises
-        ProtocolError for malformed bytes.
+        Raises ValueError if `through` is not an untagged top-level field of this version, ProtocolError for
+        malformed bytes.
         """
         read = self._read_prefix(through)
         limit = self._limit(data, start, end)
@@ -125,10 +126,8 @@ class Codec(Generic[M]):
         return self.message(**values), position  # type: ignore[arg-type]  # the layout has matching types
 
     def encode(self, message: M) -> bytes:
-        """Return the message's bytes. Raises EncodeError, naming the field, for values that this version
-        lacks.
-
-        Raises TypeError if it is not this codec's message.
+        """Return the message's bytes. Raises EncodeError, with the field's name, for values that this version
+        cannot express, TypeError if `message` is of another type than this codec's.
         """
         out = bytearray()
         try:
@@ -139,8 +138,8 @@ class Codec(Generic[M]):
         return bytes(out)
 
     def encode_prefix(self, message: M, through: str) -> bytes:
-        """Return the bytes of the fields up to and including `through`, as in `decode_prefix`; no tagged
-        fields.
+        """Return the bytes of the fields up to and including `through`, without tagged fields. Raises like
+        `encode`, and ValueError if `through` is not an untagged top-level field of this version.
         """
         write = self._write_prefix(through)
         out = bytearray()
@@ -162,8 +161,8 @@ class Codec(Generic[M]):
         return limit
 
     def _blame(self, error: ProtocolError) -> ProtocolError:
-        """Add the message's name to an error and return it. A frame that raised its own argument would be in
-        a reference cycle with it.
+        """Set the message's name and version in `error`; return `error`, for the caller to raise. (If this
+        method raised its own argument, its frame and the error would be in a reference cycle.)
         """
         error.api, error.version = self.layout.name, self.version
         return error
@@ -180,7 +179,9 @@ class Codec(Generic[M]):
 
 
 def codec(message: type[M], version: int) -> Codec[M]:
-    """Return the codec of a message in a version (cached). Raises UnknownVersionError."""
+    """Return the codec of a message in a version (cached). Raises UnknownVersionError if the schemas lack the
+    version.
+    """
     return _cached(message, version)
 
 

@@ -1,4 +1,4 @@
-"""Compile layouts to readers: closures, one per field or run of numbers."""
+"""Readers of messages, compiled from layouts: one closure per field, or per run of numbers."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ if TYPE_CHECKING:
     from protocol.values import Value
 
 NUMBERS_MAX: Final = 50_000
-"""Maximum number of numbers in an array of a request: they are read at once. 50,000 take a millisecond."""
+"""Maximum length of an array of numbers in a request, because it is read at once: 50,000 take a
+millisecond.
+"""
 TAGS_MAX: Final = 1000
 """Maximum number of tagged fields of a struct in a request."""
 INT32_MAX: Final = 0x7FFFFFFF
 
 Types = Callable[[str], "type[Value]"]
-"""Returns a struct's class by its name."""
+"""Function that returns a struct's class by its name."""
 Step = Callable[[Buffer, int, int, list[object]], int]
-"""Reads one or more fields, appends their values, returns the position after them."""
+"""Function that reads one or more fields, appends their values, and returns the position after them."""
 
 
 def fields_reader(
     slots: Sequence[Slot], types: Types, reading: Reading = STRICT
 ) -> Callable[[Buffer, int, int], tuple[dict[str, object], int]]:
-    """Return a reader of these fields in order, as values by name."""
+    """Return a reader that reads these fields in order, as (name → value, position after them)."""
     names = tuple(slot.name for slot in slots)
     steps = _steps(slots, types, reading)
 
@@ -128,7 +130,7 @@ def primitive_reader(type_: str, compact: bool, nullable: bool, reading: Reading
 
 
 def _nullable_struct_reader(read_struct: Reader) -> Reader:
-    """Read an int8, negative for null, then the struct (KIP-893)."""
+    """Return a reader of an int8, which is negative for null, and of the struct behind it (KIP-893)."""
 
     def read(data: Buffer, position: int, end: int) -> tuple[object, int]:
         if position >= end:
@@ -141,8 +143,8 @@ def _nullable_struct_reader(read_struct: Reader) -> Reader:
 
 
 def array_header(slot: Slot, reading: Reading) -> Callable[[Buffer, int, int], tuple[int, int]]:
-    """Return a reader of an array's count, -1 for null. The count is compared with the remaining bytes before
-    anything is allocated.
+    """Return a reader of an array's count, -1 for null. The reader raises ProtocolError if the remaining
+    bytes are too few for this count, so that the caller can allocate the array safely.
     """
     read_length = reading.compact_length if slot.compact else reading.int32_length
     element_size_min = max(
@@ -216,7 +218,7 @@ def _slot_size_min(slot: Slot) -> int:
 
 
 ReadTags: TypeAlias = Callable[[Buffer, int, int, dict[str, object]], int]
-"""Adds tagged fields to the values, returns the position after them."""
+"""Function that adds tagged fields to the values and returns the position after them."""
 
 
 def tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
@@ -255,8 +257,8 @@ def _strict_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadT
 
 
 def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
-    """Return a reader that behaves like Kafka's generated classes: of duplicate tags the last counts, and a
-    known field ends where its value ends, whatever its size says.
+    """Return a reader of tagged fields that behaves like Kafka's generated classes: the last of duplicate
+    tags counts, and the size of a known field is ignored.
     """
     known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
 
@@ -275,7 +277,7 @@ def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> Read
             after = start + size
             if not start <= after <= end:
                 raise ProtocolError(f"tag {tag} of {size} bytes, {end - start} left", offset=position)
-            if 0 <= tag < 0x7FFFFFFF:  # no schema will ever have other tags
+            if 0 <= tag < 0x7FFFFFFF:  # other tags are not valid in any schema
                 unknown[tag] = bytes(data[start:after])
             position = after
         if unknown:

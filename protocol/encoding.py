@@ -1,8 +1,8 @@
-"""Compile layouts to writers: closures, as in `decoding.py`.
+"""Writers of messages, compiled from layouts: one closure per field, or per run of numbers.
 
-Values that a version lacks are handled as by Kafka's generator: a field that the version lacks must hold its
-default unless it is ignorable; a tagged field is written only if it does not hold its default; unknown tags
-need a flexible version.
+Values that a version lacks are handled like in Kafka's generated classes. A field that the version lacks must
+have its default value, unless the field is ignorable. A tagged field is written only if it does not have its
+default value. Unknown tagged fields can be written only in flexible versions.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ if TYPE_CHECKING:
     from protocol.values import Value
 
 Put = Callable[[bytearray, "Value"], None]
-"""Appends one or more fields of a value."""
+"""Function that appends one or more fields of a value to a bytearray."""
 
 TAG_MAX: Final = 0x7FFFFFFE
-"""Kafka reserves 0x7FFFFFFF (RawTaggedFieldWriter)."""
+"""Maximum tag; Kafka reserves 0x7FFFFFFF (RawTaggedFieldWriter)."""
 
 WRONG_VALUE: Final = (struct.error, TypeError, ValueError, AttributeError, OverflowError)
-"""Exceptions of Python for values of a wrong type or range."""
+"""Python's exceptions for values of a wrong type or range."""
 
 
 def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:
-    """Return a writer of these fields in order; it first checks that the version loses no value."""
+    """Return a writer of these fields in order. The writer raises EncodeError if the version would lose a
+    value.
+    """
     puts = [_put(run, types) for run in _runs(slots)]
     kept = [field for field in layout.absent if not field.ignorable]
     absent = [(field.name, default_of(field, _type(field, types))) for field in kept]
@@ -89,7 +91,9 @@ def _type(field: Field, types: Types) -> type[Value] | None:
 
 
 def _runs(slots: Sequence[Slot]) -> list[list[Slot]]:
-    """Group consecutive numbers; every other field is a group of its own."""
+    """Return the fields in groups: consecutive numbers are one group, every other field is a group of its
+    own.
+    """
     runs: list[list[Slot]] = []
     for number, group in groupby(slots, lambda slot: slot.type in FORMATS and not slot.is_array):
         run = list(group)
@@ -98,13 +102,13 @@ def _runs(slots: Sequence[Slot]) -> list[list[Slot]]:
 
 
 def _put(run: list[Slot], types: Types) -> tuple[list[str], Callable[[Value], object], Writer]:
-    """Return a run's field names, a getter of their values, and a writer of these."""
+    """Return (names of a group's fields, function that gets their values, writer of these values)."""
     names = [slot.name for slot in run]
     return names, attrgetter(*names), slot_writer(run[0], types) if len(run) == 1 else _run_writer(run)
 
 
 def _run_writer(slots: Sequence[Slot]) -> Writer:
-    """Return a writer of consecutive numbers at once."""
+    """Return a writer that writes consecutive numbers in one call of `struct`."""
     pack = struct.Struct(">" + "".join(FORMATS[slot.type] for slot in slots)).pack
 
     def write(out: bytearray, value: object) -> None:
@@ -114,7 +118,7 @@ def _run_writer(slots: Sequence[Slot]) -> Writer:
 
 
 def _culprit(layout: Layout, names: Sequence[str], value: Value) -> str:
-    """Return the name of the field, or number among several, that cannot be written."""
+    """Return the name of the first field among `names` that cannot be written."""
     slots = {slot.name: slot for slot in layout.fields}
     for name in names[:-1]:
         try:
@@ -144,7 +148,7 @@ def primitive_writer(type_: str, compact: bool, nullable: bool) -> Writer:
 
 
 def _nullable_struct_writer(write_struct: Writer) -> Writer:
-    """Write an int8 before the struct: -1 for null, else 1 (KIP-893)."""
+    """Return a writer of an int8 (-1 for null, else 1) and the struct behind it (KIP-893)."""
 
     def write(out: bytearray, value: object) -> None:
         if value is None:

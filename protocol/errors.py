@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """Bytes that are not Kafka's protocol, or a message that cannot be encoded.
+    """Raised for bytes that are not Kafka's protocol, and for a message that cannot be encoded.
 
-    `api` is the message's name ("MetadataResponse") or empty; `version` and `offset` (bytes from the start of
-    the buffer) are -1 if unknown. `str()` includes all of them.
+    `api` is the message's name ("MetadataResponse"), "" if unknown; `version` and `offset` (bytes from the
+    start of the buffer) are -1 if unknown. `str()` includes those that are known.
     """
 
     def __init__(self, reason: str, *, api: str = "", version: int = -1, offset: int = -1) -> None:
@@ -24,8 +24,8 @@ class ProtocolError(Exception):
 
 
 class EncodeError(ProtocolError):
-    """A message that this version cannot express; `field` ("topics.partitions.leader_epoch") is the
-    culprit.
+    """Raised for a message that this version cannot express. `field` is the path of the field that cannot be
+    encoded ("topics.partitions.leader_epoch").
     """
 
     def __init__(self, reason: str, *, field: str, api: str = "", version: int = -1) -> None:
@@ -38,22 +38,24 @@ class EncodeError(ProtocolError):
 
 
 class UnencodableError(ProtocolError):
-    """A request that a broker can read but that cannot be encoded again: its text is not UTF-8, and too long
-    once the invalid bytes are replaced.
+    """Raised for a request that brokers can read but that cannot be encoded again: a string is not UTF-8, and
+    with replacement characters for the invalid bytes it is too long.
     """
 
 
 class OversizedError(UnencodableError):
-    """A request that a broker can read, with more elements, numbers or tagged fields than Weir reads."""
+    """Raised for a request with more elements, numbers or tagged fields than Weir reads; a broker can read
+    it.
+    """
 
 
 class UnknownVersionError(ProtocolError):
-    """An API or version that the schemas lack."""
+    """Raised for an API or a version that the schemas lack."""
 
 
 class TokenError(ProtocolError):
-    """A SASL token without a readable name; the text contains nothing of the token."""
+    """Raised for a SASL token without a readable name. The message contains nothing of the token."""
 
 
 class TooLargeError(ProtocolError):
-    """A message that needs more memory than the reader allows."""
+    """Raised for a message that needs more memory than its reader may use."""

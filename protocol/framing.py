@@ -15,15 +15,15 @@ from typing import Final
 from protocol.errors import ProtocolError
 
 REQUEST_HEAD: Final = Struct(">ihhi")
-"""Frame length, API key, version, correlation id."""
+"""Format of the first 12 bytes of a request: frame length, API key, version, correlation id."""
 REQUEST_HEAD_BYTES: Final = REQUEST_HEAD.size
 CLIENT_ID_OFFSET: Final = REQUEST_HEAD_BYTES
-"""Offset of the client-id's int16 length from the start of the frame, its length prefix included."""
+"""Offset (bytes) of the client-id's int16 length from the start of the frame's length prefix."""
 REQUEST_LENGTH_MIN: Final = 8
-"""Length of API key, version and correlation id, which every request has (header v0 has no more)."""
+"""Minimum length of a request: API key, version and correlation id (header v0 has no more fields)."""
 
 RESPONSE_HEAD: Final = Struct(">ii")
-"""Frame length, correlation id."""
+"""Format of the first 8 bytes of a response: frame length, correlation id."""
 RESPONSE_HEAD_BYTES: Final = RESPONSE_HEAD.size
 RESPONSE_LENGTH_MIN: Final = 4
 
@@ -32,18 +32,20 @@ LENGTH_BYTES: Final = LENGTH.size
 _INT16: Final = Struct(">h")
 
 TAGS_MAX: Final = 100
-"""Number of tagged fields accepted in a header; Kafka's headers have none. They are read again whenever more
-bytes arrive.
+"""Maximum number of tagged fields in a header (Kafka's headers have none). The number is limited because the
+tagged fields are read again whenever more bytes arrive.
 """
 
 INCOMPLETE: Final = -1
-"""Stands for a position behind the bytes at hand: ask again with more bytes."""
+"""Returned instead of a position that has not arrived yet: call the function again with more bytes."""
 
 
 def client_id_end(data: bytes | bytearray, frame: int, end: int) -> int:
-    """Return the position behind the client-id of the request whose frame starts at `frame`, or INCOMPLETE.
+    """Return the position behind the client-id of the request whose frame starts at `frame`; INCOMPLETE if
+    the client-id has not arrived completely.
 
-    `end` is the end of the bytes at hand. Raises ProtocolError for a negative length other than -1 (null).
+    `end` is the end of the bytes that have arrived. Raises ProtocolError for a negative length other than -1
+    (null).
     """
     start = frame + CLIENT_ID_OFFSET
     if end - start < _INT16.size:
@@ -56,7 +58,10 @@ def client_id_end(data: bytes | bytearray, frame: int, end: int) -> int:
 
 
 def request_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bool) -> int:
-    """Return the start of the body of the request whose frame starts at `frame`, or INCOMPLETE."""
+    """Return the start of the body of the request whose frame starts at `frame`; INCOMPLETE if it has not
+    arrived. `flexible`: True if the header has tagged fields (header v2). Raises ProtocolError for a
+    malformed header.
+    """
     position = client_id_end(data, frame, end)
     if position == INCOMPLETE or not flexible:
         return position
@@ -64,9 +69,10 @@ def request_body(data: bytes | bytearray, frame: int, end: int, *, flexible: boo
 
 
 def response_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bool) -> int:
-    """Return the start of the body of the response whose frame starts at `frame`, or INCOMPLETE.
+    """Return the start of the body of the response whose frame starts at `frame`; INCOMPLETE if it has not
+    arrived. Raises ProtocolError for a malformed header.
 
-    `flexible`: the response *header* has tagged fields (header v1), which ApiVersions never has.
+    `flexible`: True if the response *header* has tagged fields (header v1). It never has for ApiVersions.
     """
     position = frame + RESPONSE_HEAD_BYTES
     if position > end:
@@ -75,9 +81,8 @@ def response_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bo
 
 
 def skip_tags(data: bytes | bytearray, position: int, end: int, origin: int = 0) -> int:
-    """Return the position behind the tagged fields that start at `position`, or INCOMPLETE (KIP-482).
-
-    Offsets in ProtocolErrors count from `origin`.
+    """Return the position behind the tagged fields (KIP-482) that start at `position`; INCOMPLETE if they
+    have not arrived completely. Raises ProtocolError, with an offset from `origin`, for malformed bytes.
     """
     if position < end and data[position] == 0:  # nearly always: no tagged fields
         return position + 1
@@ -95,7 +100,9 @@ def skip_tags(data: bytes | bytearray, position: int, end: int, origin: int = 0)
 
 
 def _uvarint(data: bytes | bytearray, position: int, end: int, origin: int) -> tuple[int, int]:
-    """Return (value, position behind it); (0, INCOMPLETE) if it continues behind `end`."""
+    """Return (value, position behind it) of a varint; (0, INCOMPLETE) if the varint continues behind
+    `end`.
+    """
     if position == INCOMPLETE:
         return 0, INCOMPLETE
     value = 0

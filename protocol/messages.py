@@ -1,6 +1,6 @@
 """Every request, response and header of Kafka as a class: `from protocol.messages import MetadataResponse`.
 
-A class is made at its first use (see `protocol/values.py`); `messages.pyi` has the types for type checkers.
+A class is built at its first use (`protocol/values.py`); `messages.pyi` has the types for type checkers.
 """
 
 from __future__ import annotations

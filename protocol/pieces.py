@@ -1,4 +1,4 @@
-"""Decode and encode large messages in pieces.
+"""Decodes and encodes large messages in pieces.
 
 The readers and writers here are generators: they yield None after every `PIECE_BYTES`, so that their caller
 can do other work in between. A piece takes about half a millisecond. Structs without arrays of structs or
@@ -31,11 +31,11 @@ PIECE_ITEMS: Final = 100
 T = TypeVar("T")
 S = TypeVar("S")
 Pieces: TypeAlias = Generator[None, None, T]
-"""Yields None where the work may pause; returns the result."""
+"""Generator that yields None after each piece of work and returns the result."""
 
 
 def at_once(pieces: Pieces[T]) -> T:
-    """Do all pieces without a pause."""
+    """Run all pieces without a pause; return the result."""
     while True:
         try:
             next(pieces)
@@ -45,7 +45,7 @@ def at_once(pieces: Pieces[T]) -> T:
 
 
 def each(work: Callable[[S], T], values: Iterable[S]) -> Pieces[list[T]]:
-    """Return `[work(value) for value in values]`."""
+    """Return the results of `work` for all values, as pieces of `PIECE_ITEMS` calls."""
     found: list[T] = []
     for value in values:
         found.append(work(value))
@@ -55,30 +55,36 @@ def each(work: Callable[[S], T], values: Iterable[S]) -> Pieces[list[T]]:
 
 
 def chosen(test: Callable[[S], bool], values: Iterable[S]) -> Pieces[list[S]]:
-    """Return the values that pass the test."""
+    """Return the values for which `test` returns True, as pieces of `PIECE_ITEMS` calls."""
     found = yield from each(lambda value: (test(value), value), values)
     return [value for passed, value in found if passed]
 
 
 def release(values: list[T]) -> Pieces[None]:
-    """Shorten a list to a piece, so that its elements are not all freed at once."""
+    """Remove all but `PIECE_ITEMS` values from a list, piece by piece, so that they are not all freed at
+    once.
+    """
     while len(values) > PIECE_ITEMS:
         del values[-PIECE_ITEMS:]
         yield
 
 
 class Pace:
-    """Where to pause next, and how many elements may follow."""
+    """Position of the next pause, and number of array elements that may follow; shared by all readers of a
+    message.
+    """
 
     __slots__ = ("elements_left", "pause_at")
 
     def __init__(self, start: int, elements_max: int | None = None) -> None:
-        """Begin at this offset. `elements_max` bounds the elements of all arrays; None for no bound."""
+        """Begin at the offset `start`. `elements_max`: maximum number of elements of all arrays together;
+        None for no maximum.
+        """
         self.pause_at = start + PIECE_BYTES
         self.elements_left = elements_max
 
     def take(self, count: int) -> None:
-        """Expect an array of `count` elements. Raises OversizedError if the bound is exceeded."""
+        """Count an array of `count` elements. Raises OversizedError if the maximum is exceeded."""
         if self.elements_left is not None:
             self.elements_left -= count
             if self.elements_left < 0:
@@ -90,7 +96,9 @@ WritePieces: TypeAlias = "Callable[[bytearray, object, Pace], Pieces[None]]"
 
 
 def _is_large(slot: Slot) -> bool:
-    """Return True if the slot may have any number of elements. Numbers are read and written at once."""
+    """Return True if the field can have any number of elements. Arrays of numbers are not large, because they
+    are read and written in one call.
+    """
     if slot.is_array:
         return slot.type not in FORMATS
     return slot.struct is not None and _has_arrays(slot.struct)
@@ -101,7 +109,9 @@ def _has_arrays(layout: Layout) -> bool:
 
 
 def _runs(slots: Sequence[Slot]) -> list[tuple[bool, list[Slot]]]:
-    """Group consecutive small slots; every large slot is a group of its own."""
+    """Return (True if large, fields) of each group: consecutive small fields are one group, every large field
+    is a group of its own.
+    """
     runs: list[tuple[bool, list[Slot]]] = []
     for large, group in groupby(slots, _is_large):
         run = list(group)
@@ -115,7 +125,7 @@ def _runs(slots: Sequence[Slot]) -> list[tuple[bool, list[Slot]]]:
 def struct_pieces_reader(
     layout: Layout, built: type[Value], types: Types, reading: Reading = STRICT
 ) -> ReadPieces:
-    """Return a reader of a message or struct; see `decoding.struct_reader`."""
+    """Return a reader in pieces of a message or struct; parameters as in `decoding.struct_reader`."""
     steps = [
         (run[0].name, _slot_reader(run[0], types, reading), None)
         if large
@@ -192,7 +202,7 @@ def _array_reader(slot: Slot, types: Types, reading: Reading) -> ReadPieces:
 
 
 def struct_pieces_writer(layout: Layout, built: type[Value], types: Types) -> WritePieces:
-    """Return a writer of a message or struct; see `encoding.struct_writer`."""
+    """Return a writer in pieces of a message or struct; parameters as in `encoding.struct_writer`."""
     steps = [
         (run[0].name, _slot_writer(run[0], types), None)
         if large

@@ -1,9 +1,9 @@
-"""Kafka's primitive types: readers and writers.
+"""Readers and writers of Kafka's primitive types.
 
-A reader takes (buffer, position, end) and returns (value, position after it); it raises ProtocolError with
-the offset for bytes that it cannot read, and never reads at or behind `end`. A writer appends a value to a
-bytearray; it raises EncodeError, or Python's error for a value of the wrong type (the caller adds the field's
-name).
+A reader takes (buffer, position, end) and returns (value, position after it). A reader raises ProtocolError,
+with the offset, for malformed bytes, and never reads at or behind `end`. A writer appends a value to a
+bytearray. A writer raises EncodeError, or Python's error for a value of the wrong type; the caller adds the
+field's name.
 
 Types of a fixed size are given as struct formats, so that several in a row can be read at once. A length is
 an int16 (strings) or int32 (others), or in flexible versions an unsigned varint of the length plus one
@@ -34,10 +34,10 @@ FORMATS: Final = {
     "int64": "q",
     "float64": "d",
 }
-"""Types of a fixed size, as format characters of `struct` (big endian)."""
+"""Name of a number type → its format character in `struct` (big endian)."""
 
 STRING_BYTES_MAX: Final = 0x7FFF
-"""Kafka's limit for every string, even where the length is a varint."""
+"""Maximum size (bytes) of any string, even if its length is a varint."""
 
 _INT32_MAX: Final = 0x7FFFFFFF
 _INT16: Final = struct.Struct(">h")
@@ -45,7 +45,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read an unsigned varint that fits Kafka's int32 (31 bits), in at most five bytes."""
+    """Read an unsigned varint of at most five bytes and 31 bits. Raises ProtocolError for a longer one."""
     value, after = _read_varint(data, position, end)
     if value > _INT32_MAX:
         raise ProtocolError("varint is over 31 bits", offset=position)
@@ -53,7 +53,7 @@ def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def _read_varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read a varint in at most five bytes, which hold 35 bits."""
+    """Read a varint of at most five bytes (35 bits). Raises ProtocolError for a longer one."""
     value = shift = 0
     for at in range(position, min(position + 5, end)):
         byte = data[at]
@@ -75,7 +75,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read a length in a flexible version; -1 is null."""
+    """Read the length of a field in a flexible version; -1 for null."""
     if position < end and (byte := data[position]) < 0x80:
         return byte - 1, position + 1
     value, position = read_uvarint(data, position, end)
@@ -83,7 +83,7 @@ def read_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int
 
 
 def read_wrapped_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read a varint as a broker does: an int32 of the lowest 32 bits, which may be negative."""
+    """Read a varint like a broker: its lowest 32 bits as an int32, which may be negative."""
     value, after = _read_varint(data, position, end)
     return _int32(value), after
 
@@ -94,12 +94,12 @@ def _read_wrapped_compact_length(data: Buffer, position: int, end: int) -> tuple
 
 
 def _int32(value: int) -> int:
-    """Return a number truncated to an int32."""
+    """Return the lowest 32 bits of a number as a signed int32."""
     return (value + _INT32_MAX + 1 & 0xFFFFFFFF) - _INT32_MAX - 1
 
 
 def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read a string's length in an inflexible version; -1 is null."""
+    """Read the length of a string in an inflexible version; -1 for null."""
     if position + 2 > end:
         raise ProtocolError("ends within a length", offset=position)
     (length,) = _INT16.unpack_from(data, position)
@@ -109,7 +109,7 @@ def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def read_int32_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read the length of bytes or of an array in an inflexible version; -1 is null."""
+    """Read the length of bytes or of an array in an inflexible version; -1 for null."""
     if position + 4 > end:
         raise ProtocolError("ends within a length", offset=position)
     (length,) = _INT32.unpack_from(data, position)
@@ -145,49 +145,52 @@ def _replaced_text(data: Buffer, start: int, after: int) -> str:
 
 
 _REPLACEMENT_BYTES: Final = 3
-"""Length of U+FFFD, which may replace a single byte."""
+"""Size (bytes) of U+FFFD in UTF-8, which may replace a single invalid byte."""
 
 
 class Reading(NamedTuple):
-    """How lengths, texts and tags are read; a negative length means null."""
+    """Functions that read lengths and strings, and the strictness for tags; a negative length means null."""
 
     compact_length: Callable[[Buffer, int, int], tuple[int, int]]
     int16_length: Callable[[Buffer, int, int], tuple[int, int]]
     int32_length: Callable[[Buffer, int, int], tuple[int, int]]
     text: Callable[[Buffer, int, int], str]
     lenient: bool
+    """True if tagged fields may come in any order and more than once."""
 
 
 STRICT: Final = Reading(
     read_compact_length, read_int16_length, read_int32_length, _strict_text, lenient=False
 )
-"""Accepts bytes that Kafka's own writers can produce, nothing else."""
+"""Reading that accepts only bytes that Kafka's own writers can produce."""
 AS_A_BROKER: Final = Reading(
     _read_wrapped_compact_length, _read_signed_int16, _read_signed_int32, _replaced_text, lenient=True
 )
-"""Accepts the bytes that a broker accepts (Kafka's ByteBufferAccessor and generated classes): every negative
-length is null, varints wrap around, invalid UTF-8 is replaced, tags may come in any order and more than
-once.
+"""Reading that accepts all bytes that a broker accepts (Kafka's ByteBufferAccessor and generated classes):
+every negative length is null, varints wrap around, invalid UTF-8 is replaced, tags may come in any order and
+more than once.
 """
 
 
 def write_compact_length(out: bytearray, length: int) -> None:
-    """Write a length in a flexible version; -1 is null."""
+    """Write the length of a field in a flexible version; -1 for null."""
     write_uvarint(out, length + 1)
 
 
 def write_int16_length(out: bytearray, length: int) -> None:
-    """Write a string's length in an inflexible version; -1 is null."""
+    """Write the length of a string in an inflexible version; -1 for null."""
     out += _INT16.pack(length)
 
 
 def write_int32_length(out: bytearray, length: int) -> None:
-    """Write the length of bytes or of an array in an inflexible version; -1 is null."""
+    """Write the length of bytes or of an array in an inflexible version; -1 for null."""
     out += _INT32.pack(length)
 
 
 def string_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Reader:
-    """Return a reader of str; None if `nullable`."""
+    """Return a reader of a string. If `nullable`, the reader returns None for null, else it raises
+    ProtocolError.
+    """
     read_length = reading.compact_length if compact else reading.int16_length
     read_text = reading.text
 
@@ -206,7 +209,7 @@ def string_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> R
 
 
 def string_writer(compact: bool, nullable: bool) -> Writer:
-    """Return a writer of str; None if `nullable`."""
+    """Return a writer of a string. If `nullable`, the writer accepts None and writes null."""
     write_length = write_compact_length if compact else write_int16_length
 
     def write(out: bytearray, value: object) -> None:
@@ -223,7 +226,9 @@ def string_writer(compact: bool, nullable: bool) -> Writer:
 
 
 def bytes_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Reader:
-    """Return a reader of bytes, or of records as opaque bytes; None if `nullable`."""
+    """Return a reader of bytes, or of records as opaque bytes. If `nullable`, the reader returns None for
+    null, else it raises ProtocolError.
+    """
     read_length = reading.compact_length if compact else reading.int32_length
 
     def read(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
@@ -241,7 +246,7 @@ def bytes_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Re
 
 
 def bytes_writer(compact: bool, nullable: bool) -> Writer:
-    """Return a writer of bytes or records; None if `nullable`."""
+    """Return a writer of bytes or records. If `nullable`, the writer accepts None and writes null."""
     write_length = write_compact_length if compact else write_int32_length
 
     def write(out: bytearray, value: object) -> None:
@@ -256,7 +261,7 @@ def bytes_writer(compact: bool, nullable: bool) -> Writer:
 
 
 def read_uuid(data: Buffer, position: int, end: int) -> tuple[uuid.UUID, int]:
-    """Read sixteen bytes."""
+    """Read a uuid (16 bytes)."""
     after = position + 16
     if after > end:
         raise ProtocolError("ends within a uuid", offset=position)
@@ -265,14 +270,14 @@ def read_uuid(data: Buffer, position: int, end: int) -> tuple[uuid.UUID, int]:
 
 
 def write_uuid(out: bytearray, value: object) -> None:
-    """Write sixteen bytes."""
+    """Write a uuid (16 bytes). Raises TypeError for a value of another type."""
     if not isinstance(value, uuid.UUID):
         raise TypeError(f"{type(value).__name__} is not a UUID")
     out += value.bytes
 
 
 def number_reader(type_: str) -> Reader:
-    """Return a reader of a type in FORMATS."""
+    """Return a reader of the number type `type_` (a key of FORMATS)."""
     form = struct.Struct(">" + FORMATS[type_])
     unpack, size = form.unpack_from, form.size
 
@@ -286,7 +291,7 @@ def number_reader(type_: str) -> Reader:
 
 
 def number_writer(type_: str) -> Writer:
-    """Return a writer of a type in FORMATS."""
+    """Return a writer of the number type `type_` (a key of FORMATS)."""
     pack = struct.Struct(">" + FORMATS[type_]).pack
 
     def write(out: bytearray, value: object) -> None:
@@ -296,7 +301,9 @@ def number_writer(type_: str) -> Writer:
 
 
 def size_min(type_: str, compact: bool) -> int:
-    """Return the smallest size (bytes) of a primitive."""
+    """Return the smallest size (bytes) of a value of a primitive type. `compact`: True if lengths are
+    varints.
+    """
     if type_ in FORMATS:
         return struct.calcsize(">" + FORMATS[type_])
     if type_ == "uuid":

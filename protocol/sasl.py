@@ -1,11 +1,12 @@
-"""The name in a client's SASL tokens, read as Kafka's own servers read it.
+"""Names of clients in SASL tokens, read like in Kafka's own SASL servers.
 
 A token is one message of a mechanism, either without a Kafka header (SaslHandshake v0) or in a
-SaslAuthenticate request. The name is only *claimed*; the broker decides whether it is true. Brokers may be
+SaslAuthenticate request. The name is only *claimed*; the broker checks the credentials. Brokers may be
 stricter than these functions, but for every token that Kafka accepts, they return the same name as Kafka
 (PlainSaslServer, ScramSaslServer, OAuthBearerSaslServer).
 
-Every function raises TokenError for a token without a name. The error's text never has a byte of the token.
+Every public function raises TokenError for a token without a name. The error's text contains no byte of the
+token.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 
 SUBJECT: Final = "sub"
-"""The claim of a JWT that is the principal's name, unless sasl.oauthbearer.sub.claim.name is set."""
+"""Claim of a JWT with the principal's name: the default of Kafka's `sasl.oauthbearer.sub.claim.name`."""
 NAME_BYTES_MAX: Final = 32_767
-"""Longest string of Kafka's protocol: no quota can be set for a longer name."""
+"""Maximum size (bytes) of a string in Kafka's protocol: no quota can be set for a longer name."""
 ODD_BYTES_MAX: Final = 16 * 1024
-"""The longest claims that are read as leniently as Kafka reads them: that takes long."""
+"""Maximum size (bytes) of a JWT's claims for lenient reading like in Kafka (`_as_jackson`), which is slow.
+Longer claims must be valid JSON.
+"""
 _JAVA_SPACES: Final = "".join(map(chr, range(33)))
-"""The characters that Java's String.trim removes."""
+"""Characters that Java's String.trim removes."""
 
 
 class Claimed(NamedTuple):
@@ -46,7 +49,7 @@ class Claimed(NamedTuple):
 def plain_name(token: bytes) -> str:
     """Return the user of a PLAIN token: `[authzid] NUL authcid NUL passwd` (RFC 4616). Raises TokenError."""
     parts = token.decode("utf-8", "replace").split("\0")
-    if len(parts) != 3:  # not checked first: the last part is the password
+    if len(parts) != 3:  # UTF-8 is not checked first, because an error would contain the password
         raise TokenError(f"a PLAIN token of {len(parts)} parts, expected 3")
     if parts[0] not in ("", parts[1]):
         raise TokenError("a PLAIN token with an authorization id that is not its user")
@@ -81,7 +84,7 @@ def oauthbearer_name(token: bytes, claim: str = SUBJECT) -> str:
     auth = [pair[len("auth=") :] for pair in pairs if pair.startswith("auth=")]
     if not auth:
         raise TokenError("not an OAUTHBEARER initial response")
-    scheme, _, credentials = auth[-1].partition(" ")  # as in Kafka: the last one counts
+    scheme, _, credentials = auth[-1].partition(" ")  # the last one counts, as in Kafka
     if scheme.lower() != "bearer":
         raise TokenError("an OAUTHBEARER response whose scheme is not Bearer")
     name = _checked(_claim(credentials.strip(" "), claim), "OAUTHBEARER token")
@@ -90,7 +93,9 @@ def oauthbearer_name(token: bytes, claim: str = SUBJECT) -> str:
 
 
 def _unescaped(saslname: str) -> str:
-    """Decode =2C (comma) and =3D (equals sign); a saslname contains no other `=`."""
+    """Return a saslname with =2C (comma) and =3D (equals sign) decoded. Raises TokenError for any
+    other `=`.
+    """
     name = saslname.replace("=2C", ",")
     if "=" in name.replace("=3D", ""):
         raise TokenError("a SCRAM name with an escape that is neither =2C nor =3D")
@@ -98,29 +103,35 @@ def _unescaped(saslname: str) -> str:
 
 
 def _check_authzid(field: str, name: str) -> None:
-    """Check that a gs2 header's `a=...`, if any, is the name: Kafka does not support acting for others."""
+    """Raise TokenError if a gs2 header's `a=...` (`field`, or "") is not `name`: in Kafka, a client cannot
+    act for another user.
+    """
     authzid = field.removeprefix("a=")
     if authzid not in ("", name) and authzid.replace("=2C", ",").replace("=3D", "=") != name:
         raise TokenError("an authorization id that is not the client's own name")
 
 
 def _claim(jwt: str, claim: str) -> str:
-    """Return a claim of a JWT in compact serialization (RFC 7519), if it is text, as Kafka reads it."""
+    """Return a claim of a JWT in compact serialization (RFC 7519) as text, read like in Kafka; "" if missing.
+    Raises TokenError if the JWT is malformed, or the claim is no text.
+    """
     parts = jwt.split(".")
     if len(parts) != 3:
         raise TokenError(f"a bearer token of {len(parts)} parts, a JWT that can be read has 3")
     payload = parts[1].rstrip("=").replace("+", "-").replace("/", "_")
     try:
         name = _read(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), claim)
-        # Kafka's handler for unsigned tokens takes the name as it is, the one for signed tokens trims it.
+        # Kafka's handler of unsigned tokens does not trim the name; its handler of signed tokens does.
         return name if not parts[2] and name.strip(_JAVA_SPACES) else name.strip(_JAVA_SPACES)
     except (ValueError, RecursionError):
-        pass  # not chained: what was read stands in the error
+        pass  # the next error is raised outside, not chained, because this error contains a part of the token
     raise TokenError(f"a JWT whose claim {claim} cannot be read as text")
 
 
 def _read(written: bytes, claim: str) -> str:
-    """Return a claim of a JSON object as text, "" if it has none. Raises ValueError, RecursionError."""
+    """Return a claim of a JSON object as text; "" if the object lacks the claim. Raises ValueError or
+    RecursionError for malformed JSON, ValueError if the claim is no text.
+    """
     try:
         value = _CLAIMS.decode(written).get(claim)
         return "" if value is None else _TEXT.decode(value)
@@ -131,18 +142,21 @@ def _read(written: bytes, claim: str) -> str:
 
 
 def _as_jackson(written: bytes) -> dict[str, object]:
-    """Return what Jackson makes of a JSON object, whatever follows it. Raises ValueError, RecursionError."""
+    """Return a JSON object parsed leniently, like by Jackson; text behind the object is ignored. Raises
+    ValueError or RecursionError for malformed JSON.
+    """
     found, _end = _JSON.raw_decode(_characters(written).lstrip(_JSON_SPACES))
     if not isinstance(found, dict):
-        raise ValueError("no object")  # of what was read, not of an argument
+        raise ValueError("no object")  # not TypeError: the JSON is wrong, not the caller
     return found
 
 
 def _characters(written: bytes) -> str:
-    """Return JSON's characters as Jackson reads them: in UTF-8, -16 or -32, whichever the first bytes tell.
+    """Return the characters of JSON text in UTF-8, UTF-16 or UTF-32 (detected from the first bytes).
 
-    In UTF-8 it takes every sequence of the right shape, also overlong ones and surrogates. These become
-    escapes, so that none can end a string; stray bytes become NUL, which JSON has nowhere.
+    In UTF-8, Jackson accepts all sequences of the right length, also overlong sequences and surrogates. Here
+    they become JSON escapes, so that none of them can end a string. Stray bytes become NUL, which is invalid
+    in JSON.
     """
     encoding = json.detect_encoding(written)
     if not encoding.startswith("utf-8"):
@@ -162,20 +176,23 @@ def _escaped(sequence: re.Match[bytes]) -> bytes:
 
 
 def _text(value: object) -> str:
-    """Return a claim as text, as `JsonNode.asText` does. Raises ValueError for one that is no text.
+    """Return a claim as text, like Jackson's `JsonNode.asText`. Raises ValueError for a number, object or
+    array.
 
-    A surrogate without its other half becomes a question mark, as in the name that Kafka's quotas know.
+    A surrogate without its other half becomes a question mark, as in the names of Kafka's quotas.
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if not isinstance(value, str):
-        raise ValueError("no text")  # of what was read, not of an argument
+        raise ValueError("no text")  # not TypeError: the JSON is wrong, not the caller
     whole = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return _LONE_SURROGATE.sub("?", whole)
 
 
 def _number(_digits: str) -> bytes:
-    """Stand in for a number: no claim that is one is a name, and the conversion takes long."""
+    """Return a placeholder for a number of the JSON text: a number is no name, and its conversion
+    takes long.
+    """
     return b""
 
 

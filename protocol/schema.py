@@ -1,8 +1,8 @@
-"""The schemas of Kafka's messages: fields, and the layout of each version.
+"""Schemas of Kafka's messages: fields, and the layout of each version.
 
 `api(key)` returns an API's request and response schema, `header(...)` a header's; each is read from
 `schemas/` at its first use. A `MessageSchema` covers all versions; `MessageSchema.layout(version)` is the
-layout of one version: the fields in order, then the tagged fields. Nothing here handles bytes.
+layout of one version: the fields in order, then the tagged fields. This module does not handle bytes.
 
 `tools/import_schemas.py` writes the files from Kafka's own schemas (flexible versions, tags: KIP-482).
 """
@@ -36,16 +36,18 @@ PRIMITIVES: Final = frozenset(
 
 Kind = Literal["request", "response", "header"]
 Default = bool | int | float | str | None
-"""A field's default in the schemas. Arrays, structs and bytes have None or UNSET (empty), uuids UNSET."""
+"""Default of a field in the schemas. The default of arrays, structs and bytes is None or UNSET (empty), of
+uuids UNSET.
+"""
 
 
 class Field(msgspec.Struct, frozen=True):
     """One field of a message or struct, for all versions."""
 
     name: str
-    """The field's name in snake_case."""
+    """Name of the field in snake_case."""
     type: str
-    """A primitive's name (`PRIMITIVES`) or a struct's; for an array, its element's."""
+    """Name of a primitive type (`PRIMITIVES`) or of a struct; for an array, type of its elements."""
     is_array: bool
     versions: VersionSet
     nullable: VersionSet
@@ -53,17 +55,19 @@ class Field(msgspec.Struct, frozen=True):
     """Versions in which the field is a tagged field."""
     tag: int | None
     default: Default | msgspec.UnsetType
-    """UNSET: the type's zero value (0, "", empty, a struct of defaults)."""
+    """Default value; UNSET for the type's zero value (0, "", empty, a struct of defaults)."""
     ignorable: bool
     """True if encoding a version that lacks the field may drop its value."""
     map_key: bool
     entity_type: str | None
     flexible: VersionSet | None
-    """Set if the field's lengths differ from the message's (the client-id of a request header)."""
+    """Versions in which the field's length is compact; None if they are the message's flexible versions. Only
+    the client-id of a request header differs.
+    """
 
     @property
     def is_struct(self) -> bool:
-        """True if the field, or the array's element, is a struct."""
+        """True if the field, or each element of an array, is a struct."""
         return self.type not in PRIMITIVES
 
 
@@ -73,11 +77,11 @@ class Slot(msgspec.Struct, frozen=True):
     field: Field
     nullable: bool
     compact: bool
-    """True if lengths are unsigned varints plus one instead of int16 or int32 (flexible versions)."""
+    """True if lengths are written as unsigned varints of length + 1, instead of int16 or int32."""
     tag: int | None
-    """None if the field is not tagged."""
+    """Tag of the field; None if the field is not a tagged field in this version."""
     struct: Layout | None
-    """Layout of the struct, or of the array's element; None for primitives."""
+    """Layout of the struct, or of the array's elements; None for primitive types."""
 
     @property
     def name(self) -> str:
@@ -85,7 +89,7 @@ class Slot(msgspec.Struct, frozen=True):
 
     @property
     def type(self) -> str:
-        """A primitive's name or a struct's; for an array, its element's."""
+        """Name of a primitive type or of a struct; for an array, type of its elements."""
         return self.field.type
 
     @property
@@ -97,12 +101,12 @@ class Layout(msgspec.Struct, frozen=True):
     """The layout of one version of a message or struct."""
 
     name: str
-    """The name of the message or struct."""
+    """Name of the message or struct."""
     version: int
     flexible: bool
-    """True if tagged fields follow the fields."""
+    """True if tagged fields follow the other fields."""
     fields: tuple[Slot, ...]
-    """In wire order, without tagged fields."""
+    """Fields in wire order, without tagged fields."""
     tagged: tuple[Slot, ...]
     """Tagged fields by ascending tag."""
     absent: tuple[Field, ...]
@@ -113,15 +117,15 @@ class MessageSchema(msgspec.Struct, frozen=True, dict=True):
     """A message in all its versions."""
 
     name: str
-    """Kafka's name, with its kind: MetadataRequest."""
+    """Kafka's name of the message, such as MetadataRequest."""
     kind: Kind
     api_key: int
-    """The API key; -1 for headers."""
+    """API key of the message; -1 for headers."""
     versions: VersionRange
     flexible: VersionSet
     fields: tuple[Field, ...]
     structs: dict[str, tuple[Field, ...]]
-    """By CamelCase name, at any depth; names are unique within a message."""
+    """CamelCase name → fields, for the structs at any depth; names are unique within a message."""
 
     def layout(self, version: int) -> Layout:
         """Return the layout of `version` (cached). Raises ValueError if the message lacks the version."""
@@ -160,7 +164,7 @@ class Api(msgspec.Struct, frozen=True):
 
     api_key: int
     name: str
-    """Kafka's name: Metadata."""
+    """Kafka's name of the API, such as Metadata."""
     request: MessageSchema
     response: MessageSchema
 
@@ -182,7 +186,7 @@ def api(api_key: int) -> Api | None:
 
 @cache
 def header(kind: Literal["request", "response"]) -> MessageSchema:
-    """Return the schema of the request header or the response header."""
+    """Return the schema of the request header or the response header (cached)."""
     stored = msgspec.json.decode(_read("headers.json"), type=_StoredHeaders)
     if kind == "request":
         return _message(stored.request, "RequestHeader", "header", -1)
@@ -196,8 +200,8 @@ def api_keys() -> tuple[int, ...]:
 
 @cache
 def message(name: str) -> MessageSchema | None:
-    """Return the message with this name ("MetadataResponse", "RequestHeader"), or None; reads only that
-    message's file.
+    """Return the schema of a message or header by its name ("MetadataResponse", "RequestHeader"), None if it
+    does not exist (cached). Reads only the file of that API.
     """
     for kind, suffix in (("request", "Request"), ("response", "Response")):
         if name == suffix + "Header":
@@ -217,13 +221,13 @@ def message_names() -> list[str]:
 
 
 def _stem(file: str) -> str:
-    """Return the API's name in a file name: "createtopics" of "003_create_topics.json"."""
+    """Return the API's name in a file's name: "createtopics" for "003_create_topics.json"."""
     return file[4:].removesuffix(".json").replace("_", "")
 
 
 @cache
 def _files() -> dict[int, str]:
-    """Return file names by API key."""
+    """Return API key → name of the schema file."""
     names = (entry.name for entry in resources.files("protocol").joinpath("schemas").iterdir())
     return {int(name[:3]): name for name in sorted(names) if name[:3].isdigit()}
 
@@ -233,7 +237,7 @@ def _read(file: str) -> bytes:
 
 
 class _StoredField(msgspec.Struct, forbid_unknown_fields=True):
-    """A field in the files; omitted values are the message's versions, "none", or false."""
+    """Stored form of a field. If `versions` is omitted, the field is in all versions of its message."""
 
     name: str
     type: str
@@ -268,7 +272,9 @@ class _StoredHeaders(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_message(data: bytes, name: str, kind: Kind, api_key: int) -> MessageSchema:
-    """Parse a message's file. Raises msgspec.ValidationError if it has another form."""
+    """Return the schema in the stored form of one message (JSON). Raises msgspec.ValidationError for JSON of
+    another form.
+    """
     return _message(msgspec.json.decode(data, type=_StoredMessage), name, kind, api_key)
 
 

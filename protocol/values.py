@@ -31,7 +31,7 @@ PYTHON_TYPES: Final[dict[str, type]] = {
     "bytes": bytes,
     "records": bytes,
 }
-"""Primitive to Python type; `records` are opaque bytes."""
+"""Name of a primitive type → Python type; `records` are opaque bytes."""
 
 _ZEROS: Final[dict[type, object]] = {
     int: 0,
@@ -47,7 +47,7 @@ class Value(msgspec.Struct, kw_only=True, repr_omit_defaults=True, gc=False):
     """A message, or a struct inside one."""
 
     unknown_tagged_fields: tuple[tuple[int, bytes], ...] = ()
-    """Tags that the schemas lack, ascending, with their bytes; a round trip keeps them."""
+    """(Tag, bytes) of tagged fields that the schemas lack, in ascending order; encoding writes them again."""
 
 
 class Message(Value, kw_only=True, repr_omit_defaults=True, gc=False):
@@ -79,7 +79,7 @@ def message_type(name: str) -> type[Message]:
 
 
 def schema_of(message: type[Message]) -> MessageSchema:
-    """Return the schema of a message's class."""
+    """Return the schema of a message's class. Raises KeyError if the schemas lack the message."""
     found = schema.message(message.__name__)
     if found is None:
         raise KeyError(message.__name__)
@@ -97,7 +97,9 @@ def response_type(api_key: int) -> type[Message]:
 
 
 def default_of(field: Field, struct: type[Value] | None) -> object:
-    """Return a field's default, a new object each time; `struct` is its class, if it has one."""
+    """Return a field's default, a new object at each call. `struct`: class of the field's struct, None for a
+    primitive type.
+    """
     if field.default is not msgspec.UNSET:
         return field.default
     if field.is_array:
@@ -118,7 +120,7 @@ def _api(api_key: int) -> schema.Api:
 
 
 def _struct(message: MessageSchema, name: str, structs: dict[str, type[Value]]) -> None:
-    """Add the class of a struct, and of those it contains, to `structs`."""
+    """Add the class of a struct, and the classes of all structs within it, to `structs` (name → class)."""
     if name in structs:
         return
     fields = message.structs[name]
@@ -141,7 +143,7 @@ def _struct(message: MessageSchema, name: str, structs: dict[str, type[Value]]) 
 def _definitions(
     fields: tuple[Field, ...], structs: dict[str, type[Value]]
 ) -> list[tuple[str, object, object]]:
-    """Return msgspec.defstruct's definitions: name, type, default."""
+    """Return the definitions of these fields for msgspec.defstruct: (name, type, default)."""
     definitions: list[tuple[str, object, object]] = []
     for field in fields:
         struct = structs.get(field.type)
@@ -153,7 +155,7 @@ def _definitions(
 
 
 def _default(field: Field, struct: type[Value] | None) -> object:
-    """Return a default for msgspec: like `default_of`, but mutable values as factories."""
+    """Return the default of a field for msgspec: like `default_of`, but a factory for mutable values."""
     if field.default is msgspec.UNSET and (field.is_array or struct is not None):
         factory: type = list if field.is_array or struct is None else struct
         return msgspec.field(default_factory=factory)

@@ -1,7 +1,7 @@
 """The difference between consecutive versions of an API on the wire.
 
-It is derived from the schemas alone: from layouts, not meanings. Two versions may be the same on the wire and
-still differ in meaning (JoinGroup v4: the broker makes a new member join twice, KIP-394).
+The difference is computed from the layouts in the schemas. Two versions may be the same on the wire and still
+differ in meaning (JoinGroup v4: the broker makes a new member join twice, KIP-394).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class Change(Enum):
     SAME = "same"
     """Requests and responses have the same layout; only the version in the request header differs."""
     THROTTLE = "throttle"
-    """As SAME, but the response also has throttle_time_ms (int32, top level, not tagged)."""
+    """Only the response differs: the new version adds throttle_time_ms (int32, top level, not tagged)."""
     OTHER = "other"
+    """Requests, responses or headers differ in another way."""
 
 
 class Position(Enum):
@@ -48,8 +49,8 @@ class VersionDifference(NamedTuple):
 
 @cache
 def version_difference(api_key: int, version: int) -> VersionDifference:
-    """Return the difference to the previous version. Raises UnknownVersionError if the schemas lack
-    either.
+    """Return the difference between `version` - 1 and `version` (cached). Raises UnknownVersionError if the
+    schemas lack one of the two.
     """
     headers_alike = _headers(api_key, version - 1) == _headers(api_key, version)
     found = schema.api(api_key)
@@ -59,7 +60,9 @@ def version_difference(api_key: int, version: int) -> VersionDifference:
 
 
 def version_differences(api_key: int) -> tuple[VersionDifference, ...]:
-    """Return all differences of an API, ascending; none if the schemas lack it."""
+    """Return the differences between all consecutive versions of an API, ascending; () if the schemas lack
+    the API.
+    """
     found = schema.api(api_key)
     if found is None:
         return ()
@@ -108,8 +111,8 @@ def _response_change(response: schema.MessageSchema, version: int) -> tuple[Chan
 
 
 def _added_throttle(old: Layout, new: Layout) -> Position | None:
-    """Return the position of throttle_time_ms, if that is the only addition; both layouts are flexible, or
-    neither is.
+    """Return the position of throttle_time_ms in `new`; None if the layouts differ in anything else. The
+    caller ensures that both layouts are flexible, or neither is.
     """
     for position, added, rest in (
         (Position.FIRST, new.fields[:1], new.fields[1:]),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LAST: Final = 32767
-"""The end of "3+": the highest version in an int16."""
+"""Maximum of a range without an end, such as "3+": the largest int16."""
 
 
 class VersionRange(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class VersionRange(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> VersionRange:
-        """Parse "3", "0-5", "3+" or "none". Raises ValueError for other text."""
+        """Return the range written as "3", "0-5", "3+" or "none". Raises ValueError for other text."""
         if text == "none":
             return NONE
         if text.endswith("+"):
@@ -53,7 +53,7 @@ class VersionRange(msgspec.Struct, frozen=True):
         return str(self.min) if self.min == self.max else f"{self.min}-{self.max}"
 
     def intersect(self, other: VersionRange) -> VersionRange:
-        """Return the versions in both; `NONE` without common versions."""
+        """Return the versions that both ranges contain; `NONE` if they have no common version."""
         both = VersionRange(max(self.min, other.min), min(self.max, other.max))
         return both or NONE
 
@@ -68,13 +68,13 @@ class VersionSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> VersionSet:
-        """Parse ranges joined by commas, or "none"."""
+        """Return the set written as ranges with commas, or as "none". Raises ValueError for other text."""
         ranges = (VersionRange.parse(part) for part in text.split(","))
         return cls(tuple(found for found in ranges if found))
 
     @classmethod
     def of(cls, versions: Iterable[int]) -> VersionSet:
-        """Return the set of these single versions."""
+        """Return the set that contains these versions."""
         ranges: list[VersionRange] = []
         for version in sorted(set(versions)):
             if ranges and ranges[-1].max == version - 1:

@@ -1,41 +1,48 @@
-"""The quota rules: which limit applies to a client, how much of it was used, and the throttle time.
+"""The quota rules: the limit of a client, its usage, and the throttle time.
 
-Numbers in, numbers out. This package reads no clock and no socket: time is an argument, `now_ms`, in ms on a
-monotonic clock. The rules are those of Kafka's brokers (3.8 and newer). Tests compare the results with
-numbers from Kafka's own classes; `docs/quotas.md` lists the intended differences.
+This package reads no clock and no socket: time is an argument, `now_ms`, in ms on a monotonic clock. The
+rules are those of Kafka's brokers (3.8 and newer). Tests compare the results with numbers from Kafka's own
+classes; `docs/quotas.md` lists the intended differences.
 
-The way through the room: a quota file becomes a `QuotaTable`; the table gives each broker's `BrokerQuotas`
-their limits; a connection asks these for its client's `ClientLedger`, and charges it.
+From file to charge: a quota file is parsed to a `QuotaTable`. `BrokerQuotas.update` gives the limits of the
+table to a broker's limiters. A connection looks up the `ClientLedger` of its client in `BrokerQuotas` and
+charges each request to the ledger.
 
-- Formats: `quota_file` and `quota_entry` (the file), `quota_edit` (changes), `imported`,
-  `zookeeper_layout`.
-- Table: `table`, `entities` (who is meant, which level wins), `limits` (look-up), `options`, `explain`.
-- Charges: `broker_quotas` has all quotas of one broker, `client_quotas` the limits of one key, `registry`
-  its limiters, `ledger` those of one client; `limiters` compute the waits. Other kinds: `mutations`,
-  `topics`, `connections`, `cluster_quotas`. A new key gets a `ClientQuotas` in `BrokerQuotas` and a field
-  in `ClientLedger`.
-- Request time: `request_costs` and `costs/` (coefficients), `request_time` (the arithmetic); `calibration`,
-  `cost_fitting`, `cost_findings` and `cost_file` measure and write them. `replay` computes what-if.
+- `table/`: the configuration. `quota_table` (all entries), `entities` (subjects of quotas, precedence of
+  levels), `limits` (look-up), `options`, `explain`, `names`, `bounded_names`; formats: `quota_file`,
+  `quota_entry`, `quota_edit` (changes of a file), `imported`, `zookeeper_layout`.
+- `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `budgets`, `smooth`, `bucket`,
+  `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
+- `costs/`: estimated request time. `request_costs` (coefficients, and the shipped `*.toml`), `cost`
+  (estimate); `calibration`, `cost_fitting`, `cost_findings` and `cost_file` measure a broker and write its
+  coefficients.
+- Here: `broker_quotas` (all quotas of one broker), `cluster_quotas` (budgets that brokers share),
+  `client_quotas` (limits and limiters of one quota key), `registry` (limiters by tags), `ledger` (limiters of
+  one client), `mutations`, `topics`, `connections`; `replay` and `replay_hours` simulate another limit.
 
-Decisions that hold here:
+To add a quota key, add a `ClientQuotas` to `BrokerQuotas` and a field to `ClientLedger`.
 
-- The quota file's format is in this room, because the pipeline, which may import only `quotas` and `usage`,
-  writes files that `weir run` reads.
-- Prefixes, topics and addresses are fields of `Tags`: a client-id may be any string, so no spelling of
-  another thing as a client-id is safe.
-- A `client_id_prefix` is one budget for all its client-ids: client-ids with a random part are one
-  application, and a new client-id per connection is no escape.
-- Shadow entries have budgets of their own beside the enforced ones, which do not see them: trying a quota
-  loosens nothing, and the same code computes both.
-- A cluster's budgets are one more `ClientQuotas`, which each broker's asks: connections keep the budget
-  that they looked up, and metrics show it once. Mutations are rare, so connections look theirs up with each
-  request.
-- Limiters under a default quota are about 1 KB each and forgotten an hour after the last charge, as Kafka
-  forgets sensors. `registry` bounds their number: idle ones go first, and if all are in use, a newcomer is
-  charged to the overflow limiter of its user, which makes nobody wait. Refusing newcomers would let one
-  client lock out others, and forgetting limiters in use would be an escape.
-- A request budget below half of its limit adds up charges and looks at the rate only when that could
-  matter: 0.6 µs less per request. A property test compares it with the plain budget.
+Design decisions:
+
+- The quota file's format is in this package, because the pipeline, which may import only `quotas` and
+  `usage`, writes files that `weir run` reads.
+- Prefixes, topics and addresses are fields of `Tags`: a client-id may be any string, so a topic or a prefix
+  written as a client-id could be mistaken for one.
+- A `client_id_prefix` is one budget for all its client-ids, because client-ids with a random part belong to
+  one application, and a client must not get a new budget by a new client-id per connection.
+- Shadow entries have budgets of their own, independent of enforced budgets: a quota on trial loosens no
+  enforced quota, and the same code computes both.
+- A cluster's budgets are another `ClientQuotas`, in which the brokers' `ClientQuotas` look them up:
+  connections keep the budget that they looked up, and metrics show each budget once. Mutations are rare, so
+  connections look up mutation budgets at each request.
+- Limiters under a default quota are about 1 KB each and removed an hour after the last charge, like Kafka's
+  sensors. `registry` bounds their number: idle limiters are removed first. If all limiters are in use, a new
+  client is charged to the overflow limiter of its user, which has no limit. If Weir refused new clients
+  instead, one client could lock out others; if Weir removed limiters in use, a client could erase its own
+  usage.
+- A request budget below half of its limit adds up charges, and computes the rate only when the rate could
+  exceed half of the limit: 0.6 µs less per request. A property test compares its results with those of
+  `Budget`.
 """
 
 from quotas.broker_quotas import BrokerQuotas

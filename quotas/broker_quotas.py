@@ -1,4 +1,4 @@
-"""All quotas that hold at one broker, and what one of its clients draws on."""
+"""BrokerQuotas: all quotas in force at one broker, and the look-up of one client's limiters there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ A = TypeVar("A", bound=Limiter)
 
 
 class BrokerQuotas:
-    """All client quotas of one broker. Change them through this object, so that `generation` knows."""
+    """All quotas of one broker. Change the quotas only through this object, because otherwise `generation`
+    does not grow and connections keep outdated limiters.
+    """
 
     __slots__ = (
         "_all",
@@ -55,26 +57,26 @@ class BrokerQuotas:
         request_time_scale: float = 1.0,
         cluster: ClusterQuotas | None = None,
     ) -> None:
-        """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`, and
-        the same `cluster`. Without a cluster, entries with cluster scope hold at this broker.
+        """Bundle the quotas of one broker. All brokers of a cluster share the same `mutations` and `cluster`.
+        If `cluster` is None, entries with cluster scope apply to this broker alone.
 
-        A client without a client-id is treated as if it were called `unnamed`. Requests cost this broker
-        `request_time_scale` times what the model says.
+        `unnamed`: client-id used for clients without a client-id. `request_time_scale`: factor by which
+        requests cost this broker more than the cost model says. `topics`: None for no topic rates.
         """
         self.produce = produce
         self.fetch = fetch
         self.mutations = mutations
         self.request = request
         self.percent_per_us = request_time_scale / US_PER_PERCENT
-        """What a microsecond of the cost model is charged with."""
+        """Request time (percent-seconds of a thread) charged per microsecond of the cost model."""
         self.timed = False
-        """Whether the table has quotas on request time, enforced or in shadow."""
+        """True if the table has request-time quotas, enforced or shadow."""
         self.forwarded_us = 0
-        """When a request was last forwarded to this broker; noted while `timed`."""
+        """Time (µs) at which a request was last forwarded to this broker; only set while `timed` is True."""
         self.unnamed = unnamed
         self._topics = TopicQuotas() if topics is None else topics
         self.topics: TopicQuotas | None = None
-        """The rates of topics; None while none has one."""
+        """Per-topic rates; None while no topic has a rate."""
         self._all: tuple[ClientQuotas[Limiter], ...] = (produce, fetch, mutations, request)
         self._cluster = cluster
         if cluster is not None:
@@ -83,11 +85,13 @@ class BrokerQuotas:
             request.share(cluster.request)
             cluster.on_change.append(self._note_generation)
         self._topic_changes = 0
-        """How often the table got its first rate of a topic, or lost its last."""
+        """Number of times that `topics` changed between None and not None."""
         self._in_shadow = False
-        """Whether the table has shadow entries."""
+        """True if the table has shadow entries."""
         self.generation = 0
-        """Grows with the generation of any of them: one comparison tells whether to look up anew."""
+        """A number that grows when limiters that were looked up may be outdated: the caller looks them up
+        again.
+        """
 
     @classmethod
     def create(
@@ -100,9 +104,10 @@ class BrokerQuotas:
         request_time_scale: float = 1.0,
         cluster: ClusterQuotas | None = None,
     ) -> BrokerQuotas:
-        """The quotas of a broker with nothing used yet, under the limits of `table`.
+        """Return the quotas of a broker without usage, with the limits of `table`.
 
-        `mutations` and `cluster` are the cluster's; by default those of a cluster of this one broker.
+        `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`.
+        `mutations` and `cluster` are shared by the brokers of a cluster; None if this broker is alone.
         """
         cluster = ClusterQuotas(num_samples, window_s) if cluster is None else cluster
         quotas = cls(
@@ -119,7 +124,9 @@ class BrokerQuotas:
         return quotas
 
     def ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger:
-        """What a client draws on, as `ClientQuotas.budget`; keep it while `generation` stays the same."""
+        """Return the limiters of a client, created if missing. `user` is the principal's name without type.
+        The caller looks the ledger up again when `generation` has changed.
+        """
         name = client_id or self.unnamed
         ledger = ClientLedger(
             self.produce.budget(user, name, now_ms),
@@ -129,7 +136,7 @@ class BrokerQuotas:
             topics=self.topics,
             percent_per_us=self.percent_per_us,
         )
-        self._note_generation()  # to make room for one limiter, others may have been forgotten
+        self._note_generation()  # creating a limiter may have removed idle limiters, to make room
         if self._cluster is not None:
             self._cluster.note()
         return ledger
@@ -142,25 +149,30 @@ class BrokerQuotas:
         )
 
     def request_budgets(self, user: str, client_id: str) -> tuple[RequestBudget | None, RequestBudget | None]:
-        """The request time that a client draws on, enforced and in shadow, as far as any was charged yet:
-        looking makes no budget.
+        """Return (enforced, shadow) request-time budgets of a client, each None if it does not exist yet.
+        Unlike `ledger`, creates no budget.
         """
         name = client_id or self.unnamed
         shadow = self.request.shadow
         return self.request.peek(user, name), None if shadow is None else shadow.peek(user, name)
 
     def mutation_ledger(self, user: str, client_id: str, now_ms: int) -> MutationLedger | None:
-        """What a client's partition mutations draw on; None if nothing. Ask anew for each request."""
+        """Return the mutation budgets of a client; None without mutation quotas. Call this for each
+        request.
+        """
         name = client_id or self.unnamed
         budget = self.mutations.budget(user, name, now_ms)
         shadow = _in_shadow(self.mutations, user, name, now_ms) if self._in_shadow else None
         return None if budget is None and shadow is None else MutationLedger(budget, shadow)
 
     def use(self, table: QuotaTable) -> None:
-        """Look limits up in `table` from now on; then `refresh`."""
+        """Look limits up in `table` from now on. The caller then runs `refresh`, which gives the new limits
+        to existing limiters.
+        """
         self._in_shadow = bool(table.shadow)
         self.timed = table.has(QuotaKey.REQUEST_PERCENTAGE)
-        if self._cluster is not None:  # what brokers share does it for the first of them
+        # For the first broker of a cluster; the shared quotas ignore the calls of the others.
+        if self._cluster is not None:
             self._cluster.use(table)
         for quotas in self._all:
             quotas.use(table)
@@ -170,25 +182,27 @@ class BrokerQuotas:
         self._note_generation()
 
     def refresh(self) -> Iterator[None]:
-        """Give all limiters the limits in force, in steps: as `ClientQuotas.refresh`."""
+        """Give all existing limiters the limits in force; yield after each step of about a millisecond."""
         if self._cluster is not None:
             yield from self._cluster.refresh()
         for quotas in self._all:
             yield from quotas.refresh()
 
     def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on: all steps at once."""
+        """Run `use` and all steps of `refresh`."""
         self.use(table)
         for _step in self.refresh():
             pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget the budgets that were not charged for an hour, in steps: as `ClientQuotas.expire`."""
+        """Remove limiters that were not charged for an hour; yield after each step (about a millisecond) the
+        number of limiters removed.
+        """
         for quotas in self._all:
             for forgotten in quotas.expire(now_ms):
                 self._note_generation()
                 yield forgotten
-        self._note_generation()  # others share some of them, and may have changed these
+        self._note_generation()  # other brokers of the cluster may have removed shared limiters
 
     def _note_generation(self) -> None:
         self.generation = self._topic_changes + sum(

@@ -1,27 +1,28 @@
-"""ClientQuotas: the limits of one quota key, and the limiters that clients under them draw on.
+"""ClientQuotas: the limits of one quota key, and the limiters of the clients with these limits.
 
-A connection asks once for the limiter of its user and client-id, and keeps the answer until `generation` says
-that it may have become another. From then on a charge costs no look-up.
+A connection looks up the limiter of its user and client-id once, and keeps the limiter until `generation`
+changes. So a charge needs no look-up.
 
-Changes of the table reach limiters in place: the limit is replaced, what was used stays, and nobody who was
-already told to wait waits shorter or longer. Look-ups see the new limits at once (`use`). Limiters that
-nobody asks for get them a slice at a time (`refresh`): they matter to metrics only. A client that a change
-moves to another level finds a fresh limiter there. The old one is kept with what was used, and found again if
-the change is undone in time.
+A change of the table changes limiters in place: the limit is replaced, the usage stays, and throttle times
+that were already told stay the same. Look-ups see the new limits at once (`use`). Limiters that no connection
+looks up get the new limits a slice at a time (`refresh`); only metrics show them. A client that a change
+moves to another level gets a new limiter there. The old limiter is kept with its usage, and is used again if
+the change is undone before the limiter expires.
 
-Shadow entries have limiters of their own, beside the enforced ones (`ClientQuotas.shadow`). These are charged
-in the same way, and make nobody wait. Where one side makes a limiter and the other has one of the same
-`tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at once
-what was used in the shadow. Waits that nobody was told are not waited out.
+Shadow entries have limiters of their own, beside the enforced limiters (`ClientQuotas.shadow`). Shadow
+limiters are charged in the same way, but no client waits for them. A new limiter begins with the usage of the
+limiter with the same `tags` on the other side, if that exists: an entry that is changed from shadow to
+enforced keeps its usage at once. Throttle times that the shadow limiter computed were never told, so no
+client waits for them.
 
-Entries with `scope = "cluster"` have limiters that all brokers share (`ClientQuotas.cluster`): those of one
-more `ClientQuotas`, which each broker asks for them. With another scope a client begins with nothing used, as
-at another level.
+Entries with `scope = "cluster"` have limiters that all brokers share: those of another `ClientQuotas`, in
+which each broker looks them up (`ClientQuotas.cluster`). A change of the scope gives a client a new limiter
+without usage, like a change of the level.
 
-To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `ClientLedger`.
+To add a quota to a broker, add a `ClientQuotas` for its key to `BrokerQuotas`, and a field to `ClientLedger`.
 
-Mutations have one `ClientQuotas` for all brokers of a cluster, because a controller enforces their quota.
-Connections look their limiters up request by request.
+Mutations have one `ClientQuotas` for all brokers of a cluster, because the controller enforces their quota.
+Connections look up mutation limiters at each request.
 """
 
 from __future__ import annotations
@@ -69,27 +70,31 @@ class ClientQuotas(Generic[A_co]):
     def __init__(
         self, key: QuotaKey, make: Callable[[Tags, float, int], A_co], *, is_shadow: bool = False
     ) -> None:
-        """Begin without any limit; `make` makes a limiter from tags, limit and the time in ms. `is_shadow`:
-        for clients for which a shadow entry of the table wins.
+        """Begin without limits. `make` returns a new limiter from (tags, limit, time in ms). `is_shadow`:
+        True for the limiters of shadow entries, False for those of enforced entries.
         """
         self.key = key
         self.shadow: ClientQuotas[A_co] | None = None
-        """The limiters of shadow entries, if those are counted; they change and expire with these."""
+        """Quotas of shadow entries, updated and expired along with these quotas; None for no shadow entries.
+        """
         self.on_created: Callable[[A_co], None] | None = None
-        """Called with each new limiter."""
+        """Function to call with each new limiter; None for no call."""
         self.cluster: ClientQuotas[A_co] | None = None
-        """The limiters of entries with cluster scope, shared with other brokers; see `share`."""
+        """Quotas of entries with cluster scope, shared with other brokers; None if no cluster shares
+        limiters.
+        """
         self.paced: Callable[[A_co, Pacing], A_co] | None = None
-        """Returns a limiter that is paced as its entry says; None: this quota key has one pacing only."""
+        """Function that converts a limiter to the pacing of its entry; None if the quota key has one pacing.
+        """
         self._scope: Scope | None = None
-        """The scope of the entries whose limiters these are; None: of any."""
+        """Scope of the entries that have limiters here; None for entries of any scope."""
         self._is_shadow = is_shadow
         self._make = make
         self._limits = NONE
         self._changes = 0
         """Number of times that other limits came into force."""
         self._is_stale = False
-        """True if limiters that no client has asked for since may have former limits."""
+        """True if limiters that were not looked up since `use` may have former limits."""
         self._registry: LimiterRegistry[A_co] = LimiterRegistry()
 
     @property
@@ -101,20 +106,20 @@ class ClientQuotas(Generic[A_co]):
 
     @property
     def forgotten(self) -> Totals:
-        """The counts of the limiters that were forgotten."""
+        """Sums of the counters of removed limiters."""
         return self._registry.forgotten
 
     def share(self, cluster: ClientQuotas[A_co]) -> None:
-        """Have clients under entries with cluster scope draw on the limiters of `cluster`, on both sides."""
+        """Use the limiters of `cluster` for entries with cluster scope, enforced and shadow, from now on."""
         self.cluster, self._scope, cluster._scope = cluster, Scope.BROKER, Scope.CLUSTER
         if self.shadow is not None and cluster.shadow is not None:
             self.shadow.share(cluster.shadow)
 
     def budget(self, user: str, client_id: str, now_ms: int) -> A_co | None:
-        """Return the limiter that a client draws on; None if nothing limits it.
+        """Return the limiter of a client, created if missing; None if no limit applies to the client.
 
-        `user` is the name of its principal, without type; a null client-id is the empty one. Keep the answer
-        while `generation` stays the same.
+        `user` is the principal's name without type; a null `client_id` is passed as "". The caller looks the
+        limiter up again when `generation` has changed.
         """
         limit = self._limit(user, client_id)
         if limit is None:
@@ -131,7 +136,9 @@ class ClientQuotas(Generic[A_co]):
         return self._new(limit, now_ms)
 
     def peek(self, user: str, client_id: str) -> A_co | None:
-        """Return the limiter that a client draws on, if it exists: `budget` makes one."""
+        """Return the limiter of a client; None if no limit applies, or no limiter exists yet. Creates
+        none.
+        """
         limit = self._limit(user, client_id)
         if limit is None:
             return None
@@ -143,7 +150,9 @@ class ClientQuotas(Generic[A_co]):
         return self._registry.overflow(overflow_tags(limit.tags, self._limits.named(user, client_id), user))
 
     def _limit(self, user: str, client_id: str) -> Limit | None:
-        """Return the limit of a client on this side, with the tags under which its limiter is known."""
+        """Return the client's limit, with its limiter's tags; None if no limit applies on this side (shadow
+        or not).
+        """
         limit = self._limits.resolve(user, client_id)
         if limit is None or limit.is_shadow != self._is_shadow:
             return None
@@ -152,8 +161,8 @@ class ClientQuotas(Generic[A_co]):
         return limit._replace(tags=bounded_tags(limit.tags, self._limits.named(user, client_id)))
 
     def of_address(self, ip: str, now_ms: int) -> A_co | None:
-        """Return the limiter of connections from an address, in its canonical form; None if nothing limits
-        the address.
+        """Return the limiter of connections from the IP address `ip` (canonical form), created if missing;
+        None if no limit applies to the address.
         """
         limit = self._limits.resolve_ip(ip)
         if limit is None or limit.is_shadow != self._is_shadow:
@@ -166,7 +175,7 @@ class ClientQuotas(Generic[A_co]):
         return self._new(limit, now_ms)
 
     def _overflow(self, tags: Tags, now_ms: int) -> A_co:
-        """Return the limiter that counts for clients without room for one of their own: it has no limit."""
+        """Return the unlimited limiter with these tags that counts for clients when the registry is full."""
         limiter = self._registry.overflow(tags)
         if limiter is None:
             limiter = self._make(tags, UNLIMITED, now_ms)
@@ -183,12 +192,12 @@ class ClientQuotas(Generic[A_co]):
         return limiter
 
     def known(self, tags: Tags) -> A_co | None:
-        """Return the limiter of those who share `tags`, if it is known."""
+        """Return the limiter with these tags; None if there is no such limiter."""
         return self._registry.get(tags)
 
     def use(self, table: QuotaTable) -> None:
-        """Look limits up in `table` from now on; then `refresh`. Does nothing if these limits are in force
-        already.
+        """Look limits up in `table` from now on. The caller then runs `refresh`, which gives the new limits
+        to existing limiters. Does nothing if these limits are in force already.
         """
         if self.shadow is not None:
             self.shadow.use(table)
@@ -200,8 +209,8 @@ class ClientQuotas(Generic[A_co]):
         self._limits, self._is_stale = limits, True
 
     def refresh(self) -> Iterator[None]:
-        """Give limiters that nobody has asked for since `use` their limits; yield after each step of about a
-        millisecond.
+        """Give the limits in force to limiters that were not looked up since `use`; yield after each step of
+        about a millisecond.
         """
         if self.shadow is not None:
             yield from self.shadow.refresh()
@@ -214,13 +223,13 @@ class ClientQuotas(Generic[A_co]):
                 yield
 
     def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on: all steps at once."""
+        """Run `use` and all steps of `refresh`."""
         self.use(table)
         for _step in self.refresh():
             pass
 
     def _shared(self, tags: Tags) -> Limit:
-        """Return the limit in force for those who share `tags`: none if it is of another scope."""
+        """Return the limit in force for these tags; `UNLIMITED` if no entry of this scope applies."""
         value = self._limits.of(tags)
         pacing, scope = self._limits.options_of(tags)
         if value is None or (self._scope is not None and scope is not self._scope):
@@ -228,7 +237,7 @@ class ClientQuotas(Generic[A_co]):
         return Limit(value, tags, self._is_shadow, pacing, scope)
 
     def _current(self, limiter: A_co, limit: Limit) -> A_co:  # type: ignore[misc]  # returns its argument
-        """Return the limiter with the limit in force, paced as that says."""
+        """Return the limiter, converted if needed, with the value and the pacing of `limit`."""
         if limiter.limit != limit.value:
             limiter.set_limit(limit.value)
         if self.paced is None:
@@ -239,26 +248,28 @@ class ClientQuotas(Generic[A_co]):
         return now_paced
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget the limiters that were not charged for an hour; yield after each step the number forgotten.
-        Between two steps, of about a millisecond each, these quotas may be used and changed.
+        """Remove limiters that were not charged for an hour; yield after each step the number of limiters
+        removed. Between two steps, of about a millisecond each, these quotas may be used and changed.
         """
         if self.shadow is not None:
             yield from self.shadow.expire(now_ms)
         yield from self._registry.expire(now_ms)
 
     def __len__(self) -> int:
-        """Return the number of limiters that are known, without those of the overflow."""
+        """Return the number of limiters, without overflow limiters."""
         return len(self._registry)
 
     def __iter__(self) -> Iterator[A_co]:
-        """Yield the limiters that are known, each with its `tags`; those of the overflow last."""
+        """Yield all limiters; overflow limiters last."""
         return iter(self._registry)
 
 
 def byte_rates(
     key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[Budget]:
-    """The budgets of a rate in bytes. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+    """Return the quotas of a byte rate, without limits. `num_samples` and `window_s` are Kafka's
+    `quota.window.num` and `quota.window.size.seconds`.
+    """
     quotas = _rates(key, Budget, num_samples, window_s)
     for side in (quotas, quotas.shadow):
         if side is not None:
@@ -269,7 +280,7 @@ def byte_rates(
 def request_times(
     num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[RequestBudget]:
-    """The budgets of request time. The numbers are as for `byte_rates`."""
+    """Return the quotas of request time, without limits; parameters as in `byte_rates`."""
     return _rates(QuotaKey.REQUEST_PERCENTAGE, RequestBudget, num_samples, window_s)
 
 
@@ -287,8 +298,8 @@ def _rates(key: QuotaKey, kind: type[B], num_samples: int, window_s: int) -> Cli
 def mutation_rates(
     num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[MutationBudget]:
-    """The budgets of partition mutations. The numbers are `controller.quota.window.num` and
-    `controller.quota.window.size.seconds`.
+    """Return the quotas of partition mutations, without limits. `num_samples` and `window_s` are Kafka's
+    `controller.quota.window.num` and `controller.quota.window.size.seconds`.
     """
 
     def maker(kind: type[MutationBudget]) -> Callable[[Tags, float, int], MutationBudget]:
@@ -308,7 +319,9 @@ A = TypeVar("A", bound=Limiter)
 def _joined(
     enforced: ClientQuotas[A], shadow: ClientQuotas[A], inherit: Callable[[A, A], None]
 ) -> ClientQuotas[A]:
-    """Have each side begin its budgets with what was used on the other."""
+    """Return `enforced` with its shadow set; a new budget on one side begins with the usage of the other
+    side.
+    """
 
     def beginning(other: ClientQuotas[A]) -> Callable[[A], None]:
         def begin(budget: A) -> None:

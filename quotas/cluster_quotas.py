@@ -1,4 +1,4 @@
-"""ClusterQuotas: the budgets that all brokers of one cluster share, of entries with `scope = "cluster"`."""
+"""ClusterQuotas: the budgets of entries with `scope = "cluster"`, which all brokers of a cluster share."""
 
 from __future__ import annotations
 
@@ -20,44 +20,52 @@ if TYPE_CHECKING:
 
 
 class ClusterQuotas:
-    """Byte rates, request time and rates of topics, each of the whole cluster; `BrokerQuotas` look here."""
+    """Byte rates, request time and topic rates of one cluster, which its `BrokerQuotas` look up."""
 
     __slots__ = ("_noted", "fetch", "on_change", "produce", "request", "topics")
 
     def __init__(self, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT) -> None:
-        """Begin without any. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+        """Begin without limits. `num_samples` and `window_s` are Kafka's `quota.window.num` and
+        `quota.window.size.seconds`.
+        """
         self.produce: ClientQuotas[Budget] = byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s)
         self.fetch: ClientQuotas[Budget] = byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s)
         self.request: ClientQuotas[RequestBudget] = request_times(num_samples, window_s)
         self.topics = TopicQuotas(num_samples, window_s, scope=Scope.CLUSTER)
         self.on_change: list[Callable[[], None]] = []
-        """Called when budgets that brokers have looked up may no longer be the right ones."""
+        """Functions to call when budgets that brokers have looked up may be outdated."""
         self._noted = 0
 
     @property
     def all(self) -> tuple[ClientQuotas[Limiter], ...]:
-        """The quotas of clients."""
+        """Client quotas of the cluster, by quota key."""
         return self.produce, self.fetch, self.request
 
     def use(self, table: QuotaTable) -> None:
-        """Look limits up in `table` from now on, before the brokers do; then `refresh`."""
+        """Look limits up in `table` from now on. Call this before `BrokerQuotas.use`, which copies topic
+        rates from here; then run `refresh`, which gives the new limits to existing limiters.
+        """
         for quotas in self.all:
             quotas.use(table)
         self.topics.update(table)
 
     def refresh(self) -> Iterator[None]:
-        """Give all limiters the limits in force, in steps: as `ClientQuotas.refresh`."""
+        """Give all existing limiters the limits in force; yield after each step of about a millisecond."""
         for quotas in self.all:
             yield from quotas.refresh()
 
     def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on, before the brokers do: all steps at once."""
+        """Run `use` and all steps of `refresh`. The caller must do so before it updates the brokers'
+        quotas.
+        """
         self.use(table)
         for _step in self.refresh():
             pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget the budgets that were not charged for an hour, in steps: as `ClientQuotas.expire`."""
+        """Remove limiters that were not charged for an hour; yield after each step (about a millisecond) the
+        number of limiters removed.
+        """
         for quotas in self.all:
             for forgotten in quotas.expire(now_ms):
                 self.note()
@@ -66,19 +74,19 @@ class ClusterQuotas:
 
     @property
     def generation(self) -> int:
-        """Grows with the generation of any of them."""
+        """A number that grows when limiters that were looked up here may be outdated."""
         return sum(
             quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
             for quotas in self.all
         )
 
     def request_budgets(self, tags: Tags) -> tuple[RequestBudget | None, RequestBudget | None]:
-        """The request time of those who share `tags` in the cluster, enforced and in shadow."""
+        """Return (enforced, shadow) request-time budgets with these tags, each None if it does not exist."""
         shadow = self.request.shadow
         return self.request.known(tags), None if shadow is None else shadow.known(tags)
 
     def note(self) -> None:
-        """Tell all brokers if budgets were forgotten, to make room for one or because they were idle."""
+        """Call the functions in `on_change` if budgets were removed or limits changed since the last call."""
         generation = self.generation
         if generation != self._noted:
             self._noted = generation

@@ -1,12 +1,12 @@
-"""Connection quotas: how many connections per second (KIP-612), and how many at a time.
+"""Connection quotas: limits on new connections per second (KIP-612), and on open connections.
 
-Three rates, each over the same window as the client quotas and with no wait longer than one window:
+Three rates are measured over the window of the client quotas. No wait is longer than one window.
 
-* of the whole process and of a listener: a connection above it is accepted, but late; those behind it wait in
-  the kernel's backlog. Of both waits the longer counts.
-* of an IP address at a listener (`connection_creation_rate`, by address or for every other one): a connection
-  above it is not admitted. It does not count then, in none of the rates, and its socket is to be kept for as
-  long as it would have had to wait, so that it cannot try again at once.
+* The rates of the whole process and of each listener: a connection above a rate is accepted late, after the
+  longer of the two waits. Later connections wait in the kernel's backlog.
+* The rate of an IP address at a listener (`connection_creation_rate` of the address, or the default): a
+  connection above this rate is rejected, and counts in none of the three rates. The caller keeps its socket
+  open for the computed wait, so that the client cannot connect again at once.
 
 With the default window a limit of 5 per second lets 50 pass at once from cold:
 
@@ -14,8 +14,8 @@ With the default window a limit of 5 per second lets 50 pass at once from cold:
 >>> [quotas.arrive(None, now_ms=0) for _ in range(51)][-2:]
 [0, 200]
 
-Kafka's `ConnectionQuotas` is the reference. There a broker has the IP rates, whatever the listener; here each
-listener stands for a broker.
+Kafka's `ConnectionQuotas` is the reference. In Kafka an IP rate applies to a broker with all its listeners.
+In Weir it applies to a listener, because each listener stands for one broker.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from quotas.table.entities import Tags
 from quotas.table.quota_table import QuotaKey, QuotaTable
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
-NOBODY: Final = Tags("", "")
+NO_TAGS: Final = Tags("", "")
+"""Tags of the budgets of the process and of listeners."""
 
 
 class ConnectionBudget:
-    """Connections per second of those who share `tags`, against their limit: a `Limiter`."""
+    """Limiter of the connections per second of the process, a listener or an IP address (in `tags`)."""
 
     __slots__ = (
         "_lifetime_ms",
@@ -52,27 +53,31 @@ class ConnectionBudget:
     )
 
     def __init__(self, tags: Tags, limit: float, now_ms: int, *, num_samples: int, window_s: int) -> None:
-        """Begin at `now_ms` with no connection."""
+        """Begin at `now_ms` without connections. `limit` is in connections/s; `num_samples` and `window_s`
+        are Kafka's `quota.window.num` and `quota.window.size.seconds`.
+        """
         self.tags = tags
         self.limit = limit
         self.charged: float = 0.0
-        """All connections, but for those that were taken back."""
+        """Number of connections counted, without those taken back."""
         self.charged_ms = now_ms
+        """Time (ms) of the last connection; the creation time before the first connection."""
         self.throttled = 0
-        """How many came above the limit."""
+        """Number of connections above the limit."""
         self.throttle_ms_total = 0
+        """Sum of the waits (ms) of the connections above the limit."""
         self._reported: float = 0.0
-        """What of `charged` `delta` has told."""
+        """Value of `charged` at the previous call of `delta`."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._throttle_ms_max = 1000 * window_s
         self._lifetime_ms = 1000 * num_samples * window_s
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit; the connections that were made count against the new one."""
+        """Replace the limit (connections/s). Former connections count against the new limit."""
         self.limit = limit
 
     def charge(self, units: float, now_ms: int) -> int:
-        """Count so many connections; return how many ms they must wait, 0 if within the limit."""
+        """Count `units` connections; return the time (ms) that they must wait, 0 if within the limit."""
         self.charged += units
         self.charged_ms = now_ms
         rate = self._rate.add(units, now_ms)
@@ -83,31 +88,34 @@ class ConnectionBudget:
         return wait_ms
 
     def take_back(self, now_ms: int) -> None:
-        """A connection that was counted was not admitted."""
+        """Remove one counted connection that was then rejected."""
         self.charged -= 1
         self._rate.add(-1, now_ms)
 
     def delta(self) -> float:
-        """Return the connections that were counted here since this was last asked."""
+        """Return the number of connections counted since the previous call of `delta`."""
         charged, self._reported = self.charged - self._reported, self.charged
         return charged
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record connections that were counted elsewhere."""
+        """Record `units` connections that were counted elsewhere, such as in another process."""
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether no connection counts any more."""
+        """Return True if the rate no longer includes any connection."""
         return self.charged_ms + self._lifetime_ms <= now_ms
 
     def rate(self, now_ms: int) -> float:
-        """Connections per second now. Changes nothing: for metrics."""
+        """Return the current rate (connections/s), for metrics. Changes nothing."""
         return self._rate.peek(now_ms)
 
 
 class ConnectionQuotas:
-    """The connection rates of one process, and of its listeners: each a node id, None for bootstrap."""
+    """Connection rates of one process, its listeners and their clients' addresses.
+
+    A listener is identified by its broker's node id, None for the bootstrap listener.
+    """
 
     def __init__(
         self,
@@ -118,30 +126,36 @@ class ConnectionQuotas:
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
     ) -> None:
-        """Rates are connections per second, 0 for no limit; those of IP addresses are the table's."""
+        """Begin without connections. `total_rate` (of the process) and `listener_rate` (of each listener) are
+        in connections/s, 0 for no limit. `table` has the rates of IP addresses.
+        """
         self._num_samples = num_samples
         self._window_s = window_s
         self._listener_rate = listener_rate
-        self._total = self._made(NOBODY, total_rate, 0) if total_rate else None
+        self._total = self._made(NO_TAGS, total_rate, 0) if total_rate else None
         self._listeners: dict[int | None, ConnectionBudget] = {}
         self._ips: dict[int | None, ClientQuotas[ConnectionBudget]] = {}
         self._table = table or QuotaTable()
 
     def update(self, table: QuotaTable) -> None:
-        """Use the IP rates of `table` from now on."""
+        """Use the rates of IP addresses in `table` from now on."""
         self._table = table
         for quotas in self._ips.values():
             quotas.update(self._table)
 
     def arrive(self, listener: int | None, now_ms: int) -> int:
-        """A connection is there: count it; return how many ms it is to be accepted late."""
+        """Count a new connection at a listener; return the time (ms) that the caller must wait to
+        accept it.
+        """
         wait_ms = self._total.charge(1, now_ms) if self._total is not None else 0
         budget = self._listener(listener, now_ms)
         return max(wait_ms, budget.charge(1, now_ms)) if budget is not None else wait_ms
 
     def admit(self, listener: int | None, ip: str, now_ms: int) -> int:
-        """An address wants a connection: 0 if it may, else for how many ms its socket is to be kept unread,
-        and then closed. It does not count then.
+        """Count an accepted connection from an IP address; return 0 if the connection is admitted. Otherwise
+        return the time (ms) for which the caller keeps the socket open, without reading from it, before it
+        closes the socket. A connection that is not admitted is removed from all rates, also from those that
+        `arrive` has counted it in.
         """
         quotas = self._of_listener(listener)
         if quotas.shadow is not None:
@@ -156,29 +170,33 @@ class ConnectionQuotas:
         return wait_ms
 
     def ips(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:
-        """The budgets of the addresses at a listener, each with the address in its `tags`."""
+        """Return the budgets of the IP addresses at a listener, each with the address in its `tags`."""
         return self._of_listener(listener)
 
     def shadows(self) -> Iterator[ClientQuotas[ConnectionBudget]]:
-        """The budgets of shadow entries, which turn nobody away: `throttled` is who would have been."""
+        """Return the budgets of shadow entries at each listener: no connection is rejected, but `throttled`
+        counts the connections that an enforced entry would reject.
+        """
         return (quotas.shadow for quotas in self._ips.values() if quotas.shadow is not None)
 
     def listeners(self) -> Iterator[tuple[int | None, ConnectionBudget]]:
-        """The budgets of listeners that have a limit and were used."""
+        """Return (listener, budget) of the listeners that had connections; empty without `listener_rate`."""
         return iter(self._listeners.items())
 
     @property
     def total(self) -> ConnectionBudget | None:
-        """The budget of the whole process, if that has a limit."""
+        """Budget of the whole process; None if the process has no limit."""
         return self._total
 
     @property
     def addresses(self) -> int:
-        """How many budgets of addresses are remembered."""
+        """Number of budgets of IP addresses, at all listeners."""
         return sum(map(len, self._ips.values()))
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget addresses that have not come for an hour, in steps: as `ClientQuotas.expire`."""
+        """Remove budgets of addresses without connections for an hour; yield after each step (about a
+        millisecond) the number of budgets removed.
+        """
         for quotas in list(self._ips.values()):
             yield from quotas.expire(now_ms)
 
@@ -187,7 +205,7 @@ class ConnectionQuotas:
             return None
         budget = self._listeners.get(listener)
         if budget is None:
-            budget = self._listeners[listener] = self._made(NOBODY, self._listener_rate, now_ms)
+            budget = self._listeners[listener] = self._made(NO_TAGS, self._listener_rate, now_ms)
         return budget
 
     def _of_listener(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:
@@ -203,16 +221,18 @@ class ConnectionQuotas:
 
 
 class ConnectionCounts:
-    """How many connections each IP address has now, and may have (`max.connections.per.ip`)."""
+    """Number of open connections of each IP address, and their maximum (Kafka's `max.connections.per.ip`)."""
 
     def __init__(self, most: int = 0, overrides: Mapping[str, int] | None = None) -> None:
-        """`most` is 0 for no limit; `overrides` are other numbers for some addresses, 0 for none at all."""
+        """Begin without connections. `most`: maximum number of connections of an address, 0 for no limit.
+        `overrides`: address → another maximum, 0 to reject all its connections.
+        """
         self._most = most
         self._overrides = dict(overrides or {})
         self._open: Counter[str] = Counter()
 
     def open(self, ip: str) -> bool:
-        """One more connection of this address; False if that is one too many, and it does not count then."""
+        """Count a connection of this address; return False, and do not count, if the maximum is reached."""
         most = self._overrides.get(ip, self._most or None)
         if most is not None and self._open[ip] >= most:
             return False
@@ -220,17 +240,19 @@ class ConnectionCounts:
         return True
 
     def close(self, ip: str) -> None:
-        """A connection of this address has ended."""
+        """Remove a connection of this address that has ended."""
         self._open[ip] -= 1
         if not self._open[ip]:
             del self._open[ip]
 
     def of(self, ip: str) -> int:
-        """How many connections it has."""
+        """Return the number of open connections of this address."""
         return self._open[ip]
 
 
 def _charge(budget: ConnectionBudget | None, now_ms: int) -> None:
-    """Count a connection that is let in, whatever the budget says; above the limit as if it were not."""
+    """Count a connection in a shadow budget; take it back if an enforced budget would reject the
+    connection.
+    """
     if budget is not None and budget.charge(1, now_ms):
         budget.take_back(now_ms)

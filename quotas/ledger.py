@@ -1,11 +1,13 @@
 """ClientLedger: the limiters of one client at one broker, and the only place where they are charged.
 
 A connection looks its client's ledger up once per principal and client-id, and again when quotas have changed
-(`BrokerQuotas.generation`). Limiters are shared: by all connections of the client, and by other clients where
-a quota says so. A charge goes to the enforced limiter and to its shadow alike (`limiters.shadow`).
+(`BrokerQuotas.generation`). All connections of the client share its limiters; other clients share them too if
+the quota is for several clients. A charge goes to the enforced limiter and to its shadow alike
+(`limiters.shadow`).
 
-Usage is not counted here: a ledger belongs to a client, usage counters to a request, which may be answered in
-another interval, or counted by itself (traces). `proxy.connection.charges` counts with each charge.
+A ledger does not count usage, because a ledger belongs to a client, and usage counters to a request, which
+may be answered in a later interval or counted alone (traces). `proxy.connection.charges` counts usage with
+each charge.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from quotas.topics import TopicQuotas
 
 
 class ClientLedger:
-    """The bytes and the request time that one client is charged, and the topic rates at its broker."""
+    """Limiters of bytes and request time of one client, and the topic rates at its broker."""
 
     __slots__ = (
         "_fetch",
@@ -41,16 +43,16 @@ class ClientLedger:
         topics: TopicQuotas | None = None,
         percent_per_us: float = 1 / US_PER_PERCENT,
     ) -> None:
-        """A limiter is None where nothing limits the client; `shadow` has those of shadow entries. A
-        microsecond of the cost model is charged with `percent_per_us`.
+        """Bundle the limiters of a client: None where no quota applies. `shadow`: ledger of the limiters of
+        shadow entries. `percent_per_us`: percent-seconds charged per microsecond of the cost model.
         """
         self.produce = produce
         self.fetch = fetch
         self.request = request
         self.shadow = shadow
-        """The limiters of shadow entries; None if the quotas have no shadow entries."""
+        """Ledger of the limiters of shadow entries; None if the quotas have no shadow entries."""
         self.topics = topics
-        """The rates of topics; None while no topic has one."""
+        """Per-topic rates at the broker; None while no topic has a rate."""
         self._produce = shadowed(produce, None if shadow is None else shadow.produce)
         self._fetch = shadowed(fetch, None if shadow is None else shadow.fetch)
         self._request = shadowed(request, None if shadow is None else shadow.request)

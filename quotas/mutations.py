@@ -1,16 +1,16 @@
-"""MutationBudget: partitions that clients create, add and delete, against what they may (KIP-599).
+"""MutationBudget: Kafka's limit on the partitions that clients create, add and delete (KIP-599).
 
-What a request takes goes through a `MutationCharge`, topic by topic in the request's order. While the balance
-is negative nothing more is admitted (strict), or everything is, with a throttle time (permissive: for clients
-too old to know error 89).
+A `MutationCharge` charges one request, topic by topic in the request's order. While the balance of tokens is
+negative, a strict request has its topics refused. A permissive request, sent by a client too old to know
+error 89, has all its topics admitted, and its response tells a throttle time.
 
 >>> budget = MutationBudget(Tags("alice", ""), limit=5.0, now_ms=0, num_samples=100)
 >>> request = budget.begin(strict=True)
 >>> request.admit(560, now_ms=0), request.admit(1, now_ms=0), request.throttle_ms(now_ms=0)
 (True, False, 12000)
 
-A broker's controller charges what it has found to be possible. Weir charges before the broker has seen the
-request, and gives back what the broker then refuses:
+A broker's controller charges a request after checking it. Weir charges the request before the broker has seen
+it, and refunds the topics that the broker then refuses:
 
 >>> request.refund(560, now_ms=0)
 >>> request.admit(1, now_ms=0), request.finish(now_ms=0), budget.tokens(now_ms=0)
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class MutationBudget:
-    """What those who share `tags` have taken lately, and may take; one object for all their connections."""
+    """Balance of partition tokens of the clients that share `tags`; one object for all their connections."""
 
     __slots__ = (
         "_bucket",
@@ -58,70 +58,71 @@ class MutationBudget:
         window_s: int = WINDOW_S_DEFAULT,
         tokens: float | None = None,
     ) -> None:
-        """Begin at `now_ms` with `tokens`, or the whole burst. `limit` is in partitions/s, infinite for none.
+        """Begin at `now_ms` with a balance of `tokens` partitions; with the full burst if `tokens` is None.
 
-        The numbers are `controller.quota.window.num` and `controller.quota.window.size.seconds`.
+        `limit` is in partitions/s, infinite for no limit. `num_samples` and `window_s` are Kafka's
+        `controller.quota.window.num` and `controller.quota.window.size.seconds`.
         """
         self.tags = tags
         self.limit = limit
         self.charged: float = 0.0
-        """Partitions charged by the requests that are finished, without what they were given back."""
+        """Number of partitions charged by finished requests, without refunded partitions."""
         self.refused = 0
-        """How many topics of finished requests were refused."""
+        """Number of topics that finished requests were refused."""
         self.throttled = 0
-        """How many requests were answered with a throttle time."""
+        """Number of requests answered with a throttle time."""
         self.throttle_ms_total = 0
-        """The sum of these throttle times."""
+        """Sum of the throttle times (ms) of the throttled requests."""
         self.throttled_until_ms = now_ms
-        """When the last of them to end will have ended."""
+        """Time (ms) at which the last told throttle time ends; the creation time if none was told."""
         self.charged_ms = now_ms
-        """When the last charge was made, or the budget."""
+        """Time (ms) of the last charge; the creation time before the first charge."""
         self._reported: float = 0.0
-        """What of `charged` `delta` has told."""
+        """Value of `charged` at the previous call of `delta`."""
         self._bucket = TokenBucket(_quota(limit), num_samples, 1000 * window_s, now_ms, tokens)
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit. What was taken stays; all the time since the bucket was last asked counts at the
+        """Replace the limit (partitions/s). The balance stays. The time since the last refill counts at the
         new limit, as in Kafka.
         """
         self.limit = limit
         self._bucket.quota = _quota(limit)
 
     def inherit(self, other: MutationBudget) -> None:
-        """Begin with the balance of `other`; with nothing if it was overdrawn. Its counts stay its own."""
+        """Begin with the balance of `other`, with 0 if that is negative. Counters are not copied."""
         self._bucket.inherit(other._bucket)
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Start charging one request. `strict` refuses topics while the balance is negative."""
+        """Return a new charge for one request. `strict`: True to refuse topics while the balance is
+        negative.
+        """
         return MutationCharge(self, self._bucket, strict=strict)
 
     def charge(self, units: float, now_ms: int) -> int:
-        """Charge one request of so many partitions, whatever the balance; return how many ms whoever sent it
-        must wait.
-        """
+        """Charge one request of `units` partitions, whatever the balance; return its throttle time (ms)."""
         request = self.begin(strict=False)
         request.admit(units, now_ms)
         return request.finish(now_ms)
 
     def delta(self) -> float:
-        """Return the partitions that requests finished here were charged since this was last asked."""
+        """Return the number of partitions charged by finished requests since the previous call of `delta`."""
         charged, self._reported = self.charged - self._reported, self.charged
         return charged
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Take the tokens of partitions that were charged elsewhere."""
+        """Take tokens for `units` partitions that were charged elsewhere, such as in another process."""
         self.charged_ms = now_ms
         self._bucket.take(units, now_ms)
 
     def note_throttle(self, wait_ms: int, now_ms: int) -> None:
-        """Count one request's throttle time."""
+        """Count a request that is told at `now_ms` to wait for `wait_ms`."""
         self.throttled += 1
         self.throttle_ms_total += wait_ms
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
 
     def would_refuse(self, costs: Sequence[int], now_ms: int) -> bool:
-        """Whether a strict request for topics of these costs, in this order, would have one refused; takes
-        nothing.
+        """Return True if a strict request for topics of these costs (partitions), in this order, would have a
+        topic refused. Takes no tokens.
         """
         tokens = self._bucket.peek(now_ms)
         for cost in costs:
@@ -131,29 +132,29 @@ class MutationBudget:
         return False
 
     def tokens(self, now_ms: int) -> float:
-        """The balance in partitions, infinite without a limit. Changes nothing: for metrics."""
+        """Return the balance (partitions), infinite without a limit, for metrics. Changes nothing."""
         return math.inf if self.limit == math.inf else self._bucket.peek(now_ms)
 
     def rate(self, now_ms: int) -> float:
-        """Partitions per second that the missing tokens are worth, over the time in which an empty bucket
-        fills: above the limit if the balance is negative. Changes nothing.
+        """Return missing tokens / seconds in which an empty bucket fills (partitions/s), for metrics: above
+        the limit if the balance is negative. Changes nothing.
         """
         return self._bucket.peek_rate(now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing that was charged counts any more, and nobody was told to wait longer than until
-        now.
-        """
+        """Return True if the bucket is full and no told throttle time lasts beyond `now_ms`."""
         return self.throttled_until_ms <= now_ms and self._bucket.is_full(now_ms)
 
 
 class MutationCharge:
-    """What one request takes: topic by topic, then one throttle time for its response."""
+    """Charge for one request: `admit` each topic, `refund` topics that the broker refuses, then `finish` once
+    for the throttle time of the response.
+    """
 
     __slots__ = ("_bucket", "_budget", "_refused", "_strict", "_taken", "_throttle_ms", "_violated_ms")
 
     def __init__(self, budget: MutationBudget, bucket: TokenBucket, *, strict: bool) -> None:
-        """Begin with nothing taken; see `MutationBudget.begin`."""
+        """Begin without charged topics. `MutationBudget.begin` calls this."""
         self._budget = budget
         self._bucket = bucket
         self._strict = strict
@@ -163,7 +164,9 @@ class MutationCharge:
         self._violated_ms = 0
 
     def admit(self, cost: float, now_ms: int) -> bool:
-        """Charge one topic's `cost` (partitions); False: refuse it with THROTTLING_QUOTA_EXCEEDED."""
+        """Charge one topic of `cost` partitions; return True if the topic is admitted. On False nothing was
+        charged, and the caller must refuse the topic with THROTTLING_QUOTA_EXCEEDED.
+        """
         bucket = self._bucket
         if bucket.quota is None:
             return True
@@ -178,10 +181,12 @@ class MutationCharge:
         return True
 
     def refund(self, cost: float, now_ms: int) -> None:
-        """Give back what a topic has cost that the broker refused; never more than this request has taken.
+        """Return the `cost` (partitions) of a topic that the broker refused, at most the total charged so
+        far.
 
-        The wait is forgotten, and so are the refusals: try those topics again. A permissive request for which
-        something stays taken is told what is left to wait now, if it had to wait before.
+        The throttle time and the number of refused topics become 0: the caller calls `admit` again for the
+        topics that were refused before. If a permissive request was throttled, and other topics stay charged,
+        its throttle time is computed again from the new balance.
         """
         cost = min(cost, self._taken)
         self._bucket.take(-cost, now_ms)
@@ -193,11 +198,15 @@ class MutationCharge:
             self._is_overdrawn(now_ms)
 
     def throttle_ms(self, now_ms: int) -> int:
-        """The throttle time of a response that leaves now: what is left of the last violation's wait."""
+        """Return the throttle time (ms) of a response sent at `now_ms`: the rest of the wait that began when
+        the balance was last found negative.
+        """
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
     def finish(self, now_ms: int) -> int:
-        """The throttle time, counted in the budget like what was charged and refused. Call it once, last."""
+        """Return the throttle time (ms) of the response; add the request's partitions, refused topics and
+        throttle time to the budget's counters. Call this once, last.
+        """
         budget = self._budget
         budget.charged += self._taken
         budget.refused += self._refused
@@ -207,7 +216,9 @@ class MutationCharge:
         return wait_ms
 
     def _is_overdrawn(self, now_ms: int) -> bool:
-        """Whether the balance is negative; then remember the wait that follows from it."""
+        """Return True if the balance is negative; then set the throttle time that follows from the
+        balance.
+        """
         quota, tokens = self._bucket.quota, self._bucket.tokens(now_ms)
         if quota is None or tokens >= 0:
             return False
@@ -217,21 +228,23 @@ class MutationCharge:
 
 
 class ShadowMutationBudget(MutationBudget):
-    """A budget that refuses nothing: it counts what would have been refused, and who would have waited.
+    """Budget of a shadow entry. Callers ignore its decisions and throttle times; it only counts them.
 
-    Charge it with what was done. What would have been refused costs nothing (strict), nor does what would
-    have come later because somebody was told to wait (permissive): so nobody is ever deep in debt. Of waits
-    that overlap, `throttle_ms_total` counts the time once.
+    Charge it with requests that were carried out. Topics that it would have refused are not charged (strict),
+    and neither are requests that a throttled client would have sent later (permissive). So the balance never
+    falls far below 0. `throttle_ms_total` counts overlapping throttle times once.
     """
 
     __slots__ = ()
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Start charging one request."""
+        """Return a new charge for one request; `strict` as in `MutationBudget.begin`."""
         return _ShadowCharge(self, self._bucket, strict=strict)
 
     def note_throttle(self, wait_ms: int, now_ms: int) -> None:
-        """Count the time that one request's wait adds to those before it."""
+        """Count a request that would be told at `now_ms` to wait for `wait_ms`; add only the part of the wait
+        that is later than all former waits to `throttle_ms_total`.
+        """
         before_ms = max(self.throttled_until_ms, now_ms)
         added_ms = max(now_ms + wait_ms - before_ms, 0)
         super().note_throttle(wait_ms, now_ms)
@@ -239,12 +252,14 @@ class ShadowMutationBudget(MutationBudget):
 
 
 class _ShadowCharge(MutationCharge):
-    """What one request would have taken."""
+    """Charge for one request to a shadow budget."""
 
     __slots__ = ()
 
     def admit(self, cost: float, now_ms: int) -> bool:
-        """Charge one topic's `cost`, unless the request would have come later."""
+        """Charge one topic of `cost` partitions; return True if the topic was charged. A permissive request
+        that a throttled client would have sent later is not charged.
+        """
         told_to_wait = self._budget.throttled_until_ms > now_ms
         if told_to_wait and not self._strict and not self._taken and self._is_overdrawn(now_ms):
             return False
@@ -252,49 +267,53 @@ class _ShadowCharge(MutationCharge):
 
 
 class MutationLedger(NamedTuple):
-    """The budgets that one client's mutations draw on; one of them at least, but for `NO_LEDGER`. The shadow
-    refuses nothing.
-    """
+    """Mutation budgets of one client. In every ledger but `NO_LEDGER` at least one of them is present."""
 
     enforced: MutationBudget | None
+    """Budget that refuses and throttles; None if no enforced quota applies."""
     shadow: MutationBudget | None = None
+    """Budget that only counts; None if no shadow entry applies."""
 
     def begin_late(self) -> LateCharge:
-        """Start charging for what exists already."""
+        """Return a new charge for partitions that exist already."""
         return LateCharge(self)
 
 
 NO_LEDGER: Final = MutationLedger(None)
-"""Of a client whose mutations nothing limits, but somebody counts."""
+"""Ledger of a client without mutation quotas whose mutations are counted as usage."""
 
 
 class LateCharge:
-    """What exists already and is to be paid for: charged permissively, to either budget."""
+    """Permissive charge, to both budgets of a ledger, for partitions that exist already."""
 
     __slots__ = ("_enforced", "_shadow", "taken")
 
     def __init__(self, ledger: MutationLedger) -> None:
-        """Begin with nothing taken."""
+        """Begin without charged partitions."""
         enforced, shadow = ledger
         self.taken: float = 0
-        """Partitions charged so far."""
+        """Number of partitions passed to `charge`."""
         self._enforced = None if enforced is None else enforced.begin(strict=False)
         self._shadow = None if shadow is None else shadow.begin(strict=False)
 
     def charge(self, cost: float, now_ms: int) -> None:
-        """Charge `cost` partitions."""
+        """Charge `cost` partitions to both budgets."""
         self.taken += cost
         if self._enforced is not None:
             self._enforced.admit(cost, now_ms)
         self.charge_shadow(cost, now_ms)
 
     def charge_shadow(self, cost: float, now_ms: int) -> None:
-        """Charge `cost` partitions to the shadow budget alone: the enforced one was charged in time."""
+        """Charge `cost` partitions to the shadow budget alone, because the enforced budget was charged before
+        the request was forwarded.
+        """
         if self._shadow is not None:
             self._shadow.admit(cost, now_ms)
 
     def finish(self, now_ms: int) -> int:
-        """The throttle time of the enforced budget; both count theirs. Call it once, last."""
+        """Return the throttle time (ms) of the enforced budget, 0 without one; each budget counts its own
+        throttle time. Call this once, last.
+        """
         if self._shadow is not None:
             self._shadow.finish(now_ms)
         return 0 if self._enforced is None else self._enforced.finish(now_ms)

@@ -1,13 +1,13 @@
-"""LimiterRegistry: the limiters of one quota key, by the tags of the clients that share each of them.
+"""LimiterRegistry: the limiters of one quota key by their tags, with a bound on their number.
 
 Clients can invent client-ids without end, so a registry holds at most `LIMITERS_MAX` limiters. A full one
-forgets limiters that are idle: nothing that was charged counts any more, and no wait is left. So no client
-gets rid of what it has used, or of a wait, by filling the registry. While all are in use, a newcomer is
-charged to the overflow limiter of its user, which counts and makes nobody wait: a newcomer that waited would
-wait for what strangers have used. Nothing is lost by that: a client that can invent names for strangers can
-have a fresh limiter for itself at any time.
+removes idle limiters: those without a charge that still counts, and without a wait that is not over. So no
+client can erase its usage or its wait by filling the registry. While all limiters are in use, a new client is
+charged to the overflow limiter of its user, which counts but has no limit: with a limit, the client would
+wait because of the usage of other clients. This opens no new way around quotas, because a client that can
+invent names to fill the registry can also get a new limiter at any time by inventing a name for itself.
 
-A limiter that was not charged for an hour, and for which nobody waits, is forgotten too.
+A limiter that was not charged for an hour, and has no wait that is not over, is removed too.
 """
 
 from __future__ import annotations
@@ -25,29 +25,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IDLE_MS_MAX = 3_600_000
-"""Time (ms) that a limiter is kept after its last charge: one hour, as Kafka keeps its sensors."""
+"""Time (ms) for which a limiter is kept after its last charge: one hour, like Kafka's sensors."""
 LIMITERS_MAX = 100_000
-"""Number of limiters per quota key and broker: 100 to 200 MB."""
+"""Maximum number of limiters per quota key and broker; this many take 100 to 200 MB."""
 ROOM_PAUSE_MS = 1000
 """Time (ms) between two searches for idle limiters: a search of all of them takes tens of ms."""
 ROOM_MAX = LIMITERS_MAX // 10
-"""Number of limiters that one search forgets: all of them would take up to a second."""
+"""Maximum number of limiters that one search removes, because removing all takes up to a second."""
 SLICE = 250
-"""Number of limiters to look at in one step: at most a millisecond's work."""
+"""Number of limiters examined in one step, which takes at most a millisecond."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """Sums of what several limiters have counted."""
+    """Sums of the counters of several limiters."""
 
     charged: float = 0
+    """Number of units charged."""
     throttled: int = 0
+    """Number of requests (or connections) answered with a throttle time."""
     throttle_ms: int = 0
+    """Sum of the throttle times (ms)."""
     refused: int = 0
-    """Number of topics that mutation budgets have refused; nothing else is refused."""
+    """Number of topics that mutation budgets have refused; 0 for other limiters."""
 
     def add(self, limiter: Limiter) -> None:
-        """Count one more limiter."""
+        """Add the counters of one limiter."""
         self.charged += limiter.charged
         self.throttled += limiter.throttled
         self.throttle_ms += limiter.throttle_ms_total
@@ -59,7 +62,7 @@ A = TypeVar("A", bound=Limiter)
 
 
 class LimiterRegistry(Generic[A]):
-    """Limiters by their tags, as many as there is room for."""
+    """At most `LIMITERS_MAX` limiters by their tags, and the overflow limiters."""
 
     __slots__ = (
         "_has_overflowed",
@@ -80,31 +83,33 @@ class LimiterRegistry(Generic[A]):
         """Time (ms) before which no limiter can have been idle for long enough."""
         self._next_room_ms: float = -math.inf
         self._has_overflowed = False
-        """True if clients were given overflow limiters since there was room last."""
+        """True if the registry was full at the last search, so that clients use overflow limiters."""
         self.generation = 0
-        """Grows when a limiter that was looked up may no longer be the right one."""
+        """A number that grows when limiters that were looked up may be outdated: removed, or an overflow
+        limiter.
+        """
         self.forgotten = Totals()
-        """The counts of the forgotten limiters."""
+        """Sums of the counters of removed limiters."""
 
     def get(self, tags: Tags) -> A | None:
-        """Return the limiter of those who share `tags`, if it is known."""
+        """Return the limiter with these tags; None if there is no such limiter."""
         return self._limiters.get(tags)
 
     def put(self, limiter: A) -> None:
-        """Keep a limiter under its tags, in place of another one if there is one."""
+        """Add a limiter under its tags; replaces the former limiter with these tags."""
         self._limiters[limiter.tags] = limiter
 
     def overflow(self, tags: Tags) -> A | None:
-        """Return the overflow limiter with these tags, if there is one."""
+        """Return the overflow limiter with these tags; None if there is no such limiter."""
         return self._overflow.get(tags)
 
     def put_overflow(self, limiter: A) -> None:
-        """Keep an overflow limiter under its tags."""
+        """Add an overflow limiter under its tags."""
         self._overflow[limiter.tags] = limiter
 
     def is_full(self, now_ms: int) -> bool:
-        """Return True if there is no room for one limiter more. Idle limiters are forgotten first, the oldest
-        first, if that was not tried within the last second.
+        """Return True if there is no room for another limiter. A full registry first removes idle limiters,
+        the oldest first, unless it has searched for idle limiters within the last second.
         """
         if len(self._limiters) < LIMITERS_MAX:
             return False
@@ -115,7 +120,7 @@ class LimiterRegistry(Generic[A]):
         return self._has_overflowed
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget limiters that were not charged for an hour; yield after each step the number forgotten.
+        """Remove limiters that were not charged for an hour; yield after each step the number removed.
 
         Between two steps, of about a millisecond each, the registry may be used and changed.
         """
@@ -125,24 +130,24 @@ class LimiterRegistry(Generic[A]):
             yield from self._forget_unused(now_ms)
 
     def slices(self) -> Iterator[list[A]]:
-        """Yield today's limiters, the oldest first, a slice at a time; some may be forgotten before their
-        turn.
+        """Yield the limiters present at the first step, the oldest first, in lists of `SLICE`. A limiter may
+        have been removed when its list is yielded: the caller checks `has`.
         """
         limiters = list(reversed(self._limiters.values()))
         while limiters:
             yield limiters[: -SLICE - 1 : -1]
-            del limiters[-SLICE:]  # frees forgotten limiters step by step, too
+            del limiters[-SLICE:]  # frees removed limiters step by step, too
 
     def has(self, limiter: Limiter) -> bool:
-        """Return True if the limiter was not forgotten, or replaced, meanwhile."""
+        """Return True if this limiter is in the registry, neither removed nor replaced."""
         return self._limiters.get(limiter.tags) is limiter
 
     def __len__(self) -> int:
-        """Return the number of limiters, without those of the overflow."""
+        """Return the number of limiters, without overflow limiters."""
         return len(self._limiters)
 
     def __iter__(self) -> Iterator[A]:
-        """Yield the limiters, and then those of the overflow."""
+        """Yield the limiters, then the overflow limiters."""
         yield from self._limiters.values()
         yield from self._overflow.values()
 
@@ -152,7 +157,9 @@ class LimiterRegistry(Generic[A]):
                 yield tags
 
     def _has_room(self) -> bool:
-        """Return True if there is room; then clients of the overflow look for limiters of their own."""
+        """Return True if there is room; then make clients with overflow limiters look up their limiters
+        again.
+        """
         if len(self._limiters) >= LIMITERS_MAX:
             return False
         if self._has_overflowed:
@@ -167,7 +174,7 @@ class LimiterRegistry(Generic[A]):
             self.generation += 1
 
     def _relieve(self, now_ms: int) -> Iterator[int]:
-        """Search for idle limiters as `is_full` does, in steps."""
+        """Remove up to `ROOM_MAX` idle limiters; yield after each slice."""
         self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
         wanted = ROOM_MAX
         for limiters in self.slices():

@@ -1,7 +1,7 @@
-"""What-if: a replay of recorded requests under another limit. Simulated clients wait for throttle times.
+"""Replay: simulates recorded requests under another limit, with clients that wait for their throttle times.
 
-One `Replay` simulates one budget. Its input are the recorded charges, in the order in which the requests were
-taken. It uses the classes that enforce the quota to compute throttle times. If a request's connection is
+A `Replay` simulates one budget. The input is the recorded charges, in the order in which the requests were
+taken. The classes that enforce the quota compute the throttle times. If a request's connection is
 still throttled, the request is taken when the throttle ends, and later requests of the connection follow; so
 a limit that is too low produces a growing backlog. Service times of the broker stay as recorded, and so do
 the times of requests on connections that do not wait.
@@ -51,17 +51,18 @@ from quotas.table.options import Pacing
 from quotas.table.quota_table import QuotaKey
 
 PATIENCE_MS: Final = 120_000
-"""Default of Java's producer for `delivery.timeout.ms`."""
+"""Time (ms) after which a client gives up a request: the default of `delivery.timeout.ms` of Java's producer.
+"""
 CONNECTIONS_MAX: Final = 100_000
 """Number of connections from which on the replay forgets connections that are silent for `IDLE_MS`."""
 IDLE_MS: Final = 3_600_000
 """Time (ms) of silence after which a connection may be forgotten."""
 NEVER: Final = 2**62
-"""Time (ms) that never comes."""
+"""Time (ms) later than all events."""
 SHARE_FETCH: Final = 78
 """API key of ShareFetch (KIP-932)."""
 _WAKE, _CHARGE = 0, 1
-"""Kinds of events in the order of processing at equal times: waits end before charges happen."""
+"""Kinds of events. At equal times, a connection's wait ends (0) before a request is charged (1)."""
 _ALL_CLIENTS: Final = Tags("", "")
 
 Asked: TypeAlias = tuple[int, int, float, int, int, int]
@@ -80,15 +81,15 @@ def rank(asked: Asked) -> int:
 
 
 class Connection:
-    """A connection of the replay, for one budget."""
+    """Simulated state of one recorded connection: requests in flight, waiting requests, and the throttle."""
 
     __slots__ = ("in_flight", "seen_ms", "serial", "until_ms", "waiting", "wake_ms")
 
     def __init__(self) -> None:
         self.until_ms = 0
-        """Time (ms) until which no request is taken."""
+        """Time (ms) until which the connection is throttled; no request is taken before."""
         self.serial = False
-        """True while no request is taken because one is in flight, or waits to be fetched again."""
+        """True while no request is taken because another is in flight, or a fetch waits to be repeated."""
         self.in_flight = 0
         """Number of requests in flight."""
         self.waiting: deque[Asked] = deque()
@@ -100,7 +101,7 @@ class Connection:
 
 
 class _Kind(Protocol):
-    """Charges and throttles of one kind of budget."""
+    """Rules of one kind of quota: the times of charges, and the effects of throttle times."""
 
     @property
     def over_until_ms(self) -> int:
@@ -223,7 +224,7 @@ _KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {
 
 
 class Replay:
-    """One budget and its connections; begins without usage."""
+    """Simulation of one budget and its connections."""
 
     __slots__ = (
         "_again",

@@ -11,7 +11,7 @@ HOUR_MS: Final = 3_600_000
 
 @dataclass(slots=True)
 class Hour:
-    """Result of one hour. A charge counts in the hour in which it is made."""
+    """Result of one hour of the replay. A charge counts in the hour in which it is made."""
 
     start_ms: int
     """Time (ms) at which the hour begins."""
@@ -34,7 +34,7 @@ class Hour:
 
 
 class Hours:
-    """Sums charges by hour. Calls must be in the order of time."""
+    """Sums of charges and throttle times by hour. The caller must call the methods in the order of time."""
 
     __slots__ = ("_hour", "_hours", "_waiting_until_ms", "until_ms")
 
@@ -47,14 +47,14 @@ class Hours:
         self._waiting_until_ms = 0
 
     def count(self, value: float, now_ms: int, requests: int = 1) -> None:
-        """Count a charge of `value` units for one request, or in total for several requests."""
+        """Count `requests` requests, with a total charge of `value` units, in the hour of `now_ms`."""
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
         hour.charges += requests
         hour.charged += value
 
     def violated(self, wait_ms: int, now_ms: int, from_ms: int, requests: int = 1) -> None:
-        """Count violations: at `now_ms`, the requests were told to wait for `wait_ms`, beginning at
-        `from_ms`.
+        """Count `requests` violations at `now_ms`: these requests are told to wait for `wait_ms` each,
+        beginning at `from_ms`.
         """
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
         hour.violations += requests
@@ -68,7 +68,7 @@ class Hours:
             self._spread(start_ms, stop_ms)
 
     def gave_up(self, now_ms: int) -> None:
-        """Count a request that its client has given up."""
+        """Count one request that its client has given up."""
         (self._hour if now_ms < self.until_ms else self._turn(now_ms)).given_up += 1
 
     def _spread(self, start_ms: int, stop_ms: int) -> None:
@@ -91,6 +91,6 @@ class Hours:
         return hour
 
     def take(self, *, over: bool = False) -> list[Hour]:
-        """Return and remove the hours before the current one; all hours if the replay is `over`."""
+        """Return and remove the hours before the current hour; all hours if `over` (the replay has ended)."""
         past = [start for start in self._hours if over or start < self._hour.start_ms]
         return [self._hours.pop(start) for start in sorted(past)]

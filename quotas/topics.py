@@ -1,8 +1,8 @@
-"""Per-topic rates: what all clients together produce to a topic, and fetch from it, at one broker.
+"""Per-topic rates: limits on the bytes that all clients produce to, and fetch from, a topic at one broker.
 
-They are Weir's own, not Kafka's. A request is charged to the client's quota and to those of its topics; of
-all waits the longest counts. Only topics that the table names have a rate: there is no default, so there are
-no more budgets than entries.
+Kafka has no such quotas. A request is charged to its client's quota and to the rates of its topics; the
+client waits for the longest of the throttle times. Only topics named in the table have a rate: topics have no
+default entry, so the number of budgets is bounded by the number of entries.
 
 >>> from quotas.table.entities import Entity
 >>> table = QuotaTable({(Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 100})
@@ -25,7 +25,7 @@ from quotas.table.quota_table import QuotaKey, QuotaTable
 
 
 class TopicRates:
-    """The budgets of one byte rate, by topic; enforced ones, and those that only count (shadow entries)."""
+    """Budgets of one byte rate by topic: enforced budgets, and shadow budgets, which only count."""
 
     __slots__ = (
         "_cluster",
@@ -47,23 +47,26 @@ class TopicRates:
         scope: Scope | None = None,
         cluster: TopicRates | None = None,
     ) -> None:
-        """The numbers are `quota.window.num` and `quota.window.size.seconds`. `scope`: of the entries whose
-        budgets these are; None: of any. `cluster` has those with cluster scope, if there is one.
+        """Begin without rates. `num_samples` and `window_s` are Kafka's `quota.window.num` and
+        `quota.window.size.seconds`. `scope`: scope of the entries that have budgets here, None for all.
+        `cluster`: shared budgets of entries with cluster scope; with it, `scope` is `Scope.BROKER`.
         """
         self.key = key
         self._scope = scope if cluster is None else Scope.BROKER
         self._cluster = cluster
         self.names: frozenset[bytes] = frozenset()
-        """The topics that have a rate, in UTF-8."""
+        """Names (UTF-8) of the topics that have a rate, enforced or shadow."""
         self._num_samples = num_samples
         self._window_s = window_s
         self._own: tuple[dict[bytes, Budget], dict[bytes, Budget]] = ({}, {})
-        """The enforced budgets, and those of shadow entries, without those of the cluster."""
+        """(Enforced, shadow) budgets by topic (UTF-8), without the cluster's budgets."""
         self._enforced: dict[bytes, Budget] = {}
         self._shadow: dict[bytes, Budget] = {}
 
     def update(self, table: QuotaTable, now_ms: int = 0) -> None:
-        """Use the rates of `table` from now on; what was used stays, also when an entry changes its mode."""
+        """Use the rates of `table` from now on. Usage stays, also if an entry changes between enforced and
+        shadow.
+        """
         enforced, shadow = self._own
         was = {**shadow, **enforced}
         enforced = self._made(table, enforced, was, now_ms, is_shadow=False)
@@ -74,9 +77,11 @@ class TopicRates:
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
     def charge(self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True) -> int:
-        """Charge bytes to their topics; return how long (ms) the client must wait.
+        """Charge bytes (`counted`: topic in UTF-8 → bytes) to their topics; return the longest throttle time
+        (ms).
 
-        That is 0 unless `told`: the next request for these topics is told then.
+        `told`: False if the response can tell no throttle time. The return value is then 0, and the next
+        request for these topics is told the rest of the throttle time (`tell_rest`).
         """
         wait_ms = 0
         for name, size in counted.items():
@@ -91,12 +96,14 @@ class TopicRates:
         return wait_ms
 
     def throttled_until_ms(self, topics: Iterable[str] | None = None) -> int:
-        """When the last wait that was announced for one of these topics ends; None: for any topic."""
+        """Return the time (ms) at which the last throttle of these topics (None: of all topics) ends; 0 for
+        none.
+        """
         return max((budget.throttled_until_ms for budget in self._of(topics)), default=0)
 
     def tell_rest(self, topics: Iterable[str] | None, now_ms: int) -> int:
-        """Count a request for these topics (None: for any) that is told the rest of their throttle times and
-        is not charged; return the longest rest (ms), 0 if all are over.
+        """Count a request for these topics (None: for all) that is not charged, but told the rest of their
+        throttle times; return the longest rest (ms), 0 if all throttle times are over.
         """
         return max((budget.tell_rest(now_ms) for budget in self._of(topics)), default=0)
 
@@ -106,12 +113,12 @@ class TopicRates:
 
     @property
     def enforces(self) -> bool:
-        """Whether any of the rates makes anybody wait."""
+        """True if any topic has an enforced rate."""
         return bool(self._enforced)
 
     def budgets(self, *, shadow: bool = False) -> Iterator[Budget]:
-        """The enforced budgets, or those of shadow entries, without those of the cluster; each has the topic
-        in its `tags`.
+        """Return the enforced budgets (the shadow budgets if `shadow`), without the cluster's budgets. Each
+        budget has its topic in `tags`.
         """
         return iter(self._own[shadow].values())
 
@@ -152,7 +159,7 @@ class TopicRates:
 
 
 class TopicQuotas:
-    """The rates of topics at one broker."""
+    """Produce and fetch rates of topics, at one broker or in one cluster."""
 
     __slots__ = ("fetch", "produce")
 
@@ -164,7 +171,7 @@ class TopicQuotas:
         scope: Scope | None = None,
         cluster: TopicQuotas | None = None,
     ) -> None:
-        """Begin without any; as `TopicRates`."""
+        """Begin without rates; parameters as in `TopicRates`."""
         shared: tuple[TopicRates | None, TopicRates | None] = (None, None)
         if cluster is not None:
             shared = cluster.produce, cluster.fetch
@@ -181,9 +188,9 @@ class TopicQuotas:
         self.fetch.update(table)
 
     def __iter__(self) -> Iterator[TopicRates]:
-        """Both rates."""
+        """Yield the produce rates, then the fetch rates."""
         return iter((self.produce, self.fetch))
 
     def __bool__(self) -> bool:
-        """Whether any topic has a rate."""
+        """Return True if any topic has a rate."""
         return bool(self.produce.names or self.fetch.names)

@@ -1,11 +1,12 @@
-"""Usage records: written by Weir, read by the pipeline, defined here once.
+"""Usage records, which Weir writes and the pipeline reads.
 
-Sans-IO. `proxy/` fills records, `pipeline/` derives its Spark schemas from them (`schema`). `records` has the
-two types, `groups` the API groups. A new figure is a field with a default in `records`.
+This package does no I/O. `records` has the two types of records, `groups` the API groups. `proxy/` fills
+records; `pipeline/` derives its Spark schemas from the types of records (`schema`). To add a figure, add a
+field with a default to a type in `records`.
 
-A room of its own, because the proxy writes records and the pipeline reads them, and neither may import the
-other. Records add up, and say what was on the wire between client and Weir, so totals can be checked against
-the wire exactly; what a byte rate would be charged is a field of its own.
+The types have a package of their own, because `proxy` and `pipeline` may not import each other. Records count
+bytes on the wire between client and Weir, so their totals can be compared exactly with the wire. Bytes that
+are charged to byte rates have a field of their own.
 """
 
 from usage.groups import GROUPS, Group

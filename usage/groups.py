@@ -7,12 +7,12 @@ from typing import Final
 
 
 class Group(StrEnum):
-    """The kind of a request."""
+    """Kind of request, by which usage is counted."""
 
     PRODUCE = "produce"
     FETCH = "fetch"
     METADATA = "metadata"
-    """Topics, offsets, coordinators, versions: requests that clients send before and during their work."""
+    """Look-ups of topics, offsets, coordinators and versions by clients."""
     GROUPS = "groups"
     """Consumer and share groups: membership, commits."""
     TRANSACTIONS = "transactions"
@@ -29,4 +29,4 @@ class Group(StrEnum):
 
 
 GROUPS: Final = tuple(Group)
-"""All groups; counts kept in lists use a group's index here."""
+"""All groups. The index of a group here is also its index in lists of counts."""

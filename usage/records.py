@@ -12,20 +12,20 @@ from typing import Final
 import msgspec
 
 VERSION: Final = 1
-"""The version of both kinds of records. Incremented when a field is removed or changes its meaning, not when
-one is added.
+"""Version of both kinds of records. Increment it when a field is removed or changes its meaning, not when a
+field is added.
 """
 
 
 class ByQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A count per quota that throttles clients, under Kafka's names."""
+    """One number for each quota that throttles clients; fields have Kafka's names of the quotas."""
 
     producer_byte_rate: int = 0
     consumer_byte_rate: int = 0
     request_percentage: int = 0
     controller_mutation_rate: int = 0
     topic_byte_rate: int = 0
-    """Rates of topics (Weir's own), in both directions."""
+    """Number for the rates of topics (Weir's own quotas), produce and fetch together."""
 
 
 NOTHING: Final = ByQuota()
@@ -34,36 +34,38 @@ NOTHING: Final = ByQuota()
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Usage of one client (user and client-id) at one broker in one interval, by requests of one group.
 
-    Records add up: nothing except `sessions` is counted twice. Bytes are those on the wire between client and
-    Weir, length prefixes included. A request is counted when it is complete, a response when it begins.
+    Records can be added: only `sessions` may count the same thing in several records. Bytes are those on the
+    wire between client and Weir, length prefixes included. A request is counted when it is complete, a
+    response when it begins.
     """
 
     version: int
     time_ms: int
     """Unix time (ms) of the interval's beginning."""
     interval_ms: int
+    """Length (ms) of the interval."""
     instance: str
-    """The process that wrote the record: a different name for each process that ever ran."""
+    """Name of the process that wrote the record; no two processes ever have the same name."""
     broker: int
-    """The broker's node id; -1 if unknown (the bootstrap address of an old cluster)."""
+    """Node id of the broker; -1 if unknown (the bootstrap address of an old cluster)."""
     user: str
-    """The principal's name, without type."""
+    """Name of the client's principal, without type."""
     client_id: str
     api: str
     """The API group, a `usage.groups.Group`."""
     requests: int = 0
     bytes_in: int = 0
-    """Bytes of requests, from the client."""
+    """Number of bytes of requests, from the client."""
     bytes_out: int = 0
-    """Bytes of responses, to the client."""
+    """Number of bytes of responses, to the client."""
     sessions: int = 0
     """Number of connections that sent such requests in this interval. Not additive over time or groups."""
     charged_bytes: int = 0
-    """Bytes charged to byte rates, whether or not such a quota exists: produce requests, and fetch responses
-    except those sent without records.
+    """Number of bytes charged to byte rates, whether or not such a quota exists: produce requests, and fetch
+    responses except those sent without records.
     """
     request_time_us: float = 0.0
-    """Estimated request time at the broker, in µs of one thread; exempt requests add nothing."""
+    """Estimated request time (µs of one thread) at the broker; requests exempt from request quotas add 0."""
     mutations: int = 0
     """Number of partitions created, added or deleted."""
     throttle_ms: ByQuota = NOTHING
@@ -81,15 +83,15 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     version: int
     time_ms: int
-    """Unix time (ms) at which the request was charged on arrival. Differences within one instance are those
-    of a monotonic clock.
+    """Unix time (ms) at which the request was charged on arrival, derived from a monotonic clock: within one
+    instance, a change of the system clock does not change the differences.
     """
     instance: str
     broker: int
     user: str
     client_id: str
     connection: int
-    """A number that is unique among the instance's connections."""
+    """Number of the connection, unique among the connections of this instance."""
     api: str
     """The API group, a `usage.groups.Group`."""
     api_key: int
@@ -99,8 +101,8 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     bytes_in: int = 0
     bytes_out: int = 0
     charged_bytes: int = 0
-    """As in `UsageRecord`."""
+    """Number of bytes charged to byte rates, as in `UsageRecord.charged_bytes`."""
     request_time_us: float = 0.0
     mutations: int = 0
     throttle_ms: ByQuota = NOTHING
-    """The throttle time that the client was told because of each quota."""
+    """Throttle time (ms) that the client was told because of each quota."""

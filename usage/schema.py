@@ -7,13 +7,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 Schema: TypeAlias = dict[str, object]
-"""The argument of `StructType.fromJson`."""
+"""A schema in the form that `StructType.fromJson` of Spark takes."""
 
 _NAMES: Final = {int: "long", float: "double", str: "string", bool: "boolean"}
 
 
 def schema(record: type[msgspec.Struct]) -> Schema:
-    """Return a record type's schema; every field is nullable, because JSON omits default values.
+    """Return the Spark schema of a record type. Every field is nullable, because JSON omits default values.
 
     >>> schema(type("R", (msgspec.Struct,), {"__annotations__": {"n": int}}))["fields"]
     [{'name': 'n', 'type': 'long', 'nullable': True, 'metadata': {}}]
@@ -26,12 +26,13 @@ def schema(record: type[msgspec.Struct]) -> Schema:
 
 
 def required(record: type[msgspec.Struct]) -> list[str]:
-    """Return the names of the fields that every record has."""
+    """Return the names of a record type's fields without default, which every record has."""
     return [field.name for field in msgspec.structs.fields(record) if field.required]
 
 
 def defaults(record: type[msgspec.Struct]) -> dict[str, object]:
-    """Return the meaning of omitted fields, by name; for a field that is a struct, a dict of the same kind.
+    """Return name → default value of the fields that records may omit. The default of a struct is a dict of
+    its fields.
 
     >>> class R(msgspec.Struct):
     ...     a: int

@@ -1,7 +1,7 @@
 """Reading and changing single fields of messages without decoding them.
 
-Offsets come from the schemas, as compiled scanners: `field_offsets` locates a field, `field_scanner` and
-`stream_scanner` walk a message that may arrive in parts. Upon these, `topic_bytes` and `topic_names` find
-topics, `records_remover` and `least_fetch` change fetches, and `record_batches`, `produced_records` and
-`unpacked_sizes` look into records.
+Scanning functions are generated from the schemas. `field_offsets` locates a field; `field_scanner` and
+`stream_scanner` scan a message that may arrive in parts. The other modules use these three: `topic_bytes` and
+`topic_names` find topics, `records_remover` and `least_fetch` change fetches, `produced_records`,
+`record_batches` and `unpacked_sizes` find records and estimate their unpacked sizes.
 """

@@ -1,7 +1,7 @@
 """Offsets of fields that are read or changed without decoding a message, computed from the schema.
 
 Most fields have a fixed offset from the body's start, some from its end. Others have fields of variable size
-before them, which a compiled function scans (`field_scanner`). Callers need not distinguish these.
+before them, which a compiled function scans (`field_scanner`). `FieldOffset.locate` hides these differences.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INTEGERS: Final = {
     "int64": Struct(">q"),
 }
 _OPAQUE: Final = Struct(">b")
-"""For fields that are not integers of fixed size: at least one byte."""
+"""Size of fields that are not integers of fixed size: at least one byte."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,22 +38,21 @@ class FieldOffset:
     """The position of a field, or of the tagged fields, in the body of one version of a message."""
 
     message: str
-    """The name in `schema`: ProduceRequest."""
+    """Name of the message in the schemas, such as ProduceRequest."""
     version: int
     field: str
-    """The field's name in the schema; empty for the tagged fields."""
+    """Name of the field in the schema; "" for the tagged fields."""
     fixed_offset: int | None
-    """Bytes from the body's start, if all earlier fields have a fixed size."""
+    """Number of bytes from the body's start to the field; None if the size of an earlier field varies."""
     offset_from_end: int | None
-    """Bytes before the body's end, if this and all later fields have a fixed size."""
+    """Number of bytes from the field to the body's end; None if the size of this or a later field varies."""
     locate: Locate
-    """`locate(data, body, end, complete)`: the absolute position in `data`, whose body starts at `body`.
+    """Function `locate(data, body, end, complete)` that returns the position of the field in `data`.
 
-    `end` is the end of the bytes at hand; `complete` if that is the body's end. If more bytes are needed, the
-    result is INCOMPLETE, or ProtocolError
-    if the body is complete. At the returned position the whole integer is at
-    hand, or the first byte of any other field. Impossible lengths raise ProtocolError too, with the offset
-    from the body's start.
+    The body starts at `data[body]`; its bytes have arrived up to `end`. `complete`: True if `end` is the end
+    of the body. Returns INCOMPLETE if the field has not arrived: an integer in full, any other field with its
+    first byte. Raises ProtocolError, with the offset from the body's start, if a complete body ends before
+    the field, or an earlier field has an impossible length.
     """
     _integer: Struct | None
 
@@ -65,15 +64,17 @@ class FieldOffset:
         return self._integer.size
 
     def read(self, data: Bytes, position: int) -> int:
-        """Return the integer at a position from `locate`. Raises TypeError if the field is not an integer."""
+        """Return the integer at the `position` that `locate` returned. Raises TypeError if the field is not
+        an integer.
+        """
         if self._integer is None:
             raise TypeError(f"{self.message}.{self.field} is no integer")
         value: int = self._integer.unpack_from(data, position)[0]
         return value
 
     def write(self, data: bytearray, position: int, value: int) -> None:
-        """Overwrite the integer. Raises struct.error if the value does not fit, TypeError if the field is not
-        an integer.
+        """Overwrite the integer at the `position` that `locate` returned. Raises struct.error if the value
+        does not fit, TypeError if the field is not an integer.
         """
         if self._integer is None:
             raise TypeError(f"{self.message}.{self.field} is no integer")
@@ -81,8 +82,8 @@ class FieldOffset:
 
 
 def field_offset(message: MessageLike, version: int, field_name: str) -> FieldOffset | None:
-    """Return the offset of a top-level field; None if the version lacks it, or has it as a tagged field
-    (cached).
+    """Return the offset of a top-level field; None if the version lacks the field, or the field is a tagged
+    field in this version (cached).
 
     Raises ValueError for a message or version that the schemas lack.
     """
@@ -90,7 +91,8 @@ def field_offset(message: MessageLike, version: int, field_name: str) -> FieldOf
 
 
 def tag_section(message: MessageLike, version: int) -> FieldOffset | None:
-    """Return the offset of the body's tagged fields, at their count; None if the version has none (cached).
+    """Return the offset of the count of the body's tagged fields; None if the version is not flexible
+    (cached).
 
     Raises ValueError for a message or version that the schemas lack.
     """
@@ -98,7 +100,9 @@ def tag_section(message: MessageLike, version: int) -> FieldOffset | None:
 
 
 def layout(message: MessageLike, version: int) -> Layout:
-    """Return the layout of a version of a message. Raises ValueError if the schemas lack it."""
+    """Return the layout of a version of a message. Raises ValueError if the schemas lack the message or
+    version.
+    """
     return _schema(message).layout(version)
 
 
@@ -165,7 +169,9 @@ def _at(found: Layout, offset: int, size: int) -> Locate:
 
 
 def _before_end(found: Layout, offset: int, scan: Locate) -> Locate:
-    """Locate from the body's end once that is at hand, by scanning until then."""
+    """Return a `Locate` that counts from the body's end if the body is complete, and else scans from its
+    start.
+    """
     least = sum(map(least_size, found.fields))
 
     def locate(data: Bytes, body: int, end: int, complete: bool) -> int:

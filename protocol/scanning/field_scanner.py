@@ -1,17 +1,17 @@
-"""Scan for a field without decoding the fields before it.
+"""Scanning functions, which find a field without decoding the fields before it.
 
-Each (message, version, field) gets a Python function of its own, generated from the layout, because scanning
-must cost little: runs of fixed-size fields become one addition, arrays of fixed-size elements one
-multiplication, and lengths of one byte, the usual ones, need no call. There are two kinds of functions, which
-differ only in what they do at the end of the bytes at hand:
+Each (message, version, field) has a Python function of its own, generated from the layout, so that scanning
+is fast: runs of fixed-size fields become one addition, arrays of fixed-size elements one multiplication, and
+lengths of one byte, the usual ones, need no call. There are two kinds of functions, which differ at the end
+of the bytes that have arrived:
 
-- `Locate` needs all bytes from the body's start to the field, and returns INCOMPLETE otherwise;
-- `Stream` is a generator that pauses until it is sent the next chunk; its position in the message is the
-  position in its own source, so that no bytes need to be kept.
+- `Locate` needs all bytes from the body's start to the field, and otherwise returns INCOMPLETE;
+- `Stream` is a generator that waits for the next chunk. The generator's state contains the position in the
+  message, so that former chunks need not be stored.
 
-Both take time linear in the bytes scanned, whatever a peer claims: an array's elements are visited only while
-there are bytes. Impossible lengths raise ProtocolError with the field's path and its offset in the body.
-Payloads are not checked: a string that is not UTF-8 passes.
+Both take time linear in the number of bytes, whatever count a peer sends: an array's elements are visited
+only while their bytes have arrived. Impossible lengths raise ProtocolError with the field's path and its
+offset in the body. Payloads are not checked: a string that is not UTF-8 passes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 Bytes: TypeAlias = bytes | bytearray
 Locate: TypeAlias = Callable[[Bytes, int, int, bool], int]
-"""(data, body, end, complete) -> absolute position, or INCOMPLETE; see `field_offsets.FieldOffset.locate`."""
+"""Function that returns the position of a field in `data`; see `field_offsets.FieldOffset.locate`."""
 Stream: TypeAlias = Generator[int, tuple[Bytes, int, int], int]
-"""Yields the offset in the body at which it continues; is sent (data, position of the body's start, end of
-the bytes), where the body's start may be before the chunk; returns the offset found.
+"""Generator that scans a body chunk by chunk. It yields the offset in the body at which it needs more bytes.
+It is then sent (data, position of the body's start in `data`, end of the bytes); the position is negative or
+before the chunk if the body started in a former chunk. It returns the offset that it searches for.
 """
 
 SIZES: Final = {
@@ -48,11 +49,13 @@ SIZES: Final = {
 }
 """Size (bytes) of each fixed-size primitive."""
 LENGTH_MAX: Final = 2**31 - 1
-"""No frame is longer, so no varint length may be larger."""
+"""Maximum of a varint length: the maximum length (bytes) of a frame."""
 
 
 def fixed_size(slots: Iterable[Slot], *, flexible: bool = False) -> int | None:
-    """Return the size (bytes) of these fields if it is fixed, else None. `flexible`: tagged fields follow."""
+    """Return the total size (bytes) of these fields; None if it varies. `flexible`: True if tagged fields
+    follow.
+    """
     sizes = [_fixed_size(slot) for slot in slots]
     known = [size for size in sizes if size is not None]
     return None if flexible or len(known) < len(sizes) else sum(known)
@@ -63,7 +66,7 @@ def _fixed_size(slot: Slot) -> int | None:
 
 
 def _element_size(slot: Slot) -> int | None:
-    """Return the size (bytes) of a field that is not null, or of an array's element; None if it varies."""
+    """Return the size (bytes) of a non-null field, or of each element of an array; None if it varies."""
     if slot.struct is None:
         return SIZES.get(slot.type)
     return fixed_size(slot.struct.fields, flexible=slot.struct.flexible)
@@ -83,15 +86,17 @@ def _element_least_size(slot: Slot) -> int:
 
 
 def length_width(slot: Slot, *, element: bool = False) -> int:
-    """Return the size (bytes) of a length or count; 1 for a varint. `element`: of an array's elements."""
+    """Return the size (bytes) of the length or count of a field (of each element, if `element`); 1 for a
+    varint.
+    """
     if slot.compact:
         return 1
     return 2 if slot.type == "string" and (element or not slot.is_array) else 4
 
 
 def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
-    """Compile a function that finds the position behind `fields`, the first of `layout`, with `size` bytes
-    there.
+    """Return a compiled function that finds the position behind `fields`, the first fields of `layout`. The
+    function returns INCOMPLETE until `size` bytes at that position have arrived.
     """
     source = Source(layout, when_short="return short(position - body, complete)")
     with source.block("def locate(data, body, end, complete):"):
@@ -104,7 +109,7 @@ def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
 
 
 def streamer(layout: Layout) -> Callable[[], Stream]:
-    """Compile a generator function that finds the end of the fields of `layout`, tagged fields excluded."""
+    """Return a compiled generator function that finds the end of the untagged fields of `layout`."""
     source = Source(layout, when_short=None)
     with source.block("def stream():"):
         source.line("body = position = end = 0")
@@ -121,14 +126,15 @@ class Chunks:
     __slots__ = ("_fed", "_stream")
 
     def __init__(self, stream: Stream) -> None:
-        """Take a stream that has not started."""
+        """Start `stream`, which must not have been started."""
         next(stream)  # run up to the wait for the first chunk
         self._stream = stream
         self._fed = 0
 
     def feed(self, data: Bytes, start: int, stop: int) -> int | None:
-        """Scan the body's next bytes, `data[start:stop]`; return the offset once it is found, None before. Do
-        not feed more after that. Raises ProtocolError, and then at every call.
+        """Scan the next bytes of the body, `data[start:stop]`; return the offset that the stream searches
+        for, or None if it is not found yet. Do not call this again after an offset was returned. Raises
+        ProtocolError for malformed bytes, and at every call after that.
         """
         body = start - self._fed
         self._fed += stop - start
@@ -142,7 +148,9 @@ class Chunks:
 
 
 def compiled(source: Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
-    """Execute the source; only numbers and names in it come from the schema."""
+    """Return the function that the generated source defines. (Executing the source is safe: from the schema
+    it contains only numbers and names.)
+    """
 
     def fail(offset: int, problem: str) -> None:
         raise ProtocolError(problem, api=layout.name, version=layout.version, offset=offset)
@@ -164,48 +172,50 @@ def compiled(source: Source, layout: Layout, function: Literal["locate", "stream
 
 
 class Source:
-    """Generates the source of one scanning function; subclasses read more.
+    """Generates the source of one scanning function. Subclasses add the collection of values.
 
-    In the source, `position` is the current position in `data`, `n` the last length or count read. Skipping a
-    field may move `position` behind `end`; reading checks that first (`need`).
+    In the generated source, `position` is the current position in `data`, `n` the last length or count read.
+    The skip of a field may move `position` behind `end`; so each read is preceded by a check (`need`).
     """
 
     def __init__(self, layout: Layout, *, when_short: str | None) -> None:
-        """`when_short` is the statement for the end of the bytes; None: wait for the next chunk."""
+        """Begin without lines. `when_short`: statement to execute if bytes are missing; None to wait for the
+        next chunk (`Stream`).
+        """
         self._as_a_broker = layout.name.endswith("Request")
-        """True if lengths are read as a broker does (`primitives.AS_A_BROKER`), so that no request is refused
-        that a broker accepts.
+        """True if lengths are read like in a broker (`primitives.AS_A_BROKER`), so that Weir accepts all
+        requests that a broker accepts.
         """
         self._when_short = when_short
         self._lines: list[str] = []
         self._margin = ""
         self._pending = 0
-        """Number of bytes of fixed-size fields not skipped yet."""
+        """Number of bytes of fixed-size fields for which no skip has been generated yet."""
 
     def text(self) -> str:
-        """Return the whole source."""
+        """Return the source generated so far."""
         return "\n".join(self._lines) + "\n"
 
     def line(self, text: str) -> None:
-        """Add a line."""
+        """Add a line with the current indentation."""
         self._lines.append(self._margin + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Indent the lines added within, under `head`."""
+        """Add the line `head`, and indent all lines added within this context."""
         self.line(head)
         outer, self._margin = self._margin, self._margin + "    "
         yield
         self._margin = outer
 
     def flush(self) -> None:
-        """Skip the fixed-size fields collected so far."""
+        """Add the skip of the fixed-size fields collected so far."""
         if self._pending:
             self.line(f"position += {self._pending}")
             self._pending = 0
 
     def need(self, count: int = 1) -> None:
-        """Ensure that the next `count` bytes are at hand; when streaming, the next one."""
+        """Add a check that the next `count` bytes have arrived; in a `Stream`, a wait for the next byte."""
         if self._when_short is not None:
             self.line(f"if position + {count} > end:" if count > 1 else "if position >= end:")
             self.line(f"    {self._when_short}")
@@ -214,13 +224,13 @@ class Source:
                 self.next_chunk()
 
     def next_chunk(self) -> None:
-        """Wait for the next chunk."""
+        """Add a wait for the next chunk."""
         self.line("position -= body")
         self.line("data, body, end = yield position")
         self.line("position += body")
 
     def fields(self, slots: Iterable[Slot], path: str) -> None:
-        """Scan these fields."""
+        """Add the scan of these fields."""
         for slot in slots:
             size = _fixed_size(slot)
             if size is None:
@@ -242,7 +252,7 @@ class Source:
             self._struct(slot.struct, path)
 
     def _struct(self, layout: Layout, path: str) -> None:
-        """Scan a struct's fields to their last byte."""
+        """Add the scan of all fields of a struct, including tagged fields."""
         self.fields(layout.fields, path)
         self.flush()
         if layout.flexible:
@@ -251,7 +261,7 @@ class Source:
             self.line("pass")
 
     def _payload(self, width: int, path: str, *, nullable: bool) -> None:
-        """Scan a string, bytes or records: a length, then as many bytes."""
+        """Add the skip of a string, bytes or records: a length, then as many bytes."""
         self._length(width, path, nullable=nullable)
         less = 1 if width == 1 else 0
         with self.block(f"if n > {less}:"):
@@ -270,7 +280,7 @@ class Source:
                 self.line(f"position += n * {size}")
 
     def _elements(self, slot: Slot, path: str) -> None:
-        if self._when_short is not None:  # all of them must be at hand anyway
+        if self._when_short is not None:  # a `Locate` needs all elements
             with self.block(f"if n * {_element_least_size(slot)} > end - position:"):
                 self.line(self._when_short)
         with self.block("for _ in range(n):"):
@@ -280,7 +290,7 @@ class Source:
                 self._struct(slot.struct, path)
 
     def _tags(self, path: str) -> None:
-        """Scan tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
+        """Add the skip of tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
         path += " (tagged fields)"
         self._varint(path)
         if self._as_a_broker:
@@ -294,7 +304,9 @@ class Source:
             self.line("position += n")
 
     def _length(self, width: int, path: str, *, nullable: bool) -> None:
-        """Read a length or count; a varint is the length plus one, 0 is null."""
+        """Add the read of a length or count to `n`. A varint (`width` 1) is the length plus one, 0
+        for null.
+        """
         if width == 1:
             self._varint(path)
             if self._as_a_broker:
@@ -307,8 +319,8 @@ class Source:
                 self._refuse("n < -1" if nullable else "n < 0", f"{path} has a negative length")
 
     def _wrap_length(self, path: str) -> None:
-        """A broker reads a varint of 32 bits as a negative length, which is null; the smallest one minus one
-        wraps around to the largest.
+        """Add the treatment of varints above 31 bits like in a broker: as negative lengths, which mean null.
+        The smallest negative number minus one wraps around to the largest length, which is refused.
         """
         with self.block(f"if n > {LENGTH_MAX}:"):
             self._refuse(f"n == {LENGTH_MAX + 1}", f"{path} claims more than a message can hold")
@@ -324,7 +336,7 @@ class Source:
         self.line("position += 1")
 
     def _integer(self, width: int) -> None:
-        """Read a signed integer of `width` bytes."""
+        """Add the read of a signed integer of `width` bytes to `n`."""
         if self._when_short is not None:
             self.need(width)
             self._whole_integer(width)

@@ -1,4 +1,4 @@
-"""Change a fetch request so that the broker answers at once, with as few records as possible.
+"""Changes a fetch request so that the broker answers at once, with as few records as possible.
 
 A fetch of a consumer over its quota must still reach the broker: an incremental fetch (KIP-227) tells the
 broker's fetch session which partitions and offsets have changed.
@@ -15,22 +15,23 @@ from protocol.messages import FetchRequest
 from protocol.scanning.field_offsets import field_offset
 
 AskLeast: TypeAlias = Callable[[bytearray, int, int, bool], bool]
-"""(data, body, end, complete) -> True if the request was changed, False if more of its bytes are needed.
+"""Function (data, body, end, complete) that changes the fields of a fetch request in place. Returns True if
+the request was changed; False, without any change, if more bytes of the request must arrive first.
 
-Arguments and ProtocolErrors are those of `field_offsets.FieldOffset.locate`. Either all fields are changed or
-no byte is. The length stays the same.
+Parameters and errors are those of `field_offsets.FieldOffset.locate`. The length of the request stays the
+same.
 """
 
 _LEAST: Final = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
-"""With `max_bytes` 1 a broker returns one batch at most (KIP-74). Versions before 3 lack the field: there
-only `partition_max_bytes` limits the response.
+"""Field → new value. With `max_bytes` 1 a broker returns one batch at most (KIP-74). Versions before 3 lack
+`max_bytes`, so that only `partition_max_bytes` limits the response.
 """
 
 
 @cache
 def ask_least(version: int) -> AskLeast:
-    """Return how to change fetch requests of this version (cached). Raises ValueError if the schemas
-    lack it.
+    """Return the function that changes fetch requests of this version (cached). Raises ValueError if the
+    schemas lack the version.
     """
     patches = tuple(
         (found, least)
@@ -42,7 +43,7 @@ def ask_least(version: int) -> AskLeast:
     def patch(data: bytearray, body: int, end: int, complete: bool) -> bool:
         if last.locate(data, body, end, complete) == INCOMPLETE:
             return False
-        for found, least in patches:  # all are before `last`
+        for found, least in patches:  # all fields are before `last`, so they have arrived
             found.write(data, found.locate(data, body, end, complete), least)
         return True
 

@@ -1,7 +1,7 @@
-"""Find the records in a produce request: scan its partitions, up to a limit.
+"""Finds the records in a produce request: scans its partitions, up to a limit.
 
-The scan ends with the bytes at hand: of a request that is cut off it reads the beginning. It raises nothing;
-at malformed bytes it stops.
+The request may have arrived in part; the scan ends at the last byte that has arrived. The scan also ends at
+malformed bytes, and never raises.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 Produced: TypeAlias = tuple[int, int, int, int, list[tuple[int, int]]]
-"""The result of scanning a produce request: (number of topics in the request; number of topics scanned;
-number of partitions in these; position of the first topic's partitions, behind their count, 0 if not at
-hand; (start, stop) of the records of each scanned partition). The last stop may be behind the bytes at
-hand, and behind the frame.
+"""Result of scanning a produce request: (number of topics in the request; number of topics scanned; number of
+partitions in the scanned topics; position of the first topic's partitions, behind their count, 0 if it has
+not arrived; (start, stop) of the records of each scanned partition). The last `stop` may be behind the bytes
+that have arrived, and, in a malformed request, behind the frame.
 """
 FindRecords: TypeAlias = "Callable[[Bytes, int, int, int], Produced]"
-"""(data, body, end, limit) -> the first `limit` topics and partitions of the body that begins at `body`;
-`data[:end]` is at hand. Raises nothing, whatever the bytes.
+"""Function (data, body, end, limit) that scans at most `limit` topics and `limit` partitions of the body that
+begins at `data[body]` and has arrived up to `end`. Never raises.
 """
 
 _TAGS_MAX: Final = 8
@@ -35,7 +35,7 @@ _STOP: Final = "return topics, begun, partitions, first, spans"
 
 
 class _RecordsSource(Source):
-    """A scan that notes the positions of records."""
+    """Generates a scanning function that collects the positions of records."""
 
     def _variable(self, slot: Slot, path: str) -> None:
         if slot.type == "records" and not slot.is_array:
@@ -76,7 +76,7 @@ class _RecordsSource(Source):
             self.line(_STOP)
 
     def _tags(self, path: str) -> None:
-        """Read a few at most: each takes a step."""
+        """Add the scan of at most `_TAGS_MAX` tagged fields, because each takes time."""
         self._varint(path)
         with self.block("if n:"):
             self._refuse(f"n > {_TAGS_MAX}", "")
@@ -92,8 +92,8 @@ class _RecordsSource(Source):
 
 @cache
 def records_in(version: int) -> FindRecords:
-    """Return how to find records in requests of this version (cached). Raises ValueError if the schemas lack
-    it.
+    """Return the function that finds records in produce requests of this version (cached). Raises ValueError
+    if the schemas lack the version.
     """
     found = layout(ProduceRequest, version)
     source = _RecordsSource(found, when_short=_STOP)

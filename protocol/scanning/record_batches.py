@@ -1,4 +1,4 @@
-"""Record batches in a produce request, and their unpacked sizes.
+"""Unpacked sizes of the record batches in a produce request.
 
 A batch (magic 2, KIP-98) has its codec in bits 0 to 2 of its attributes; all its records are compressed
 together. In the older formats (magic 0 and 1, KIP-32) a compressed message contains a set of messages.
@@ -13,17 +13,17 @@ from protocol.scanning.unpacked_sizes import GZIP, RATIO_MAX, is_gzip_size_false
 
 CODEC_BITS: Final = 7
 BATCH_HEAD_BYTES: Final = 61
-"""Size of a batch's header (magic 2)."""
+"""Size (bytes) of the header of a batch (magic 2)."""
 MAGIC_OFFSET: Final = 16
 ATTRIBUTES_OFFSET: Final = 22
-"""Offset of the lower byte of a batch's attributes, which has the codec."""
+"""Offset (bytes) of the lower byte of a batch's attributes, which contains the codec."""
 _OLD_ATTRIBUTES_OFFSET: Final = 17
 _HEAD_BYTES: Final = 12
-"""Size of the offset and the length."""
+"""Size (bytes) of the offset and the length at the start of a batch or message."""
 _SIZE: Final = Struct(">i")
 _ENTRIES_MAX: Final = 4
-"""Number of entries scanned: since v3 a produce request has one per partition; before, one if it is
-compressed.
+"""Maximum number of batches or messages scanned. A partition has one batch since v3 of produce requests;
+before v3, one message if the records are compressed.
 """
 
 
@@ -36,13 +36,13 @@ def add_unpacked(
     bounds: list[float],
     confirm: int = 0,
 ) -> int:
-    """Add the unpacked sizes of the compressed batches in `data[start:stop]` to `unpacked`, and the bounds of
-    these sizes to `bounds`, by codec. Of these bytes `data[:end]` is at hand. Return the number of bytes that
-    are not scanned; the estimate takes them for like the others, the bounds leave them out. Raises nothing,
-    whatever the bytes.
+    """Add the estimated unpacked sizes (bytes) of the compressed batches in `data[start:stop]` to `unpacked`,
+    and bounds of these sizes to `bounds`, by codec. Only the bytes before `end` have arrived. Return the
+    number of bytes that are not scanned. The estimate assumes that these bytes have the same unpacked size
+    per byte as the scanned bytes; the bounds leave them out. Never raises.
 
-    `confirm`: if above 0, unpack gzip streams to confirm their sizes (`is_gzip_size_false`). A false size
-    counts as the codec's greatest ratio, for as many batches as `confirm` says.
+    `confirm`: if above 0, unpack gzip streams to confirm their sizes (`is_gzip_size_false`). A batch with a
+    false size counts like `confirm` batches with gzip's greatest ratio.
     """
     here = min(stop, end)
     position, found = start, False
@@ -77,7 +77,7 @@ def add_unpacked(
 
 
 def _old_packed(data: bytearray, position: int, here: int) -> int:
-    """Return the position of a message's value; `here` if it is not at hand."""
+    """Return the position of the value of a message (magic 0 or 1); `here` if it has not arrived."""
     key = position + (_OLD_ATTRIBUTES_OFFSET + 1) + (8 if data[position + MAGIC_OFFSET] else 0)
     if key + 4 > here:
         return here

@@ -1,7 +1,7 @@
-"""Remove the records from a fetch response while it streams by.
+"""Removes the records from a fetch response that arrives in parts.
 
-A consumer over its quota gets no records, but everything else of the broker's response: session id, errors,
-high watermarks, aborted transactions, tagged fields. The records are never in memory.
+A consumer over its quota gets the broker's response without records: with session id, errors, high
+watermarks, aborted transactions and tagged fields. The records are never stored.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ if TYPE_CHECKING:
 class RecordsRemover:
     """Copies the body of one fetch response chunk by chunk, with every `records` field emptied.
 
-    A null `records` field stays null. Every other byte is copied, even bytes behind the last field.
+    A null `records` field stays null. All other bytes are copied, also bytes behind the last field.
     """
 
     __slots__ = ("_chunks", "_keep", "_kept", "_version", "complete")
 
     def __init__(self, version: int, *, kept_bytes_max: int) -> None:
-        """`kept_bytes_max` limits the body without its records.
+        """Begin without bytes. `kept_bytes_max`: maximum size (bytes) of the body without its records.
 
         Raises ValueError for a version that the schemas lack. The first remover of a version takes about 10
-        ms to make, because its source is compiled.
+        ms, because its scanning function is generated and compiled.
         """
         self.complete = False
-        """True if the last field, and the tagged fields behind it, have been fed."""
+        """True if the body has been fed up to its last field, including tagged fields."""
         self._version = version
         self._kept = bytearray()
         self._keep = _new_keep(self._kept, kept_bytes_max, version)
         self._chunks = Chunks(_remover(version)(self._keep, self._kept))
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
-        """Copy from the body's next bytes, `data[start:stop]`.
+        """Scan the next bytes of the body, `data[start:stop]`, and copy all of them but records. Feed each
+        byte of the body once, in order.
 
-        Raises TooLargeError if more bytes would be kept than allowed, other ProtocolErrors for malformed
-        bytes; after that, every call raises ProtocolError.
+        Raises TooLargeError if the copy would exceed `kept_bytes_max`, another ProtocolError for malformed
+        bytes. After an error, every further call of `feed` or `body` raises ProtocolError.
         """
         if not self.complete:
             self.complete = self._chunks.feed(data, start, stop) is not None
@@ -57,7 +58,7 @@ class RecordsRemover:
             raise
 
     def body(self) -> bytes:
-        """Return the body without records. Raises ProtocolError unless `complete`."""
+        """Return the body without records. Raises ProtocolError if `complete` is False."""
         if not self.complete:
             reason = "the message ends too early, or is malformed"
             raise ProtocolError(reason, api=FetchResponse.__name__, version=self._version)
@@ -65,10 +66,10 @@ class RecordsRemover:
 
 
 _Keep: TypeAlias = "Callable[[Bytes, int, int, int], int]"
-"""(data, body, start, stop) -> the new offset up to which all bytes are kept.
-
-Keeps the bytes from the offset `start` in the body to the position `stop` in `data`. Does nothing if `start`
-is behind `stop`. Raises TooLargeError.
+"""Function `keep(data, body, start, stop)` that copies the bytes from the offset `start` in the body up to
+the position `stop` in `data`, where the body starts at the position `body`. Returns the offset of `stop` in
+the body; copies nothing and returns `start` if `start` is behind `stop`. Raises TooLargeError for too many
+bytes.
 """
 
 
@@ -87,18 +88,18 @@ def _new_keep(kept: bytearray, kept_bytes_max: int, version: int) -> _Keep:
 
 
 _LENGTH_BYTES_MAX: Final = 5
-"""Size of the longest varint."""
+"""Maximum size (bytes) of a varint."""
 
 
 class _RemovingSource(Source):
-    """A scan that keeps everything except records.
+    """Generates a scanning function that copies all bytes except records.
 
-    In the source, `start` is the offset of the first byte not kept yet. While the scan skips records or their
-    length, `start` is behind them.
+    In the generated source, `start` is the offset of the first byte that is not copied yet. While the scan
+    skips records or their length, `start` is behind the skipped bytes.
     """
 
     def message(self, layout: Layout) -> None:
-        """Scan all fields of a message, including tagged ones."""
+        """Add the scan of all fields of a message, including tagged fields."""
         self._struct(layout, layout.name)
 
     def next_chunk(self) -> None:

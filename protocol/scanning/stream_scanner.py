@@ -1,9 +1,9 @@
-"""Messages larger than the buffer: find and change their tagged fields while they stream by.
+"""Finds and changes the tagged fields of messages that arrive in parts.
 
-A fetch response of 50 MB is never in memory as a whole. `StreamScanner` follows its fields chunk by chunk to
-the root's tagged fields; records are skipped by their length. `EndpointMask` continues from there and makes
-clients overlook the addresses of brokers (NodeEndpoints of KIP-951), which would lead them past Weir. No byte
-can be removed from a frame whose header, and so its length, has been sent.
+A fetch response of 50 MB is never in memory as a whole. `StreamScanner` scans its fields chunk by chunk up to
+the message's tagged fields; records are skipped by their length. `EndpointMask` then reads the tagged fields,
+and makes clients ignore the addresses of brokers (NodeEndpoints of KIP-951), because with these addresses
+clients would bypass Weir. The addresses cannot be removed, because the frame's length has already been sent.
 """
 
 from __future__ import annotations
@@ -20,42 +20,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 UNKNOWN_TAG: Final = 127
-"""The tag that a masked field gets.
+"""Tag that `EndpointMask` writes instead of the tag of the addresses.
 
-The tag takes one byte, as the original does, and of such tags it is the farthest from those in use (Kafka 4.2
-has none above 3), so that no newer client is likely to know it. Writers must sort tags (KIP-482), and the
-highest tag keeps that order: addresses are the last root tag of every version in the schemas. A newer broker
-may have a field behind it. Then the order breaks, whatever tag is chosen, because the next tag may be the
-very next number, and is not known when this one is sent. Such a field is kept for clients that know it.
-Kafka's own classes (tried: 3.9.1, 4.2.0) ignore the order of tags; a strict reader, such as this project's
-codec, refuses.
+This tag takes one byte, like the original tag, and is the largest such tag. Kafka 4.2 has no tag above 3, so
+a newer client is unlikely to know this tag. Writers must sort tags (KIP-482). The largest tag keeps the
+order, because the addresses are the last top-level tagged field of every version in the schemas. If a newer
+broker sends another field behind the addresses, the tags are not in order. No choice of tag could prevent
+this, because the next tag may be the very next number, and is not known when the mask is sent. The other
+field stays unchanged for clients that know it. Kafka's own classes (tried: 3.9.1, 4.2.0) accept tags in any
+order; a strict reader, such as this project's codec, refuses the message.
 """
 
 
 class StreamScanner:
-    """Follows one message's body through its chunks, at no cost per byte of strings or records."""
+    """Scans one message's body chunk by chunk; skips strings and records without reading their bytes."""
 
     __slots__ = ("_chunks", "tag_section")
 
     def __init__(self, message: MessageLike, version: int) -> None:
-        """Raises ValueError if the version is not flexible, or not in the schemas."""
+        """Begin at the start of a body. Raises ValueError if the version is not flexible, or not in the
+        schemas.
+        """
         found = layout(message, version)
         if not found.flexible:
             raise ValueError(f"{found.name} v{version} has no tag section")
         self._chunks = Chunks(_streamer(found.name, version)())
         self.tag_section: int | None = None
-        """Offset of the tagged fields from the body's start, once their first byte has been fed."""
+        """Offset of the tagged fields from the body's start; None until their first byte has been fed."""
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
-        """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError, and then at every call."""
+        """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError for malformed bytes, and at
+        every call after that.
+        """
         if self.tag_section is None:
             self.tag_section = self._chunks.feed(data, start, stop)
 
 
 class EndpointMask:
-    """Changes a response in place while it streams by, so that clients get no addresses of brokers.
+    """Changes a response in place, chunk by chunk, so that clients get no addresses of brokers.
 
-    The field that has them gets a tag that no client knows, and zeros as its value. Its length stays.
+    The field with the addresses gets a tag that no client knows (`UNKNOWN_TAG`), and zeros as its value. The
+    field's length stays the same.
     """
 
     __slots__ = (
@@ -73,12 +78,12 @@ class EndpointMask:
     )
 
     def __init__(self, message: MessageLike, version: int) -> None:
-        """Raises ValueError if the version has no addresses among its root tags (see `endpoints_tag`)."""
+        """Begin at the start of a body. Raises ValueError if `endpoints_tag` is None for this version."""
         tag = endpoints_tag(message, version)
         if tag is None:
             raise ValueError(f"{layout(message, version).name} v{version} has no addresses among its tags")
         self.masked = 0
-        """Number of fields that got another tag."""
+        """Number of fields masked so far."""
         self.finished = False
         """True once the end of the tagged fields has been fed."""
         self._tag = tag
@@ -94,19 +99,20 @@ class EndpointMask:
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Read the body's next bytes, `data[start:stop]`, before they are sent, and change them if needed.
 
-        Raises ProtocolError; the response must not be sent then, because it may contain addresses.
+        Raises ProtocolError for malformed bytes. The caller must then not send the chunk, because it may
+        contain addresses.
         """
         self._scanner.feed(data, start, stop)
         self._data, self._body, self._stop = data, start - self._fed, stop
         self._fed += stop - start
         if self._scanner.tag_section is not None and not self.finished:
-            for _ in self._reading_tags:  # until it needs the next chunk
+            for _ in self._reading_tags:  # the generator needs the next chunk
                 return
             if not self.finished:
                 raise self._malformed("the tag section was malformed before")
 
     def _tags(self) -> Generator[None, None, None]:
-        """Read the tagged fields, waiting in `_byte` for the chunks."""
+        """Read and mask the tagged fields; yield whenever the next chunk is needed."""
         self._offset = self._scanner.tag_section or 0
         count = yield from self._length((yield from self._byte()))
         for _ in range(count):
@@ -116,7 +122,7 @@ class EndpointMask:
                 self._data[self._body + self._offset - 1] = UNKNOWN_TAG
                 self.masked += 1
             elif first > 127 and (yield from self._length(first)) == self._tag:
-                # Part of it may have been sent. No broker writes a tag this way.
+                # A part of the tag may have been sent, so it cannot be masked. No broker writes such a tag.
                 raise self._malformed("a tag is longer than it needs to be")
             size = yield from self._length((yield from self._byte()))
             if is_masked:
@@ -126,7 +132,9 @@ class EndpointMask:
         self.finished = True
 
     def _erase(self, end: int) -> Generator[None, None, None]:
-        """Overwrite the body's bytes up to the offset `end` with zeros."""
+        """Overwrite the body from the current offset up to the offset `end` with zeros; yield to wait for
+        chunks.
+        """
         while self._offset < end:
             start, stop = self._body + self._offset, min(self._body + end, self._stop)
             if start >= stop:
@@ -143,7 +151,7 @@ class EndpointMask:
         return byte
 
     def _length(self, first: int) -> Generator[None, None, int]:
-        """Return the value of the varint that begins with `first`."""
+        """Return the value of the varint that begins with the byte `first`; yield to wait for chunks."""
         value = first & 127
         shift = 0
         while first > 127:
@@ -161,7 +169,8 @@ class EndpointMask:
 
 
 def endpoints_tag(message: MessageLike, version: int) -> int | None:
-    """Return the root tag of addresses of brokers, structs with a host and a port; None without.
+    """Return the tag of the top-level tagged field with addresses of brokers (structs with a host and a
+    port); None if the version has no such field.
 
     Raises ValueError for a message or version that the schemas lack.
     """

@@ -1,4 +1,4 @@
-"""Count the bytes of records by topic in a produce request or fetch response while it streams by.
+"""Counts the bytes of records by topic in a produce request or fetch response that arrives in parts.
 
 The message is never in memory as a whole; only topic names and the lengths of records are decoded.
 """
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class TopicBytes:
-    """Follows one message's body through its chunks and counts the bytes of the wanted topics."""
+    """Scans one message's body chunk by chunk and counts the bytes of records of the wanted topics."""
 
     __slots__ = ("_chunks", "_counted", "complete")
 
     def __init__(self, message: type[Message], version: int, wanted: Collection[bytes]) -> None:
-        """`wanted` are names in UTF-8. Raises ValueError if the version does not name topics (see
-        `names_topics`).
+        """Begin at the start of a body. `wanted`: names (UTF-8) of the topics to count. Raises ValueError if
+        `names_topics` is False for this version.
         """
         begin = _counter(message, version)
         self.complete = False
-        """True once all records have been fed, to their last byte."""
+        """True once the body has been fed up to the last byte of its records."""
         self._counted = Counter[bytes]()
 
         def known(topic: bytearray) -> bytes | None:
@@ -42,24 +42,27 @@ class TopicBytes:
 
     @property
     def counted(self) -> Mapping[bytes, int]:
-        """Return bytes of records by topic; nothing before `complete`, because until then they are only
-        claimed.
+        """Topic (UTF-8) → number of bytes of records; empty until `complete`, because the lengths in the
+        message may be wrong.
         """
         return self._counted if self.complete else {}
 
     @property
     def begun(self) -> Mapping[bytes, int]:
-        """Return the claimed bytes of records by topic, once the first of them have been fed."""
+        """Topic (UTF-8) → number of bytes of records by the lengths read so far; the records may not have
+        arrived.
+        """
         return self._counted
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
-        """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+        """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError for malformed bytes."""
         if not self.complete:
             self.complete = self._chunks.feed(data, start, stop) is not None
 
 
 def names_topics(message: MessageLike, version: int) -> bool:
-    """Return True if this version names topics beside their records; newer ones have topic ids (KIP-516).
+    """Return True if this version has names of topics beside their records. Newer versions have topic ids
+    (KIP-516).
 
     Raises ValueError for a message or version that the schemas lack.
     """
@@ -83,9 +86,9 @@ def _has_records(found: Layout) -> bool:
 
 
 class _CountingSource(Source):
-    """A scan that asks once per topic whether it is `known`, and then counts its records.
+    """Generates a scanning function that calls `known` once per topic and counts the bytes of its records.
 
-    Only the current name is kept, and no more of it than a name may have.
+    The function stores only the current topic's name, and refuses names longer than `NAME_BYTES_MAX`.
     """
 
     def _variable(self, slot: Slot, path: str) -> None:
@@ -127,7 +130,7 @@ class _CountingSource(Source):
 def _counter(
     message: type[Message], version: int
 ) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
-    """Return the scan of this version, which is made once: thousands of requests per second begin one.
+    """Return the generator function that scans this version (cached, because each request needs one).
 
     Raises ValueError if the version does not name topics.
     """

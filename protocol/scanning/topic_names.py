@@ -1,6 +1,7 @@
-"""Find given topics in a request without decoding it.
+"""Finds given topics in a request without decoding the request.
 
-Decoding a request of 1 MB takes a second, and any client may send one. Scanning takes a tenth of that.
+Decoding a request of 1 MB takes a second, and any client may send such a request. Scanning takes a tenth of
+the time.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from protocol.schema import Layout, Slot
 
 NAME_BYTES_MAX: Final = 32_767
-"""Size of the longest string in Kafka's protocol."""
+"""Maximum size (bytes) of a string in Kafka's protocol."""
 
 SHORT: Final = "return short(position - body, True)"
 
 FindTopics: TypeAlias = Callable[[Bytes, int, int, Collection[bytes]], set[bytes]]
-"""(data, body, end, wanted) -> the wanted topics, in UTF-8, that occur in the body `data[body:end]`. Raises
-ProtocolError.
+"""Function (data, body, end, wanted) that returns those of the topics `wanted` (UTF-8) that occur in the body
+`data[body:end]`. Raises ProtocolError for a malformed body.
 """
 
 
@@ -32,15 +33,16 @@ def is_topic_name(slot: Slot) -> bool:
 
 
 def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
-    """Return how to find the topics named in an array of a message's whole body (cached).
+    """Return a function that finds topics in the field `array` (and the fields before) of a complete body
+    (cached).
 
-    Raises ValueError for a message or version that the schemas lack, or without that array.
+    Raises ValueError for a message or version that the schemas lack, or that has no field `array`.
     """
     return _finder(layout(message, version), array)
 
 
 class _NamingSource(Source):
-    """A scan that reads topic names."""
+    """Generates a scanning function that collects wanted topic names."""
 
     def _variable(self, slot: Slot, path: str) -> None:
         if not is_topic_name(slot):

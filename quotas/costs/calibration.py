@@ -1,6 +1,6 @@
-"""Measures the request time of a broker's requests by the broker's own request quota.
+"""Measures the request time of requests at a broker, by means of the broker's own request quota.
 
-A client-id that is used for nothing else gets a small request_percentage P, and sends the same request again
+A client-id that no other client uses gets a small request_percentage P, and sends the same request again
 and again. The broker records the time of each request (KIP-124). Once the sum, spread over the window W, is
 above P, the broker answers with
 
@@ -110,7 +110,7 @@ def fault(reading: Reading, windows: Windows) -> str | None:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median. Raises ValueError if there are no values."""
+    """Return the median of `values`. Raises ValueError if there are no values."""
     if not values:
         raise ValueError("no values")
     ordered, half = sorted(values), len(values) // 2

@@ -1,10 +1,10 @@
 """Cost: the estimated request time of a request at its broker.
 
-`request_costs` has the coefficients; a `Cost` has them in the form that connections use for one API and
-version. The estimate is in µs of one thread.
+A `Cost` has the coefficients of one API and version (`request_costs`), in the form that connections use. The
+estimate is in µs of one thread.
 
-A request to an idle broker costs more: `Cost.cold_us`, by the time since any request was last forwarded to
-that broker. The time for which a fetch waits for data, or JoinGroup for other members, is not part of the
+A request to an idle broker costs more (`Cost.cold_us`), the longer ago the last request was forwarded to that
+broker. The time for which a fetch waits for data, or JoinGroup for other members, is not part of the
 cost; a broker does not count that time either.
 """
 
@@ -19,15 +19,19 @@ _BYTES_PER_KB: Final = 1000.0
 
 
 WAIT_US: Final = 1000.0
-"""Time (µs) of a latency that is not taken for work: for the network, other clients' requests, replicas."""
+"""Part (µs) of a latency that is assumed to be waiting: for the network, other clients' requests,
+replicas.
+"""
 UNANSWERED_US: Final = 200_000.0
 """Maximum unconfirmed cost (µs) that is charged if a client does not wait for the response."""
 
 
 def confirmed_us(us: float, unconfirmed_us: float, latency_us: float) -> float:
-    """Return the cost (µs) of a request that the estimate `us` may miss by `unconfirmed_us`, with the latency
-    from its last byte to its response. A broker cannot have worked longer than that; part of it may be
-    waiting. So the cost is at least half of the latency, less `WAIT_US`, and at most all of it.
+    """Return the cost (µs) to charge for a request with the estimated cost `us`, if the true cost may be
+    higher by up to `unconfirmed_us`. `latency_us`: time from the request's last byte to its response. A
+    broker cannot have worked longer than the latency, but may have waited for a part of it. So the cost is at
+    least half of (latency - `WAIT_US`) and at most the latency (or `WAIT_US`, if longer), but never above
+    `us` + `unconfirmed_us`.
     """
     work_us = max(min(us, max(latency_us, WAIT_US)), (latency_us - WAIT_US) / 2)
     return min(work_us, us + unconfirmed_us)
@@ -47,10 +51,13 @@ class Cost:
     )
 
     def __init__(self, api: ApiCost, cold: ColdCost, *, converted: bool = False) -> None:
-        """`converted`: True if the broker converts the records of responses to an older format."""
+        """Prepare the coefficients of `api` and `cold`. `converted`: True if the broker converts the records
+        of responses of this version to an older format.
+        """
         self.api = api
-        """Coefficients of the API; those for features of a request are used by `request_features`."""
+        """Coefficients of the API; `request_features` uses the coefficients for features of a request."""
         self.us = api.us
+        """Cost (µs) of a request without its bytes."""
         self.us_per_byte = api.us_per_request_kb / _BYTES_PER_KB
         per_response_kb = api.us_per_response_kb + (api.us_per_converted_kb if converted else 0.0)
         self.us_per_response_byte = per_response_kb / _BYTES_PER_KB

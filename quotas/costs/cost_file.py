@@ -1,4 +1,4 @@
-"""Writes files of request costs, which `quotas.costs.request_costs` reads."""
+"""Writes files of request costs (TOML); `quotas.costs.request_costs` reads such files."""
 
 # mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations

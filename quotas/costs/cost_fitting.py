@@ -69,7 +69,9 @@ def _dot(row: Sequence[float], chosen: Sequence[int], values: Sequence[float]) -
 
 
 def _least_squares(rows: Sequence[Sequence[float]], chosen: Sequence[int]) -> list[float] | None:
-    """Solve the normal equations for a right side of ones; None if the columns depend on each other."""
+    """Return the least-squares solution of the `chosen` columns of `rows` for a right side of ones; None if
+    the columns are linearly dependent.
+    """
     scales = [sum(row[index] ** 2 for row in rows) ** 0.5 for index in chosen]
     if not all(scales):
         return None
@@ -83,8 +85,8 @@ def _least_squares(rows: Sequence[Sequence[float]], chosen: Sequence[int]) -> li
 
 
 def _eliminate(matrix: list[list[float]]) -> list[float] | None:
-    """Solve linear equations whose last column is the right side, by Gauss-Jordan elimination; None if the
-    matrix is singular.
+    """Return the solution of linear equations, whose right side is the last column of `matrix`; None if the
+    matrix is singular. Changes `matrix` (Gauss-Jordan elimination).
     """
     size = len(matrix)
     for step in range(size):
@@ -107,15 +109,17 @@ def estimate_us(features: Mapping[str, float], coefficients: Mapping[str, float]
 
 
 def coefficients_of(cost: ApiCost) -> dict[str, float]:
-    """Return an API's coefficients (µs) by name; coefficients by codec have the names in `UNPACKED`."""
+    """Return name → coefficient (µs) of an API. The names are the fields of `ApiCost`, except that each codec
+    in `us_per_unpacked_kb` has a name of its own (`UNPACKED`).
+    """
     names = [field.name for field in msgspec.structs.fields(ApiCost) if field.name != "us_per_unpacked_kb"]
     plain = {name: float(getattr(cost, name)) for name in names}
     return {**plain, **{UNPACKED[codec]: us for codec, us in cost.us_per_unpacked_kb.items()}}
 
 
 def api_cost(coefficients: Mapping[str, float]) -> ApiCost:
-    """Return the inverse of `coefficients_of`; missing coefficients are 0. Raises msgspec.ValidationError if
-    a coefficient is invalid in a file of costs.
+    """Return the `ApiCost` with these coefficients (name → µs, see `coefficients_of`); missing ones are 0.
+    Raises msgspec.ValidationError if a name is unknown or a value is not within 0 and 1e9.
     """
     by_name = {name: codec for codec, name in UNPACKED.items()}
     plain: dict[str, object] = {name: us for name, us in coefficients.items() if name not in by_name}

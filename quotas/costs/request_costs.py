@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
-"""The names of the codec bits 1 to 4 of a batch of records."""
+"""Names of the codecs 1 to 4 in the attributes of a batch of records."""
 Microseconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
@@ -40,19 +40,19 @@ class ApiCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     us_per_request_kb: Microseconds = 0.0
     us_per_response_kb: Microseconds = 0.0
     us_per_partition: Microseconds = 0.0
-    """Produce: for each partition beyond the first."""
+    """Cost of each partition of a produce request beyond the first."""
     us_acks_all: Microseconds = 0.0
-    """Produce: for acks=all, in addition."""
+    """Additional cost of a produce request with acks=all."""
     us_per_unpacked_kb: dict[Literal["gzip", "snappy", "lz4", "zstd"], Microseconds] = {}
-    """Produce: by codec, for each kB of the unpacked size of compressed records, because brokers unpack
-    records to validate them.
+    """Codec → cost of each kB of the unpacked size of a produce request's compressed records, which brokers
+    unpack for validation.
     """
     us_per_session_kb: Microseconds = 0.0
-    """Fetch: for each kB by which a request of a fetch session (KIP-227) is shorter than the longest request
-    of that fetch session.
+    """Cost of each kB by which a fetch request of a fetch session (KIP-227) is shorter than the longest
+    request of that fetch session.
     """
     us_per_converted_kb: Microseconds = 0.0
-    """Fetch: in addition, for each kB of a response that the broker converts to an older record format."""
+    """Additional cost of each kB of a fetch response that the broker converts to an older record format."""
 
 
 class ColdCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,7 +88,7 @@ class CostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Overrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A file of costs of the operator. Omitted values are those of the shipped table."""
+    """Contents of the operator's file of costs. Values omitted there are taken from the shipped table."""
 
     format: Literal[1] = 1
     broker: str = ""
@@ -98,7 +98,7 @@ class Overrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     apis: dict[str, ApiCost] = {}
 
     def over(self, table: CostTable) -> CostTable:
-        """Return `table` with these costs instead."""
+        """Return a copy of `table` in which the values of this file replace the values of `table`."""
         return CostTable(
             broker=self.broker or table.broker,
             source=self.source or table.source,
@@ -109,23 +109,25 @@ class Overrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class CostsError(ValueError):
-    """A file of costs cannot be used. The message is one line, without the file's name."""
+    """Raised if a file of costs cannot be used. The message is one line, without the file's name."""
 
 
 GENERATIONS: Final = ("1.1", "2.8", "3.9", "4.2")
-"""The releases that a table is shipped for, oldest first."""
+"""Kafka releases with a shipped table, oldest first."""
 _SHOWN_MAX: Final = 200
 
 
 @cache
 def shipped(generation: str) -> CostTable:
-    """Return the table of one of `GENERATIONS`."""
+    """Return the shipped table of `generation`, one of `GENERATIONS` (cached)."""
     text = files("quotas").joinpath("costs", f"{generation}.toml").read_text("utf-8")
     return msgspec.toml.decode(text, type=CostTable)
 
 
 def parse(text: str, apis: Collection[str]) -> Overrides:
-    """Read the text of a file of costs; `apis` are the names that it may use. Raises CostsError."""
+    """Return the costs in the text of a file of costs. `apis`: names of APIs that the file may contain.
+    Raises CostsError.
+    """
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers of 5000 digits and deep nesting, too
@@ -141,7 +143,7 @@ def parse(text: str, apis: Collection[str]) -> Overrides:
 
 
 def _converted(value: object, kind: type[T], place: str) -> T:
-    """Convert the value at a path of the file, such as `apis.Fetch`. Raises CostsError."""
+    """Return `value`, found at `place` of the file (such as `apis.Fetch`), as a `kind`. Raises CostsError."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

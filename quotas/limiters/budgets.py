@@ -1,7 +1,7 @@
-"""Budget: Kafka's limiter of bytes and request time: a rate over samples, and the wait that it is worth.
+"""Budget: Kafka's limiter of bytes and request time, which computes throttle times from a sampled rate.
 
-`client_quotas` says whose budget a charge goes to. Mutations have limiters of their own kind (`mutations`),
-and connections too (`connections`).
+`client_quotas` finds the budget of a client. Partition mutations and connections have other limiters
+(`quotas.mutations`, `quotas.connections`).
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ __all__ = ["UNLIMITED", "Budget"]
 
 
 class Chargeable:
-    """A limiter of bytes or request time, or several that are charged as one. (No Protocol: its compiled
-    methods are called directly.)
+    """A limiter of bytes or request time, or several limiters that are charged as one.
+
+    This is a base class, not a Protocol, because mypyc calls the methods of a class directly.
     """
 
     __slots__ = ()
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge `value`; return the time (ms) that its sender must wait, 0 if within the limit."""
+        """Charge `value` units; return the throttle time (ms), 0 if the usage is within the limit."""
         raise NotImplementedError
 
     def charge_untold(self, value: float, now_ms: int) -> None:
-        """Charge `value` for a response that can tell no throttle time."""
+        """Charge `value` units for a response that can tell no throttle time."""
         raise NotImplementedError
 
     def charge_api(self, api_key: int, value: float, now_ms: int) -> int:
-        """Charge a request of this API, as `charge`; most limiters do not tell APIs apart."""
+        """Charge a request of this API like `charge`. Only `RequestBudget` counts APIs separately."""
         del api_key
         return self.charge(value, now_ms)
 
 
 class Budget(Chargeable):
-    """What those who share `tags` have used lately, and may use; one object for all their connections.
+    """Usage and limit of the clients that share `tags`; one object for all their connections.
 
-    Nobody slows down for a budget of a shadow entry: it is exceeded again and again where an enforced one is
-    exceeded once. Its `throttle_ms_total` is the time in which somebody would have been waiting: where waits
-    overlap, it counts once.
+    No client waits for the budget of a shadow entry, so this budget is exceeded again and again where an
+    enforced budget would be exceeded once. Its `throttle_ms_total` counts overlapping throttle times once.
     """
 
     __slots__ = (
@@ -76,21 +76,23 @@ class Budget(Chargeable):
         throttle_ms_max: int = INT32_MAX,
         is_shadow: bool = False,
     ) -> None:
-        """Begin at `now_ms` with nothing used."""
+        """Begin at `now_ms` without usage. `limit` is in units/s; `num_samples` and `window_s` are Kafka's
+        `quota.window.num` and `quota.window.size.seconds`; `throttle_ms_max` is the maximum throttle time.
+        """
         self.tags = tags
         self._is_shadow = is_shadow
         self.charged: float = 0.0
-        """Everything ever charged."""
+        """Number of units charged since the beginning."""
         self.throttled = 0
         """Number of requests that were answered with a throttle time, charged or not."""
         self.throttle_ms_total = 0
-        """The sum of these throttle times."""
+        """Sum of the throttle times (ms) of the throttled requests."""
         self.throttled_until_ms = now_ms
-        """When the last of them to end will have ended: at the earliest then the rate is within the limit."""
+        """Time (ms) at which the last throttle time ends; the creation time before the first."""
         self.charged_ms = now_ms
-        """When the last charge was made, or the budget."""
+        """Time (ms) of the last charge; the creation time before the first charge."""
         self._reported: float = 0.0
-        """What of `charged` `delta` has told."""
+        """Value of `charged` at the previous call of `delta`."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._num_samples = num_samples
         self._window_s = window_s
@@ -98,30 +100,32 @@ class Budget(Chargeable):
         self.set_limit(limit)
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit (units per second; `UNLIMITED` for none). What was used stays."""
+        """Replace the limit (units per second; `UNLIMITED` for no limit). The usage stays."""
         self.limit = limit
         self.fetch_max_bytes = fetch_cap(limit, self._num_samples, self._window_s)
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Record `value`; return how many ms whoever caused it must wait, 0 if within the limit."""
+        """Charge `value` units; return the throttle time (ms), 0 if the rate is within the limit."""
         self.charged += value
         self.charged_ms = now_ms
         rate = self._rate.add(value, now_ms)
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
 
     def charge_untold(self, value: float, now_ms: int) -> None:
-        """As `charge`, for a response that can tell no throttle time: nobody waits before it was told."""
+        """Charge `value` units for a response that can tell no throttle time. Does not count the request as
+        throttled: the caller tells the throttle time to the client's next request (`tell_rest`).
+        """
         counted = self.throttled, self.throttle_ms_total
         self.charge(value, now_ms)
         self.throttled, self.throttle_ms_total = counted
 
     def _exceeded(self, rate: float, now_ms: int) -> int:
-        """The rate is above the limit: return how many ms whoever caused that must wait."""
+        """Return and count the throttle time (ms) of a charge after which `rate` is above the limit."""
         wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
         return self._told(wait_ms, now_ms) if wait_ms else 0
 
     def _told(self, wait_ms: int, now_ms: int) -> int:
-        """Count a throttle time that a charge has caused, and return it."""
+        """Count a request that is told to wait for `wait_ms`; return `wait_ms`."""
         until_ms, last_ms = now_ms + wait_ms, self.throttled_until_ms
         self.throttled += 1
         if not self._is_shadow or last_ms <= now_ms:
@@ -133,18 +137,20 @@ class Budget(Chargeable):
         return wait_ms
 
     def delta(self) -> float:
-        """Return what was charged here since this was last asked."""
+        """Return the units charged since the previous call of `delta`."""
         charged, self._reported = self.charged - self._reported, self.charged
         return charged
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record what was charged elsewhere, in the current sample; the next charge counts it."""
+        """Record units charged elsewhere in the current sample; they count for the throttle time of the next
+        charge.
+        """
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
     def tell_rest(self, now_ms: int) -> int:
-        """Count a request that is told the rest of the throttle time and is not charged; return that rest
-        (ms), 0 if the throttle time is over.
+        """Count a request that is not charged, but told the rest of the throttle time; return the rest (ms),
+        0 if the throttle time is over.
         """
         rest_ms = max(self.throttled_until_ms - now_ms, 0)
         if rest_ms:
@@ -153,11 +159,15 @@ class Budget(Chargeable):
         return rest_ms
 
     def inherit(self, other: Budget) -> None:
-        """Begin with what `other`, of the same windows, has used. Its counts and its waits stay its own."""
+        """Begin with the usage of `other`, which must have the same windows. Counters and throttle times are
+        not copied.
+        """
         self._rate.inherit(other._rate)
 
     def becomes(self, kind: type[Budget]) -> Budget:
-        """Return a limiter of this kind in place of this one: with what was used, counted and told."""
+        """Return a new limiter of another `kind` with the usage, counters and throttle time of this
+        budget.
+        """
         successor = kind(
             self.tags,
             self.limit,
@@ -174,8 +184,8 @@ class Budget(Chargeable):
         return successor
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return True if nothing that was charged counts any more, and nobody was told to wait longer than
-        until now. A budget that was never charged is idle.
+        """Return True if no former charge counts any more, and no told throttle time lasts beyond `now_ms`. A
+        budget that was never charged is idle.
         """
         if self.charged == 0.0 and self._rate.peek(now_ms) == 0.0:
             return True
@@ -183,5 +193,5 @@ class Budget(Chargeable):
         return self.charged_ms + lifetime_ms <= now_ms and self.throttled_until_ms <= now_ms
 
     def rate(self, now_ms: int) -> float:
-        """Units per second now. Changes nothing: for metrics."""
+        """Return the current rate (units per second), for metrics. Changes nothing."""
         return self._rate.peek(now_ms)

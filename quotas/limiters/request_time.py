@@ -39,8 +39,8 @@ class RequestBudget(Budget):
         window_s: int = WINDOW_S_DEFAULT,
         is_shadow: bool = False,
     ) -> None:
-        """See `Budget`. Throttle times are at most one window long, as in Kafka
-        (ClientRequestQuotaManager).
+        """Begin at `now_ms` without usage; parameters as in `Budget`. Throttle times are at most one window
+        long, as in Kafka (ClientRequestQuotaManager).
         """
         super().__init__(
             tags,
@@ -79,7 +79,7 @@ class RequestBudget(Budget):
         return self._charge_in_full(percent, now_ms)
 
     def _charge_in_full(self, percent: float, now_ms: int) -> int:
-        """Record pending charges, then do as `Budget.charge` does."""
+        """Record pending charges and this charge; return the throttle time (ms), 0 if within the limit."""
         self._record_pending()
         self.charged_ms = now_ms
         rate = self._rate.add(percent, now_ms)
@@ -93,24 +93,24 @@ class RequestBudget(Budget):
         return 0
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge request time without an API; see `Budget.charge`."""
+        """Charge request time (percent-seconds) of no particular API; return the throttle time (ms)."""
         self._record_pending()
         self._room = -1.0
         return super().charge(value, now_ms)
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record request time that was charged elsewhere; see `Budget.absorb`."""
+        """Record request time (percent-seconds) that was charged elsewhere; see `Budget.absorb`."""
         self._record_pending()
         self._room = -1.0
         super().absorb(units, now_ms)
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit; see `Budget.set_limit`."""
+        """Replace the limit (percent of one thread, `UNLIMITED` for no limit). The usage stays."""
         super().set_limit(limit)
         self._room = -1.0
 
     def inherit(self, other: Budget) -> None:
-        """Begin with the charges of `other`; see `Budget.inherit`."""
+        """Begin with the usage of `other`; see `Budget.inherit`."""
         if isinstance(other, RequestBudget):
             other._record_pending()
         super().inherit(other)

@@ -63,12 +63,11 @@ class Samples:
         self._values: list[float] = []
         self._current = 0
         self._oldest_ms = 0
-        self.quiet_from_ms = self.quiet_until_ms = (
-            0  # an empty span of time: the first record looks at the ring
-        )
+        # The quiet time is empty, so the first record examines the ring.
+        self.quiet_from_ms = self.quiet_until_ms = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add `value`, which may be negative, to the current sample. Expired samples stay as they are."""
+        """Add `value`, which may be negative, to the current sample. Does not empty expired samples."""
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._note_span()

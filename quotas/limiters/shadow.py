@@ -1,4 +1,4 @@
-"""Shadowed: a limiter and a shadow limiter, which is charged the same and makes nobody wait.
+"""Shadowed: an enforced limiter and a shadow limiter, charged as one; clients wait for the enforced one only.
 
 >>> from quotas.table.entities import Tags
 >>> enforced, shadow = Budget(Tags("", "app"), 2000, 0), Budget(Tags("", "app"), 1000, 0, is_shadow=True)
@@ -15,28 +15,30 @@ from quotas.limiters.budgets import Budget, Chargeable
 
 
 class Shadowed(Chargeable):
-    """Charges go to both limiters; the enforced one, if there is one, says how long to wait."""
+    """Charges both limiters; returns the throttle times of the enforced limiter, 0 if that is None."""
 
     __slots__ = ("_enforced", "_shadow")
 
     def __init__(self, enforced: Budget | None, shadow: Budget) -> None:
-        """Stand in for `enforced`, wherever that is charged."""
+        """Bundle a shadow limiter with the enforced limiter of the same client; None without one."""
         self._enforced = enforced
         self._shadow = shadow
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge both; return the wait (ms) of the enforced limiter."""
+        """Charge `value` to both; return the throttle time (ms) of the enforced limiter."""
         self._shadow.charge(value, now_ms)
         return 0 if self._enforced is None else self._enforced.charge(value, now_ms)
 
     def charge_untold(self, value: float, now_ms: int) -> None:
-        """Charge both, for a response that can tell no throttle time; the shadow counts the violation."""
+        """Charge `value` to both for a response that can tell no throttle time. The shadow limiter still
+        counts the request as throttled.
+        """
         self._shadow.charge(value, now_ms)
         if self._enforced is not None:
             self._enforced.charge_untold(value, now_ms)
 
     def charge_api(self, api_key: int, value: float, now_ms: int) -> int:
-        """Charge a request of this API to both; return the wait (ms) of the enforced limiter."""
+        """Charge a request of this API to both; return the throttle time (ms) of the enforced limiter."""
         self._shadow.charge_api(api_key, value, now_ms)
         return 0 if self._enforced is None else self._enforced.charge_api(api_key, value, now_ms)
 
@@ -45,5 +47,5 @@ B = TypeVar("B", bound=Budget)
 
 
 def shadowed(enforced: B | None, shadow: B | None) -> Chargeable | None:
-    """Return what to charge where these two limiters apply; None if neither does."""
+    """Return one limiter that charges these two; None if both are None."""
     return enforced if shadow is None else Shadowed(enforced, shadow)

@@ -1,7 +1,7 @@
-"""SimpleRate: the rate of Kafka's replication quotas (KIP-73): `Rate` without the padding.
+"""SimpleRate: the rate of Kafka's replication quotas (KIP-73).
 
-The window is the time since the oldest sample's start, but at least W. So a single burst counts in full
-within its first second: 10 MB at once against 1 MB/s is too much for 10 s.
+Unlike in `Rate`, the window is the time since the oldest sample's start, but at least W. So a single burst
+counts in full within its first second: after 10 MB at once, the rate is above 1 MB/s for 10 s.
 
 >>> rate = SimpleRate(num_samples=11, window_size_ms=1000)
 >>> rate.record(10_000_000, now_ms=0)
@@ -20,15 +20,15 @@ class SimpleRate(Samples):
     __slots__ = ()
 
     def measure(self, now_ms: int) -> float:
-        """The rate per second. A reading that counts: dead samples begin anew."""
+        """Return the rate per second; empty expired samples, as Kafka does at a reading."""
         return self.total(now_ms) / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """The time that the rate is measured over, in ms, at least W. A reading that counts."""
+        """Return the length (ms, at least W) of the window; empty expired samples."""
         self._settle(now_ms)
         return max(now_ms - self._oldest_ms, self.window_size_ms)
 
     def peek(self, now_ms: int) -> float:
-        """What `measure` would return, but without its effects on later readings: for metrics."""
+        """Return the rate per second without emptying samples, for metrics."""
         total, oldest_ms = self._look(now_ms)
         return total / (max(now_ms - oldest_ms, self.window_size_ms) / 1000.0)

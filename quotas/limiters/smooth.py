@@ -1,12 +1,12 @@
-"""SmoothBudget: holds a byte rate evenly, with short waits; Weir's own, not Kafka's (`pacing = "smooth"`).
+"""SmoothBudget: Weir's own limiter of byte rates, with short, even throttle times (`pacing = "smooth"`).
 
 A charge is a debt, which is paid off at the limit. A client in debt waits until the debt is paid:
 
     debt = max(debt - limit · elapsed, -limit · credit) + units
-    wait = debt / limit, rounded up, 0 if nothing is owed
+    wait = debt / limit, rounded up; 0 if the debt is not above 0
 
-Up to `CREDIT_MS` of unused time are kept as credit: the time of a round trip costs no rate, and neither does
-a wait that was rounded up, nor a client that comes late. Nothing else is remembered.
+Up to `CREDIT_MS` of unused time are kept as credit. So a client reaches its limit in spite of the time of
+round trips, waits that are rounded up, and requests that come late. Longer unused time is lost.
 
 >>> from quotas.table.entities import Tags
 >>> budget = SmoothBudget(Tags("", "app"), limit=1_000_000, now_ms=0)
@@ -15,9 +15,9 @@ a wait that was rounded up, nor a client that comes late. Nothing else is rememb
 >>> budget.charge(300_000, now_ms=230), budget.charge(300_000, now_ms=500)  # the client came 30 ms late twice
 (270, 300)
 
-Bounds. Between two moments t apart, a limiter lets limit · (t + credit) pass, and one request of each
-connection: those are charged first and wait then. Nobody waits longer than the limit needs for one request of
-each connection.
+Bounds. Within a time t, clients can use at most limit · (t + credit) and one request per connection more,
+because a connection waits after its request was charged. No wait is longer than the limit needs for one
+request of each connection.
 """
 
 from __future__ import annotations
@@ -35,31 +35,33 @@ if TYPE_CHECKING:
     from quotas.table.entities import Tags
 
 CREDIT_MS: Final = 100
-"""Unused time (ms) that is not lost: 1 % of ten seconds."""
+"""Maximum unused time (ms) kept as credit: 1 % of ten seconds."""
 FETCH_MS: Final = 200
 """Time (ms) within which the limit pays for the largest response that a fetch may ask for: 2 % of ten
-seconds. A broker fills responses up with the beginning of a batch, which clients fetch again; smaller
-responses would waste more of a quota.
+seconds. A broker fills a response up with the beginning of a batch, and the client fetches the whole batch
+again; with smaller responses, a larger share of the quota would be wasted in this way.
 """
 FETCH_BYTES_MIN: Final = 4096
-"""A fetch may always ask for so many bytes; a broker sends one batch, however large, in any case."""
+"""Number of bytes that a fetch may always ask for. A lower number would not help, because a broker sends at
+least one batch of any size.
+"""
 _HAIR_MS: Final = 1e-6
-"""A wait (ms) that only rounding has made: nobody waits a whole ms for it."""
+"""Wait (ms) that is ignored, because it can be due to rounding of floats."""
 _PER_MS_MAX: Final = 1e30
-"""Units per ms that a limiter without a limit pays off: finite, so that no time of it is NaN."""
+"""Units per ms that are paid off without a limit: finite, because infinity times 0 ms would be NaN."""
 
 
 def paced(budget: Budget, pacing: Pacing) -> Budget:
-    """Return the budget if it is held so, else one in its place that is."""
+    """Return `budget` if it already has this pacing, else a new budget with its usage and this pacing."""
     kind = KINDS[pacing]
     return budget if type(budget) is kind else budget.becomes(kind)
 
 
 class SmoothBudget(Budget):
-    """What those who share `tags` owe: see `Budget`, which also tells the rate, for metrics.
+    """Debt of the clients that share `tags`, in units. The rate of the base class is for metrics only.
 
-    A shadow budget forgets a debt that is still owed when the next charge comes: its clients do not wait, and
-    the debt would grow without end.
+    A shadow budget drops the unpaid debt at the next charge. Its clients do not wait, so otherwise the debt
+    would grow without end.
     """
 
     __slots__ = ("_credit", "_debt", "_debt_ms", "_per_ms")
@@ -75,9 +77,11 @@ class SmoothBudget(Budget):
         throttle_ms_max: int = INT32_MAX,
         is_shadow: bool = False,
     ) -> None:
-        """Begin at `now_ms` with the whole credit. The numbers are of the rate that metrics show."""
+        """Begin at `now_ms` with the full credit; parameters as in `Budget`. `num_samples` and `window_s`
+        only change the rate that metrics show.
+        """
         self._debt = -math.inf
-        """Units owed at `_debt_ms`; below 0 credit, of which `_credit` at most counts."""
+        """Units owed at `_debt_ms`. A negative number is credit; at most `_credit` units of credit count."""
         self._debt_ms = now_ms
         self._per_ms = 0.0
         self._credit = 0.0
@@ -92,8 +96,8 @@ class SmoothBudget(Budget):
         )
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit. What is owed stays owed, and is paid off at the new limit since the last
-        charge.
+        """Replace the limit (units per second). The debt stays; it is paid off at the new limit, from the
+        time of the last charge on.
         """
         super().set_limit(limit)
         self._per_ms = min(limit / 1000.0, _PER_MS_MAX)
@@ -102,7 +106,7 @@ class SmoothBudget(Budget):
             self.fetch_max_bytes = min(max(int(FETCH_MS * self._per_ms), FETCH_BYTES_MIN), INT32_MAX)
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge `value`; return the time (ms) that its sender must wait, 0 if nothing is owed."""
+        """Charge `value` units; return the throttle time (ms), 0 if the debt is not above 0."""
         self.charged += value
         self.charged_ms = now_ms
         self._rate.record(value, now_ms)
@@ -116,24 +120,26 @@ class SmoothBudget(Budget):
         return 0 if debt <= 0 else self._owing(debt, now_ms)
 
     def _owing(self, debt: float, now_ms: int) -> int:
-        """Return the time (ms) that the sender of the last charge must wait until `debt` is paid."""
+        """Return and count the throttle time (ms) until `debt` (units) is paid; 0 without a limit."""
         if self.limit == UNLIMITED:
             return 0
         wait_ms = math.ceil(min(debt / self._per_ms, self._throttle_ms_max) - _HAIR_MS)
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Owe what was charged elsewhere; the next charge waits for it."""
+        """Add units charged elsewhere to the debt; they count for the throttle time of the next charge."""
         debt = max(self._debt - self._per_ms * (now_ms - self._debt_ms), -self._credit)
         self._debt, self._debt_ms = debt + units, now_ms
         super().absorb(units, now_ms)
 
     def inherit(self, other: Budget) -> None:
-        """Begin with what `other` has used. Beyond waits, nothing is owed to another kind of limiter."""
+        """Begin with the rate of `other`, and with its debt if `other` is a SmoothBudget; see
+        `Budget.inherit`.
+        """
         super().inherit(other)
         if isinstance(other, SmoothBudget):
             self._debt, self._debt_ms = other._debt, other._debt_ms
 
 
 KINDS: Final = {Pacing.KAFKA: Budget, Pacing.SMOOTH: SmoothBudget}
-"""Class of limiter by pacing."""
+"""Pacing → class of its limiters."""

@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 
 INT32_MAX = 2**31 - 1
-"""Maximum of an int32: of a throttle time (ms) in a response, and of `max_bytes` in a fetch."""
+"""Maximum of an int32, such as a throttle time (ms) in a response, or `max_bytes` in a fetch."""
 INT64_MAX = 2**63 - 1
 
 

@@ -1,6 +1,8 @@
-"""Quota tables: whom a limit is for, which entry wins and why, and the formats that quotas are written in.
+"""Quota tables: the configured quotas, the look-up of a client's limit, and the formats of quotas.
 
-`entities` names users, client-ids, topics and addresses; `limits` finds the limit of a client; `quota_table`
-holds all entries, `explain` tells why one wins. `quota_entry`, `quota_file` and `quota_edit` are the TOML
-format, `zookeeper_layout` and `imported` the forms in which brokers keep quotas.
+`entities` has the subjects of quotas (users, client-ids, topics, addresses) and the precedence of levels;
+`options` the pacing and scope of an entry. `quota_table` has all entries; `limits` looks up the limit of a
+client; `explain` lists the entries that could apply to a client, and the reason why one wins. `names` and
+`bounded_names` have canonical and shortened names. `quota_entry`, `quota_file` and `quota_edit` read, write
+and edit the TOML file; `zookeeper_layout` and `imported` import the quotas that brokers store.
 """

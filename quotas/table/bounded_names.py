@@ -18,8 +18,8 @@ NAME_CHARS_MAX: Final = 255
 client-id may have 32,767 bytes.
 """
 OVERFLOW: Final = "<others>"
-"""Client-id, or address, of an overflow limiter. A client that sends this name itself is kept under
-another.
+"""Client-id, or address, in the tags of an overflow limiter. A client that sends this client-id itself gets
+other tags (`shortened`).
 """
 EMPTY: Final = "<empty>"
 """Client-id that stands for an empty client-id if default quotas are to apply to such clients. A client that

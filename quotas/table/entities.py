@@ -2,8 +2,9 @@
 
 An entity is a user, a client-id, or a client-id of a user. Each part is a name or the default. The default
 stands for every name without a quota of its own. A client-id may also be a prefix, which Kafka does not have.
-There are eleven such *levels*, among them Kafka's eight. The first level with a quota for a client decides
-the limit, and also the clients that share the limit: all clients with equal `Tags` share one budget.
+The forms of both parts make eleven *levels*, among them Kafka's eight. The first level with a quota for a
+client decides the limit, and also the clients that share the limit: all clients with equal `Tags` share one
+budget.
 
 A default quota is a value, not a shared budget: each client under the default user's quota has a budget of
 its own. All client-ids that match a prefix share one budget. If several prefixes match, the longest counts.
@@ -28,7 +29,7 @@ class Default(Enum):
 
 
 DEFAULT: Final = Default.DEFAULT
-"""The default user, client-id or IP address."""
+"""Name of the default user, client-id or IP address in an `Entity`."""
 
 Name: TypeAlias = str | Literal[Default.DEFAULT]
 """A non-empty name, or the default."""
@@ -42,7 +43,7 @@ class Prefix(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """The subject of a quota. A part is None if the entity does not have it.
+    """The subject of a quota. A field is None if the entity does not have this part.
 
     An IP address (for connections, KIP-612) or a topic (not in Kafka) cannot be combined with another part.
     """
@@ -91,11 +92,11 @@ class Tags(NamedTuple):
     user: str
     client_id: str
     client_id_prefix: str = ""
-    """Prefix, as in the quota table, whose client-ids share the budget; then `client_id` is ""."""
+    """Prefix in the quota table; all client-ids with it share the budget. If set, `client_id` is ""."""
     topic: str = ""
-    """Topic of a topic's budget; then all other fields are ""."""
+    """Topic whose byte rate the budget limits; then all other fields are ""."""
     ip: str = ""
-    """Address of a budget of connections; then all other fields are ""."""
+    """Client address (canonical form) whose connections the budget limits; then all other fields are ""."""
 
 
 class Part(Enum):
@@ -103,13 +104,13 @@ class Part(Enum):
 
     NAMED = "named"
     PREFIX = "prefix"
-    """Only client-ids have this form."""
+    """Form of a client-id prefix; users have no prefixes."""
     DEFAULT = "default"
     ABSENT = "absent"
 
     @classmethod
     def of(cls, name: Name | Prefix | None) -> Part:
-        """Return the form of a part of an entity."""
+        """Return the form of `name`, an entity's user or client-id."""
         if isinstance(name, str):
             return cls.NAMED
         if name is None:
@@ -139,4 +140,4 @@ LEVELS: Final = (
     Level(Part.ABSENT, Part.PREFIX),
     Level(Part.ABSENT, Part.DEFAULT),
 )
-"""All levels, in order of precedence. Without those of prefixes, levels and order are Kafka's."""
+"""All levels in order of precedence. Apart from the levels of prefixes, levels and order are Kafka's."""

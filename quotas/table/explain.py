@@ -31,7 +31,7 @@ class Verdict(Enum):
     """Result of looking at an entry or a level."""
 
     WINS = "wins"
-    """The entry is enforced."""
+    """The entry applies, and is enforced."""
     COUNTED = "counted"
     """The entry is a shadow entry that would win if it were enforced."""
     OUTRANKED = "outranked"
@@ -90,7 +90,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All quotas of a client."""
+    """Limits of all quotas of a client, and the reasons for them."""
 
     user: str
     client_id: str
@@ -150,7 +150,7 @@ class _Candidate(NamedTuple):
     who: str
     """Entity as text."""
     entity: Entity | None
-    """None if no such entry can exist."""
+    """Entity of the level for the client; None if no entry can have this entity."""
     why_not: str = ""
     """Reason why the entry does not apply to the client; "" if it applies."""
 

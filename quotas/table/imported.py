@@ -28,12 +28,12 @@ class Skipped(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return place, key and reason as one line."""
         return f"{self.where}: {self.key + ': ' if self.key is not None else ''}{self.reason}"
 
 
 class Imported:
-    """Quotas imported so far, and the skipped ones."""
+    """Quotas imported so far, and the quotas that were skipped, with reasons."""
 
     def __init__(self) -> None:
         self.values: dict[Quota, float] = {}
@@ -53,7 +53,7 @@ class Imported:
             self.values[entity, _KEYS[key]] = value
 
     def skip(self, where: str, key: str | None, reason: str) -> None:
-        """Record a skipped quota."""
+        """Record a quota that cannot be imported; `key` is None for all quotas of `where`."""
         self.skipped.append(Skipped(where, key, reason))
 
     def _refusal(self, entity: Entity, key: str, value: float) -> str | None:

@@ -29,9 +29,9 @@ class Limit(NamedTuple):
     is_shadow: bool = False
     """True if the limit is counted, not enforced."""
     pacing: Pacing = Pacing.KAFKA
-    """Pacing; only byte rates have one."""
+    """Pacing of the entry, or the default; only used for byte rates."""
     scope: Scope = Scope.BROKER
-    """Scope of the budget; only byte rates and request time have one."""
+    """Scope of the budget; only used for byte rates and request time."""
 
 
 class _LevelQuotas(NamedTuple):
@@ -154,8 +154,8 @@ class Limits:
         return pacing or self._pacing, scope
 
     def named(self, user: str, client_id: str) -> Tags:
-        """Return the names in the entry that applies to a client; "" for a part that the entry does
-        not name.
+        """Return the user, client-id and prefix that are named in the entry that applies to a client; "" for
+        a default or missing part.
         """
         found = self._find(user, client_id)
         if found is None:
@@ -175,8 +175,8 @@ class Limits:
         return None
 
     def _levels_for(self, user: str, client_id: str) -> tuple[_LevelQuotas, ...]:
-        """Return the quotas that can apply to a client without a user or without a client-id: those with one
-        budget per user, or per client-id, cannot.
+        """Return the levels that can apply to a client with an empty user or client-id. Levels with a budget
+        per user do not apply to an empty user, levels with a budget per client-id not to an empty client-id.
         """
         return tuple(
             level
@@ -185,7 +185,7 @@ class Limits:
         )
 
     def resolve_topic(self, topic: str) -> Limit | None:
-        """Return the limit of a topic, which applies in addition to the client's; None for no limit."""
+        """Return the limit of a topic, which applies in addition to the client's limit; None for no limit."""
         found = self._unleveled.get((_TOPIC, topic))
         return found and Limit(found[0], Tags("", "", topic=topic), found[1])
 
@@ -250,7 +250,7 @@ class Limits:
 
 
 NONE: Final = Limits()
-"""No limits."""
+"""Limits without any entry."""
 
 _TOPIC: Final = "topic"
 _IP: Final = "ip"

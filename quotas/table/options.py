@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Pacing(Enum):
-    """Limiter of a byte rate."""
+    """Kind of limiter of a byte rate."""
 
     KAFKA = "kafka"
     """Kafka's sampled rate: bursts of ten seconds' worth of bytes, and long throttle times after them."""
@@ -30,7 +30,7 @@ class Options(NamedTuple):
     """Options of one quota entry."""
 
     pacing: Pacing | None = None
-    """None for the configured default."""
+    """Pacing of a byte rate; None for the configured default."""
     scope: Scope = Scope.BROKER
 
     def __str__(self) -> str:

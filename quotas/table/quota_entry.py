@@ -48,8 +48,8 @@ MUTATION_RATE_MIN: Final = 0.000001
 would exceed the maximum of a throttle time (2^31 - 1 ms).
 """
 PERCENTAGE_MIN: Final = 5e-324
-"""Minimum of request time: the smallest double. Any value works, because throttle times for request time are
-at most one window long.
+"""Minimum of a request-time quota: the smallest double. No larger minimum is needed, because throttle times
+for request time are at most one window long.
 """
 
 _LEAST: Final = {
@@ -70,14 +70,16 @@ _INSTEAD_OF_DEFAULT: Final = {
 
 
 class QuotaFileError(ValueError):
-    """A quota file cannot be read, or written. The message is one line, without the file's name."""
+    """Raised if a quota file cannot be read or written. The message is one line, without the file's name."""
 
 
 class EntryError(ValueError):
-    """An entry is invalid; the message is the error and the remedy, in one line."""
+    """Raised if an entry is invalid. The message is the error and the remedy, in one line."""
 
     def __init__(self, what: str, key: str | None = None) -> None:
-        """`key` is the key of the entry that is invalid, for finding its line; None for the whole entry."""
+        """Begin with the message `what`. `key`: the invalid key, for finding its line; None for the whole
+        entry.
+        """
         super().__init__(what)
         self.key = key
 
@@ -177,7 +179,7 @@ def most(key: QuotaKey) -> int:
 
 
 def shown(value: object) -> str:
-    """Return a value of the file as one short line of nearly the same text, for messages."""
+    """Return a value of the file as one line of at most 60 characters, for messages."""
     text = _quoted(value) if isinstance(value, str) else str(value)
     text = text.lower() if isinstance(value, bool) else " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:57]}..."

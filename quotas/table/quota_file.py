@@ -1,4 +1,4 @@
-"""The quota file: text in, `QuotaTable` out, and back.
+"""The quota file: parses its text to a `QuotaTable`, and renders a table as text.
 
     [[quota]]
     user = "alice"                   # a principal's name, without "User:"
@@ -40,7 +40,7 @@ _HEADER = re.compile(rf"\s*\[\[\s*(?:{ENTRY}|\"{ENTRY}\"|'{ENTRY}')\s*\]\]")
 
 
 def parse(text: str) -> QuotaTable:
-    """Read a quota file. Raises QuotaFileError."""
+    """Return the table of the quotas in the text of a quota file. Raises QuotaFileError."""
     values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
     options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
     for entity, is_shadow, rates, its_options in read(text):
@@ -108,10 +108,8 @@ def header_lines(text: str) -> list[int]:
 def _toml(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # not only TOMLDecodeError: numbers of 5000 digits, deep nesting
+    # Numbers of 5000 digits raise ValueError, deep nesting raises RecursionError.
+    except (ValueError, RecursionError) as error:
         last = text.count("\n") + 1
         what = str(error).replace("(at end of document)", f"(at line {last}, the end)")
         raise QuotaFileError(f"not valid TOML: {' '.join(what.split())}; correct this place") from error

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class QuotaKey(Enum):
-    """The quotas, with Kafka's names."""
+    """The kinds of quotas, with Kafka's names."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     """Bytes per second."""
@@ -42,8 +42,8 @@ _OF_IPS: Final = (QuotaKey.CONNECTION_CREATION_RATE,)
 
 
 def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
-    """Return the quotas that an entity can have: an IP address a rate of connections (KIP-612), a topic byte
-    rates, users and client-ids all quotas other than connections (KIP-546).
+    """Return the quotas that an entity can have. An IP address can have a connection rate (KIP-612), a topic
+    can have byte rates, users and client-ids can have all quotas except connection rates (KIP-546).
     """
     return _OF_IPS if entity.ip is not None else _OF_TOPICS if entity.topic is not None else _OF_CLIENTS
 
@@ -147,7 +147,8 @@ class QuotaTable:
         """Return the limits of one key as if shadow entries were enforced and replaced enforced entries;
         prepared for lookup at the first call.
 
-        Use only a `Limit` with `is_shadow`. If the key has no shadow entry, the result has no limits.
+        The caller must ignore each looked-up `Limit` whose `is_shadow` is False: the limit of an enforced
+        entry. If the key has no shadow entry, the result has no limits.
         """
         limits = self._shadow_limits.get(key)
         if limits is None:
@@ -175,8 +176,8 @@ class QuotaTable:
         """Prepare all limits for lookup, and return this table. Any thread may call this before other threads
         use the table: 100,000 entries take half a second.
 
-        Limits equal to those of the former table `before` become the same objects, so that their users need
-        no update.
+        Limits that are equal in the former table `before` become the same objects as there, so that limiters
+        with these limits need no update.
         """
         if not self.is_prepared:
             for key in QuotaKey:

@@ -48,7 +48,7 @@ _SHOWN_MAX: Final = 60
 
 
 class _NodeError(ValueError):
-    """A node, or a value, cannot be read; the message is the reason."""
+    """Raised if a node or a value cannot be read. The message is the reason."""
 
 
 class _Content(msgspec.Struct):
@@ -58,7 +58,7 @@ class _Content(msgspec.Struct):
 
 
 class ZooKeeperQuotas(Imported):
-    """Quotas read from znodes."""
+    """Quotas read from znodes, and the number of nodes and credentials among them."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class ZooKeeperQuotas(Imported):
             self.read(path, content)
 
     def read(self, path: str, content: bytes | None) -> None:
-        """Import the quotas of one node."""
+        """Import the quotas of the node at `path`; record quotas that cannot be imported as skipped."""
         self.nodes += 1
         try:
             entity = entity_at(path)
@@ -98,8 +98,8 @@ class ZooKeeperQuotas(Imported):
 
 
 def entity_at(path: str) -> Entity:
-    """Return the entity of a node's quotas. Raises ValueError if the node is not one of quotas, or if brokers
-    ignore the node.
+    """Return the entity whose quotas the node at `path` contains. Raises ValueError if the path is not that
+    of a user, client-id or IP address, or if brokers ignore the node.
     """
     match path.split("/"):
         case ["", "config", "users", user]:
@@ -135,7 +135,7 @@ def _ip(written: str) -> Name:
 
 
 def _name(written: str) -> Name:
-    """Return a name, decoded like Java's URLDecoder does. Raises _NodeError."""
+    """Return a name of a path, percent-decoded like Java's URLDecoder. Raises _NodeError."""
     if written == DEFAULT.value:
         return DEFAULT
     if not written:
