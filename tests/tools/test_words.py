@@ -14,11 +14,6 @@ from tests.tools.words import Finding, in_markdown, in_source
 
 PRODUCT: Final = ("calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage")
 NOT_REWRITTEN: Final = (
-    "proxy/connection/charges.py",
-    "proxy/connection/usage.py",
-    "proxy/connection/usage_counters.py",
-    "proxy/connection/usage_registries.py",
-    "proxy/connection/usage_registry.py",
     "quotas/broker_quotas.py",
     "quotas/connections.py",
     "quotas/limiters/budgets.py",
