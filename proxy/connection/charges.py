@@ -98,7 +98,7 @@ def count_request(
 
 
 def sent(connection: Charged, usage_counters: UsageCounters, length: int) -> None:
-    """Count as usage a response of Weir's own that is sent now; `length` (bytes) includes the length prefix."""
+    """Count a response of Weir's own that is sent now; `length` (bytes) includes the length prefix."""
     usage_counters.answered(length, 0, connection.now_ms)
     usage_counters.over()
 

@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """Kind of a request: its responder, and how the response is processed."""
+    """Kind of a request: it says which side responds, and how the response is processed."""
 
     PLAIN = 0
-    """The broker responds; Weir charges nothing then."""
+    """The broker responds; the response is forwarded, and neither bytes nor request time are charged."""
     CHARGED = 1
-    """The broker responds; Weir charges bytes or request time then, or tells a throttle time."""
+    """The broker responds; when the response begins to arrive, bytes or request time are charged, or a
+    throttle time is written into it.
+    """
     LOCAL = 2
-    """Weir responds with `reply`."""
+    """Weir responds with the frame `reply`."""
     DEFERRED = 3
-    """Weir responds when `deferred` has a frame."""
+    """Weir responds as soon as `deferred` has a frame."""
     QUERY = 4
-    """The broker responds to a query of Weir's own, `query`."""
+    """The broker responds to a request that the query `query` has sent."""
     TOKEN = 5
     """The broker responds with a bare SASL token."""
 
@@ -105,15 +107,16 @@ class RequestInFlight:
             self.until_ms = until_ms
 
     def empty(self, until_ms: int) -> None:
-        """Have a response without records tell a throttle time that lasts until `until_ms` (ms). The bytes of
-        that response are not charged.
+        """Have the response lose its records and tell a throttle time that lasts until `until_ms` (ms). The
+        bytes of that response are not charged.
         """
         self.ledger = None
         self.tell(until_ms)
 
     def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
-        """Charge the request's time, and count a response of this frame length (bytes) as usage. Each happens
-        once per request. `charged` is True if the response's bytes count for a byte rate.
+        """Charge the request's time, and count a response of `length` bytes (without the length prefix) as
+        usage. A second call for the same request has no effect. `charged` is True if the response's bytes
+        count for a byte rate.
         """
         plan, usage = self.plan, connection.client.usage
         usage_counters, self.usage_counters = self.usage_counters, None
@@ -130,7 +133,7 @@ class RequestInFlight:
                 self.until_ms = until_ms
 
     def leave(self, connection: Charged) -> None:
-        """Charge the time of a request whose client has closed before the response: the broker processes the
+        """Charge and count a request whose client has closed before the response: the broker processes the
         request nevertheless.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters

@@ -44,11 +44,11 @@ request cheaper.
 
 
 TURN_FRAMES: Final = 32
-"""Number of frames of one side that are judged in a turn; others wait for a later turn, and other connections
-have theirs before. 32 charged requests take about a quarter of a millisecond.
+"""Maximum number of frames of one side for which decisions are made in one turn. Further frames wait for a
+later turn, so that other connections get their turns in between. 32 charged requests take about 0.25 ms.
 """
 REPLY_FRAMES: Final = 8
-"""A reply of Weir's own counts as this many frames."""
+"""Number of frames of a turn that one reply of Weir's own counts as."""
 
 
 class Inbound:
@@ -71,7 +71,9 @@ class Inbound:
         """Begin with no bytes read."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
-        """The request that is being forwarded while it arrives; None between requests."""
+        """The request of which the first part was forwarded and the remaining bytes have not arrived; None
+        between requests.
+        """
         self._forward = FORWARD
         """The decision about `_arriving`."""
         self._arriving_bytes = 0
@@ -81,8 +83,8 @@ class Inbound:
         self._cost_us = 0.0
         """Request time (µs) that the latest request has cost so far."""
         self._is_near = False
-        """True if the latest request's client is near its quota of request time. Such a client may have one
-        request in flight.
+        """True if the latest request's client is near its quota of request time. Such a client may have only
+        one request in flight.
         """
         self._is_near_arriving = False
         """Value of `_is_near` for `_arriving`."""
@@ -92,9 +94,9 @@ class Inbound:
         """Usage counters of the latest request; None if usage is not recorded."""
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
-        """Process `data[:end]`, bytes from the client; return the number of bytes consumed.
+        """Process `data[:end]`, bytes from the client, and return the number of bytes consumed.
 
-        `view` is a memoryview of `data`; the effects get slices of `view`.
+        `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
         """
         connection = self._connection
         connection.now_ms = now_ms

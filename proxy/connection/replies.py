@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def expect_token(connection: Connection, *, serial: bool) -> None:
-    """Expect a response to a bare SASL token; if `serial`, take no further bytes before the response."""
+    """Expect the broker's response to a bare SASL token; if `serial`, take no bytes from the client before
+    that response.
+    """
     connection.in_flight.append(RequestInFlight(plans.TOKEN, 0, TOKEN))
     if serial:
         connection.transition(Event.SASL_REQUEST)
@@ -30,7 +32,7 @@ def expect_token(connection: Connection, *, serial: bool) -> None:
 def reply(
     connection: Connection, correlation_id: int, frame: bytes, local: LocalResponse | None = None
 ) -> None:
-    """Send this response frame to the client when all earlier requests are answered."""
+    """Send `frame` (a response of Weir's own) to the client as soon as all earlier requests are answered."""
     usage_counters = None
     if local is not None:
         local.charge(len(frame))
@@ -44,8 +46,8 @@ def reply(
 def defer(
     connection: Connection, correlation_id: int, deferred: Deferred, local: LocalResponse | None = None
 ) -> None:
-    """Send the deferred response when it is ready and all earlier requests are answered; until then take no
-    request.
+    """Send the deferred response as soon as it is ready and all earlier requests are answered. Take no
+    request until then.
     """
     deferred.on_arrival(connection.wake)
     if local is not None:
@@ -57,8 +59,8 @@ def defer(
 
 
 def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
-    """Send a query's first question to the broker, behind the bytes that are already to be sent; take no
-    request until the query has ended.
+    """Send a query's first question to the broker, behind the bytes that are already waiting to be sent. Take
+    no request until the query has ended. If the query ends without a question, send its reply.
     """
     question = run.begin()
     if question is not None:
@@ -74,7 +76,7 @@ def answer_query(
     """Pass the broker's response `data[frame:end]` to the query of `record`, and send the query's next
     question if it has one. Return the client's response frame if the query has ended with one, else `b""`.
 
-    At most one question is in flight, and no other request. Raises ProtocolError if the response is
+    At most one question is in flight, and no other request. Raises ProtocolError if the broker's response is
     malformed.
     """
     run, local = record.query, record.local
@@ -102,7 +104,7 @@ def _send_question(
 
 
 def send_local(connection: Connection) -> None:
-    """Send the responses of Weir's own that are ready and whose earlier requests are all answered."""
+    """Send those responses of Weir's own that are ready and whose earlier requests are all answered."""
     in_flight = connection.in_flight
     while in_flight and not connection.response_rest_bytes and LOCAL <= in_flight[0].kind <= DEFERRED:
         record = in_flight[0]
@@ -120,7 +122,7 @@ def send_local(connection: Connection) -> None:
 
 
 def abandon_query(record: RequestInFlight) -> None:
-    """End the query of a client that has closed, and charge its question in flight."""
+    """End the query of a client that has closed, and charge the question in flight to that client."""
     run, local = record.query, record.local
     assert run is not None
     if local is not None:
