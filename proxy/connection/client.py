@@ -55,8 +55,8 @@ class ParseCache:
         self.budget: Budget | None = None
         """The budget that must not be throttled for the decision to hold; None if it depends on no budget."""
         self.unless: NeedsLook | None = None
-        """Function that returns True if a request beginning with `head` needs a decision of its own; None if the
-        cached decision holds for every such request.
+        """Function that returns True if a request that begins with `head` needs its own decision; None if
+        the cached decision holds for all such requests.
         """
 
     def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:

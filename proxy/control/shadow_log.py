@@ -55,9 +55,7 @@ class Held:
             self.rate = max(self.rate, budget.rate(now_ms))
 
     def since(self, before: Held | None) -> Held:
-        """Return the counts added since `before`; all counts if the budget was removed and created again
-        meanwhile.
-        """
+        """Return the counts added since `before`; all counts if the budget is new."""
         if before is None or before.throttled > self.throttled:
             return self
         return Held(
