@@ -1,17 +1,19 @@
-"""A query: questions that Weir asks a broker on a client's connection before that client gets its response.
+"""A query: requests that Weir sends to the broker on a client's connection before that client gets its
+response.
 
-Some requests cannot be decided about by their bytes alone (how many partitions has the topic to delete?), or
-take several requests to the broker. A query is a generator:
+Some requests cannot be decided about by their bytes alone (the number of partitions of a topic to delete is
+not in the request), or need several requests to the broker. A query is a generator:
 
     def delete(request: DeleteTopicsRequest) -> BrokerQuery:
         found = yield from ask(MetadataRequest(...), 4, MetadataResponse)
         ...
         return (yield from ask(request, 1, DeleteTopicsResponse))
 
-The generator yields questions, is sent the answers, and returns the client's response; or None, and the
-client's request is then decided about again. A question that cannot be encoded in its version raises
-EncodeError within the generator. `RunningQuery` makes frames of questions, the connection sends them. The
-client's next requests wait meanwhile, as at a broker.
+The generator yields questions, is sent the broker's responses, and returns the response for the client. If it
+returns None, the client's request is decided about again. A question that cannot be encoded in its version
+raises EncodeError within the generator. `RunningQuery` makes frames of the questions, and the connection
+sends them. The client's next requests wait until the query has ended, as requests on one connection do at a
+broker.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ NO_TAGS = b"\x00"
 
 
 class Question(NamedTuple):
-    """A request to the broker, and its version."""
+    """A request to the broker and its version, yielded by a query."""
 
     message: Message
     version: int
@@ -52,7 +54,9 @@ R = TypeVar("R", bound=Message)
 
 
 def ask(message: Message, version: int, answer: type[R]) -> Generator[Question, Message, R]:
-    """Ask, and return the answer with its own type. Raises EncodeError."""
+    """Send the message to the broker in this version; return the response, which has type `answer`. Raises
+    EncodeError if the version cannot express the message.
+    """
     found = yield Question(message, version)
     if not isinstance(found, answer):
         raise TypeError(f"{type(message).__name__} was answered with {type(found).__name__}")
@@ -60,7 +64,7 @@ def ask(message: Message, version: int, answer: type[R]) -> Generator[Question, 
 
 
 class RunningQuery:
-    """A query in progress, and the client's request that it is for."""
+    """A query in progress, for one request of a client."""
 
     __slots__ = (
         "_api_key",
@@ -74,25 +78,29 @@ class RunningQuery:
     )
 
     def __init__(self, query: BrokerQuery, data: bytearray, frame: int, end: int) -> None:
-        """Copy the request's header up to the client-id from `data[frame:end]`."""
+        """Begin a query for the request `data[frame:end]`, whose header up to the client-id is copied for the
+        questions.
+        """
         self._query = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
         client_id_stop = client_id_end(data, frame, end)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_stop])
         self.asked = (self._api_key, self._version)
-        """API key and version of the current question."""
+        """API key and version of the current question; before the first question, of the client's request."""
         self.asked_length = 0
-        """Frame length (bytes) of the current question."""
+        """Length (bytes) of the current question's frame, without the length prefix."""
         self.reply: bytes | None = None
-        """The client's response, once the query has returned one."""
+        """Response frame for the client; None until the query has returned a response."""
 
     def begin(self) -> bytes | None:
-        """Return the first question's frame; None if the query has ended."""
+        """Start the query, and return the frame of its first question; None if the query has ended without
+        one.
+        """
         return self._step(partial(next, self._query))
 
     def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
-        """Pass the response `data[frame:end]` to the query; return the next question's frame, None if the
-        query has ended.
+        """Pass the broker's response `data[frame:end]` to the query; return the frame of the next question,
+        None if the query has ended.
 
         Raises ProtocolError if the response cannot be read.
         """
@@ -105,7 +113,7 @@ class RunningQuery:
         return self._step(partial(self._query.send, message))
 
     def end(self) -> None:
-        """Stop the query: its client has gone."""
+        """Stop the query, because its client has closed."""
         self._query.close()
 
     def _step(self, advance: Callable[[], Question]) -> bytes | None:
@@ -135,17 +143,19 @@ class RunningQuery:
 def whole_request(
     codec_: Codec[R], data: bytearray, frame: int, end: int, complete: bool, *, flexible: bool
 ) -> R | None:
-    """Decode the request `data[frame:end]` as a broker does; None unless it is complete. `flexible`: the
-    header has tagged fields.
+    """Decode the request `data[frame:end]` as a broker does; return None if it is not complete. `flexible` is
+    True if the header has tagged fields.
 
-    Raises ProtocolError.
+    Raises ProtocolError if a broker could not read the request either.
     """
     body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
     return None if body == INCOMPLETE else codec_.decode_request(data, body, end)
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
-    """Return a response frame for a client. Raises EncodeError."""
+    """Return the frame of a response to a client. Raises EncodeError if the version cannot express the
+    message.
+    """
     tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
     body = tags + codec(type(message), version).encode(message)
     return RESPONSE_HEAD.pack(RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(body), correlation_id) + body
