@@ -71,9 +71,7 @@ class Inbound:
         """Begin with no bytes read."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
-        """The request of which the first part was forwarded and the remaining bytes have not arrived; None
-        between requests.
-        """
+        """The request that is being forwarded while its remaining bytes arrive; None between requests."""
         self._forward = FORWARD
         """The decision about `_arriving`."""
         self._arriving_bytes = 0
