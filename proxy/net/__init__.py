@@ -2,7 +2,8 @@
 
 `reactor` reports ready sockets and timers. `relay` moves the bytes of one connection and obeys its effects;
 `side` has one of its two sockets, and the interface that each kind of socket must have. `drivers` run the
-reactor as the host of Trio (`weir run`) or as a Trio task (tests). `tls_relay`, `tls_socket` and `tls` add TLS.
+reactor as the host of Trio (`weir run`) or as a Trio task (tests). `tls_relay`, `tls_socket` and `tls` add
+TLS.
 
 - Sockets are level-triggered, but TLS may hold decrypted bytes that no poll reports. These bytes are read in
   the next turn, by a timer: within the same turn, one busy client would delay all others.
