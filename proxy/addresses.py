@@ -190,7 +190,7 @@ class AddressBook:
         return next((node_id for node_id, address in latest_first if address == upstream), None)
 
     def _know(self, node_id: int, upstream: Address) -> None:
-        self._upstream.pop(node_id, None)  # re-inserted as the latest: see `node_at`
+        self._upstream.pop(node_id, None)  # inserted again as the latest, for `node_at`
         self._upstream[node_id] = upstream
         self.version += 1
 

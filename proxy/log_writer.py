@@ -37,7 +37,7 @@ class LostLines:
 
     def __init__(self) -> None:
         self.count = 0
-        self._lock = threading.RLock()  # a finalizer may log while its thread is in here
+        self._lock = threading.RLock()  # a finalizer may log while its thread holds the lock
 
     def add(self, lines: int) -> None:
         """Count lost lines."""
@@ -59,7 +59,7 @@ class LogWriter:
         self._notice = notice
         self._lines: deque[bytes] = deque()
         self._bytes = 0
-        self._changed = threading.Condition(threading.RLock())  # as in LostLines
+        self._changed = threading.Condition(threading.RLock())  # reentrant, as in LostLines
         self._closed = False
         self._line_begun = False
         """True if the latest line was written in part."""
@@ -128,7 +128,7 @@ class LogWriter:
         try:
             while data:
                 count = self._raw.write(data)
-                if count is None:  # somebody has made the descriptor non-blocking
+                if count is None:  # another process has made the descriptor non-blocking
                     select.select((), (self._raw,), ())
                     continue
                 self._line_begun = data[count - 1 : count] != b"\n"

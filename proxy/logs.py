@@ -128,7 +128,7 @@ def in_background() -> Iterator[None]:
     end, wait up to `proxy.log_writer.FLUSH_S` for lines that are not written yet.
     """
     stderr = sys.stderr
-    if stderr is None:  # the process was started without one
+    if stderr is None:  # the process was started without standard error
         yield
         return
     with suppress(OSError, ValueError):

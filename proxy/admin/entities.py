@@ -162,7 +162,7 @@ def topics(registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> list[Entity
 
 def _counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
     """Add every budget to `total`; yield the budgets in slices that take about a millisecond."""
-    budgets = iter(list(kind))  # may change between two steps
+    budgets = iter(list(kind))  # budgets may be added between two steps
     while part := list(islice(budgets, SLICE)):
         for budget in part:
             total.add(budget)

@@ -159,7 +159,7 @@ class Inbound:
                 may_go = not serial and len(in_flight) < most and connection.may_take(now_ms)
             position = stop
         if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
-            # Nothing but the end of its turn keeps a client that may send from being served.
+            # If the client may send, only the end of the turn stops it.
             connection.client_turn_over = (
                 position < end and not client.sends_sasl_tokens and connection.may_take(now_ms)
             )
@@ -320,7 +320,7 @@ class Inbound:
                 record.plan, forward.byte_counter, data, taken
             ):
                 forward = self._forward = forward.but()
-            if connection.violation is not None:  # the counter refuses the request: its end stays here
+            if connection.violation is not None:  # the counter refuses the request: do not forward it
                 return 0
             if connection.request_rest_bytes:
                 if forward.byte_counter is not None:

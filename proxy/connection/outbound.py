@@ -282,7 +282,7 @@ class Outbound:
             if self._report_ms == INCOMPLETE:
                 if until_ms or ledger is not None:
                     self._report_ms = self._charge_bytes(record, length)
-            elif until_ms - now_ms > self._report_ms:  # another request has exceeded a quota since
+            elif until_ms - now_ms > self._report_ms:  # another request has exceeded a quota meanwhile
                 self._report_ms = until_ms - now_ms
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):

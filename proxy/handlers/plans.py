@@ -163,7 +163,7 @@ class Plans(dict[tuple[int, int], Plan]):
         """
         known = versions(api_key)
         if known is None or version not in known:
-            if api_key != ApiKey.API_VERSIONS:  # ApiVersions is answered as a broker answers it
+            if api_key != ApiKey.API_VERSIONS:  # Weir answers an unknown ApiVersions like a broker
                 self._counters.requests_not_understood += 1
             return self._not_understood(api_key, version)
         plan = self[api_key, version] = self._made(api_key, version)

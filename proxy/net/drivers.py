@@ -49,7 +49,7 @@ def run_hosting_trio(reactor: Reactor, main: Callable[[], Awaitable[T]]) -> T:
     )
     while not ended:
         if calls:
-            for _ in range(len(calls)):  # calls added by these run after the sockets' turn
+            for _ in range(len(calls)):  # calls that these calls add run after the sockets' turn
                 calls.popleft()()
             if ended:
                 break

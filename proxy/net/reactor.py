@@ -198,7 +198,7 @@ class Reactor:
         ready = self._ready
         for fd, what in events:
             handle = ready.get(fd)
-            if handle is not None:  # an earlier call may have closed it
+            if handle is not None:  # an earlier call may have closed the socket
                 try:
                     handle(what)
                 except Exception as error:  # noqa: BLE001  # a bug must not affect other connections
@@ -236,7 +236,7 @@ class Reactor:
         timers = self._timers
         if timers[0][0] > self.now_ms:
             return
-        newer = next(self._order)  # calls added by these run after the sockets' turn
+        newer = next(self._order)  # timers that these calls add run after the sockets' turn
         ran = 0
         while timers and timers[0][0] <= self.now_ms and timers[0][1] < newer:
             timer = heapq.heappop(timers)[2]
@@ -250,7 +250,7 @@ class Reactor:
         """Run the work left by earlier turns, the oldest first, until the time of the turn is over; at least
         one call.
         """
-        for _ in range(len(self._later)):  # those of this turn wait for the next one
+        for _ in range(len(self._later)):  # calls added in this turn wait for the next turn
             call, failed = self._later.popleft()
             self.run(call, failed)
             if self._is_over():

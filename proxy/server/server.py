@@ -212,7 +212,7 @@ class Server:
 
     def _broker_port(self, node_id: int) -> int:
         port = self.config.ports.port(node_id)
-        assert port is not None  # checked before the first listener
+        assert port is not None  # checked before the first listener was opened
         return port
 
     def _open_broker_listener(self, node_id: int, port: int) -> None:
@@ -292,7 +292,7 @@ class Server:
 
     async def _all_closed(self, timeout_s: float) -> None:
         """Wait until all connections are closed, for at most `timeout_s`."""
-        self._reactor.wake()  # its current wait does not include new timers
+        self._reactor.wake()  # the wait in progress does not include new timers
         if self._relays or self._lingering:
             with trio.move_on_after(timeout_s):
                 await self._ended.wait()

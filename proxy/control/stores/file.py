@@ -165,7 +165,7 @@ def _locked(path: Path, lock: Path) -> int | None:
     for _try in range(LOCK_TRIES):
         try:
             fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
-        except PermissionError:  # another user's process holds it
+        except PermissionError:  # another user's lock file
             if not os.access(path.parent, os.W_OK):
                 return None
         except OSError:
@@ -186,7 +186,7 @@ def _lock(fd: int, lock: Path) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except OSError:  # the file system may have no locks
         return True
     try:
         return os.path.samestat(os.fstat(fd), lock.stat())

@@ -357,7 +357,7 @@ def topic_store(config: Config) -> TopicStore:
             f"quota_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
         )
     try:
-        from proxy.control.stores.topic_log import TopicLog, properties  # optional, and 20 MB
+        from proxy.control.stores.topic_log import TopicLog, properties  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
             "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"

@@ -99,7 +99,7 @@ def _topic(config: Config, tally: Tally) -> Outlet:
         )
     try:
         from proxy.control.stores.topic_log import properties
-        from proxy.control.usage import topic  # optional, and 20 MB
+        from proxy.control.usage import topic  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
             "usage_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"

@@ -71,7 +71,7 @@ def sender_properties(properties: Properties, queue_records: int, *, idempotent:
         "acks": "all",
         "enable.idempotence": idempotent,
         "compression.type": "lz4",
-        "partitioner": "murmur2_random",  # partitions as Java's producers do
+        "partitioner": "murmur2_random",  # the partitioner of Java's producers
         "linger.ms": LINGER_MS,
         "message.timeout.ms": DELIVERY_MS,
         "queue.buffering.max.messages": queue_records,
