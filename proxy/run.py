@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import select
 import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import structlog
 import trio
@@ -80,9 +81,11 @@ def choose(config: Config) -> Chosen:
     if settings.quota_store == "broker":
         store = LastKnown(broker_store(config), snapshot)
         return Chosen(store, trio.run(store.start))
-    topic = topic_store(config)
-    store = LastKnown(topic, snapshot)
-    return Chosen(store, trio.run(store.start), lambda: topic.foreign)
+    if settings.quota_store == "topic":
+        topic = topic_store(config)
+        store = LastKnown(topic, snapshot)
+        return Chosen(store, trio.run(store.start), lambda: topic.foreign)
+    assert_never(settings.quota_store)
 
 
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
@@ -132,6 +135,9 @@ async def _main(
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         nursery.start_soon(_obey_hangup, quota_manager.reload)
         async with trio.open_nursery() as serving:
+            # Passes of the garbage collector would spend tens of milliseconds on the objects of modules.
+            gc.collect()
+            gc.freeze()
             await serving.start(server.serve)
             listening.set()
             mode, quotas = config.settings.quota_mode, len(quota_manager.table)

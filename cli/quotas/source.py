@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from difflib import unified_diff
 from functools import partial, wraps
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, assert_never
 
 import click
 import trio
@@ -16,7 +16,7 @@ from cli.exits import CommandError
 from cli.progress import Progress
 from cli.quotas.show import clean
 from proxy.config import config
-from proxy.control.stores.broker import broker_store
+from proxy.control.stores.broker import BrokerStore, broker_store
 from proxy.control.stores.file import read_quota_file, rewrite
 from proxy.control.stores.store import StoreError
 from proxy.control.stores.topic import TopicStore, topic_store
@@ -158,9 +158,16 @@ class ClusterSource(_Configured):
     def __init__(self, loaded: config.Config) -> None:
         """Prepare; the first use connects. Raises ConfigError."""
         super().__init__(loaded.settings)
-        is_topic = loaded.settings.quota_store == "topic"
-        self._store = topic_store(loaded) if is_topic else broker_store(loaded)
-        self._where = loaded.settings.quota_topic if is_topic else loaded.settings.upstream
+        self._store: TopicStore | BrokerStore
+        match loaded.settings.quota_store:
+            case "topic":
+                self._store, self._where = topic_store(loaded), loaded.settings.quota_topic
+            case "broker":
+                self._store, self._where = broker_store(loaded), loaded.settings.upstream
+            case "file":
+                raise AssertionError("a quota file is a FileSource")
+            case unknown:
+                assert_never(unknown)
 
     @property
     def name(self) -> str:

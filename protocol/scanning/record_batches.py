@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from protocol.scanning.unpacked_sizes import unpacked_bytes
+from protocol.scanning.unpacked_sizes import GZIP, RATIO_MAX, is_gzip_size_false, unpacked_bytes
 
 CODEC_BITS: Final = 7
 BATCH_HEAD_BYTES: Final = 61
@@ -27,10 +27,22 @@ compressed.
 """
 
 
-def add_unpacked(data: bytearray, start: int, stop: int, end: int, unpacked: list[float]) -> None:
-    """Add the unpacked sizes of the compressed batches in `data[start:stop]` to `unpacked`, by codec. Of
-    these bytes `data[:end]` is at hand. Bytes not scanned are assumed to be like those that are. Raises
-    nothing, whatever the bytes.
+def add_unpacked(
+    data: bytearray,
+    start: int,
+    stop: int,
+    end: int,
+    unpacked: list[float],
+    bounds: list[float],
+    confirm: int = 0,
+) -> int:
+    """Add the unpacked sizes of the compressed batches in `data[start:stop]` to `unpacked`, and the bounds of
+    these sizes to `bounds`, by codec. Of these bytes `data[:end]` is at hand. Return the number of bytes that
+    are not scanned; the estimate takes them for like the others, the bounds leave them out. Raises nothing,
+    whatever the bytes.
+
+    `confirm`: if above 0, unpack gzip streams to confirm their sizes (`is_gzip_size_false`). A false size
+    counts as the codec's greatest ratio, for as many batches as `confirm` says.
     """
     here = min(stop, end)
     position, found = start, False
@@ -47,7 +59,12 @@ def add_unpacked(data: bytearray, start: int, stop: int, end: int, unpacked: lis
             codec = data[position + ATTRIBUTES_OFFSET] & CODEC_BITS
             packed = position + BATCH_HEAD_BYTES
         if codec and packed < behind:
-            sizes[codec] += unpacked_bytes(codec, data, packed, behind, end)
+            estimate, bound = unpacked_bytes(codec, data, packed, behind, end)
+            if confirm and codec == GZIP and behind <= end and is_gzip_size_false(data, packed, behind):
+                estimate = bound = confirm * RATIO_MAX[GZIP] * (behind - packed)
+            sizes[codec] += estimate
+            if codec < len(bounds):
+                bounds[codec] += bound
             found = True
         if behind <= position:
             break
@@ -56,6 +73,7 @@ def add_unpacked(data: bytearray, start: int, stop: int, end: int, unpacked: lis
         share = (stop - start) / max(1, min(position, stop) - start)
         for codec in range(1, len(unpacked)):
             unpacked[codec] += sizes[codec] * share
+    return max(0, stop - position)
 
 
 def _old_packed(data: bytearray, position: int, here: int) -> int:

@@ -19,8 +19,8 @@ connections, `emptied` removes the records from fetch responses, `tokens` proces
   disk already, and would have to read them again.
 - A client that has closed its half while requests are unanswered is kept for 30 s, because it may still
   read responses; the bound frees its descriptors if the broker hangs. Its held requests are forwarded when
-  their hold ends, because a request with acks=0 has no acknowledgement but TCP's. Their known part of the
-  cost is charged, because the broker does the work.
+  their hold ends, because a request with acks=0 has no acknowledgement but TCP's. The known part of their
+  cost is charged, and up to 200 ms of an unconfirmed cost, because the broker does the work.
 - A produce or fetch request whose time is charged or whose usage is recorded waits until 64 KB of it, or all
   of it, have arrived; only then is its cost estimated. So small packets do not make a request cheaper. A
   broker cannot begin with less either.

@@ -19,8 +19,9 @@ from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
 from protocol.framing import INCOMPLETE, LENGTH_BYTES, response_body
 from protocol.scanning.field_offsets import FieldOffset, field_offset
+from proxy.connection.effects import Clock  # fields' types: mypyc wants them at run time
 from proxy.connection.usage_counters import REQUEST, UsageCounters
-from proxy.handlers.plan import Plan  # fields' types: mypyc wants them at run time
+from proxy.handlers.plan import Plan
 from quotas import BrokerQuotas, ClientLedger
 from quotas.limiters.request_time import US_PER_PERCENT
 
@@ -38,6 +39,11 @@ class Charged(Protocol):
     @property
     def now_ms(self) -> int:
         """Current time (ms)."""
+
+    clock: Clock
+    """The time in µs."""
+    settled_us: int
+    """Time (µs) until which the broker's work on this connection is charged, as far as latencies tell."""
 
     @property
     def quotas(self) -> BrokerQuotas:

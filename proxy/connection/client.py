@@ -201,10 +201,14 @@ class Client:
         if self.usage is not None:
             self.usage.become(self.user, client_id)
         # Before SASL succeeds, a broker answers only ApiVersions, in its network layer and without a quota.
-        free = not self.authenticated and self._node_id in self._identities.behind_sasl
-        self.time_ledger = ledger if timed and not free else None
+        self.time_ledger = ledger if timed and not self.before_login else None
         limited = self.time_ledger is not None and ledger.request is not None
         self.in_flight_max = min(self._in_flight_max, TIMED_IN_FLIGHT_MAX) if limited else self._in_flight_max
+
+    @property
+    def before_login(self) -> bool:
+        """True if the broker takes no request but those of SASL, and ApiVersions, from this client yet."""
+        return not self.authenticated and self._node_id in self._identities.behind_sasl
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of the request `data[frame:end]`, empty for null; None if more bytes are

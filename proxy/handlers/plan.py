@@ -174,6 +174,11 @@ class Context(Protocol):
     sets this before the request is decided about again.
     """
 
+    decoded: object
+    """Result of a query for the request at hand, which is decided about again: the decoded request, or the
+    error of decoding it; None if no query has run.
+    """
+
     @property
     def buffer_bytes(self) -> int:
         """Size (bytes) of the buffer. A longer frame is never in the buffer as a whole."""
@@ -183,6 +188,10 @@ class Context(Protocol):
     fetch_length: int
     """Length (bytes) of the longest fetch request of the latest fetch session; tracked while request time is
     charged, 0 if no fetch was seen.
+    """
+    unconfirmed_us: float
+    """Request time (µs) by which the latest produce request may cost more than its estimate; 0 if that is too
+    little for `confirmed_us` to find out. Set by `extra_us`.
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """Beginning of the latest produce request with one partition, kept while request time is charged; else

@@ -30,6 +30,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from proxy.connection.effects import Clock
+from proxy.net.buffered import BufferedBytes
 from proxy.net.poll import READ, Poll
 
 log = structlog.get_logger("weir")
@@ -132,6 +133,8 @@ class Reactor:
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
+        self.buffered = BufferedBytes(self)
+        """Bytes that the relays keep or have not sent."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)

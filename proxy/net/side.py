@@ -49,7 +49,18 @@ class Socket(Protocol):
 class Side(End):
     """One of a relay's two sockets, with its state as the connection sees it (`End`)."""
 
-    __slots__ = ("fd", "interest", "judge", "own", "received_bytes", "recv_into", "reset", "send", "sock")
+    __slots__ = (
+        "fd",
+        "interest",
+        "judge",
+        "own",
+        "received_bytes",
+        "recv_into",
+        "reset",
+        "send",
+        "sock",
+        "unsent_bytes",
+    )
 
     def __init__(self, sock: Socket, reset: CloseReason) -> None:
         """Begin with a connected socket, which the relay owns from now on; `reset` is the close reason if the
@@ -69,6 +80,13 @@ class Side(End):
         self.received_bytes = 0
         """Number of bytes read from this socket."""
         self.interest = READ
+        self.unsent_bytes = 0
+        """Size of the memory that `unsent` is part of."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Number of bytes of memory of `kept` and `unsent`."""
+        return (len(self.kept) if self.own is None else len(self.own)) + self.unsent_bytes
 
 
 def unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:

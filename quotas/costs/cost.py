@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 _BYTES_PER_KB: Final = 1000.0
 
 
+WAIT_US: Final = 1000.0
+"""Time (µs) of a latency that is not taken for work: for the network, other clients' requests, replicas."""
+UNANSWERED_US: Final = 200_000.0
+"""Maximum unconfirmed cost (µs) that is charged if a client does not wait for the response."""
+
+
+def confirmed_us(us: float, unconfirmed_us: float, latency_us: float) -> float:
+    """Return the cost (µs) of a request that the estimate `us` may miss by `unconfirmed_us`, with the latency
+    from its last byte to its response. A broker cannot have worked longer than that; part of it may be
+    waiting. So the cost is at least half of the latency, less `WAIT_US`, and at most all of it.
+    """
+    work_us = max(min(us, max(latency_us, WAIT_US)), (latency_us - WAIT_US) / 2)
+    return min(work_us, us + unconfirmed_us)
+
+
 class Cost:
     """Cost (µs of one thread) of requests of one API and version at one kind of broker."""
 

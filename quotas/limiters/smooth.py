@@ -51,7 +51,7 @@ _PER_MS_MAX: Final = 1e30
 
 def paced(budget: Budget, pacing: Pacing) -> Budget:
     """Return the budget if it is held so, else one in its place that is."""
-    kind = SmoothBudget if pacing is Pacing.SMOOTH else Budget
+    kind = KINDS[pacing]
     return budget if type(budget) is kind else budget.becomes(kind)
 
 
@@ -133,3 +133,7 @@ class SmoothBudget(Budget):
         super().inherit(other)
         if isinstance(other, SmoothBudget):
             self._debt, self._debt_ms = other._debt, other._debt_ms
+
+
+KINDS: Final = {Pacing.KAFKA: Budget, Pacing.SMOOTH: SmoothBudget}
+"""Class of limiter by pacing."""

@@ -20,6 +20,7 @@ from protocol.messages import (
     ApiVersionsResponse,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
+    CreateTopicsRequest,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
     HeartbeatRequest,
@@ -31,7 +32,7 @@ from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from proxy.handlers.sasl.identity import Identities, IdentityRules
-from quotas import Entity, QuotaKey, QuotaTable
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 
     from proxy.connection.connection import Connection
 
+MUTATIONS: Final = {(Entity(user=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
 KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))
 
 
@@ -604,6 +606,46 @@ def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() ->
     wire.feed(0, client=authenticate(b"\0bob\0" + b"p" * 2_000_000))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+
+
+SASL_BYTES_MAX: Final = 512 * 1024
+"""Default of Kafka's sasl.server.max.receive.size."""
+HEAD_BYTES: Final = 14
+"""Size of a request's head: length, API key, version, correlation id, length of the client-id."""
+
+
+def of_length(frame: bytes, length: int) -> bytes:
+    """The head of a request that says it has this length."""
+    return struct.pack(">i", length) + frame[4:HEAD_BYTES]
+
+
+@pytest.mark.parametrize("frame", [handshake("PLAIN"), authenticate(b"")], ids=["handshake", "authenticate"])
+@pytest.mark.parametrize("before", [(), (handshake("PLAIN"), shaken())], ids=["first", "shaken"])
+def test_a_sasl_request_above_512_kb_is_refused_at_its_head(frame: bytes, before: tuple[bytes, ...]) -> None:
+    for length, refused in ((SASL_BYTES_MAX, False), (SASL_BYTES_MAX + 1, True)):
+        with Playbook() as play:
+            if before:
+                play.relays(*before)
+            play.client(of_length(frame, length))
+            if refused:
+                play.violation(CloseReason.REQUEST_TOO_LARGE, saying="sasl.server.max.receive.size")
+            else:
+                play.silent()
+
+
+@pytest.mark.parametrize(("logged_in", "refused"), [(False, True), (True, False)])
+def test_before_login_no_request_above_512_kb_is_kept(logged_in: bool, refused: bool) -> None:
+    """Requests that must be read whole may have 1 MB after it."""
+    large = request(CreateTopicsRequest(), 5)
+    session = with_rules(Identities(IdentityRules()), QuotaTable(MUTATIONS))
+    session.plans.identities.behind_sasl.add(session.node_id)
+    if logged_in:
+        session.client.become("alice")
+    wire = Wire(session)
+    wire.feed(0, client=of_length(large, SASL_BYTES_MAX + 1) + bytes(300_000))
+    assert (session.violation is not None) == refused
+    if session.violation is not None:
+        assert session.violation.reason is CloseReason.REQUEST_TOO_LARGE
 
 
 def told(

@@ -255,23 +255,27 @@ def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pyt
     assert expected.add(["a", "b"], payer, 0) == 0
     assert expected.add(["b", "c", "d", "e"], payer, 10) == 2
     assert expected.add(["f"], other, 10) == 0
-    assert (expected.of(payer), expected.of(other), len(expected)) == (["a", "b", "c"], ["f"], 4)
+    assert (expected.looked_for(payer), expected.looked_for(other), len(expected)) == (
+        ["a", "b", "c"],
+        ["f"],
+        4,
+    )
 
 
 def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_creations, "PENDING_MAX", 2)
     expected, payer = PendingCreations(), ledger()
     assert expected.add(["a", "b", "c"], payer, 0) == 0
-    assert expected.of(payer) == ["b", "c"]
+    assert expected.looked_for(payer) == ["b", "c"]
 
 
 def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> None:
     expected, first, second = PendingCreations(), ledger(), ledger()
     expected.add(["a"], first, 0)
     expected.add(["a"], second, PENDING_MS - 1)
-    assert expected.of(first) == ["a"]
+    assert expected.looked_for(first) == ["a"]
     expected.add(["a"], second, PENDING_MS)
-    assert (expected.of(first), expected.of(second)) == ([], ["a"])
+    assert (expected.looked_for(first), expected.looked_for(second)) == ([], ["a"])
 
 
 def test_pending_creations_beyond_a_clients_bound_are_charged_at_once(

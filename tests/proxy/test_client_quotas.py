@@ -21,11 +21,12 @@ from protocol.messages import (
     DescribeClientQuotasResponse,
     MetadataResponse,
 )
+from protocol.pieces import at_once
 from protocol.primitives import write_uvarint
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
-from proxy.handlers.quota_api.alterations import read_alterations
+from proxy.handlers.quota_api.alterations import Alterations, read_alterations
 from proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
 from proxy.handlers.quota_api.filters import described, read_filter
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
@@ -68,7 +69,7 @@ from tests.wire.frames import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from protocol.messages import Message
+    from protocol.messages import AlterClientQuotasRequest, Message
     from proxy.connection.connection import Connection
 
 
@@ -82,6 +83,11 @@ def asked(
 ) -> DescribeClientQuotasResponse:
     """What the session answers at once."""
     return answer_of(session, message, version, DescribeClientQuotasResponse)
+
+
+def checked(request: AlterClientQuotasRequest) -> Alterations:
+    """The outcome of checking a request."""
+    return at_once(read_alterations(request))
 
 
 # Describe: who matches
@@ -297,7 +303,7 @@ def test_alterclientquotas_refuses_an_invalid_entry_and_applies_valid_ones(
 
 
 def test_byte_rates_in_alterclientquotas_are_stored_as_whole_numbers() -> None:
-    found = read_alterations(
+    found = checked(
         alter(entry({"user": "a"}, {"producer_byte_rate": 1000.0000001, "consumer_byte_rate": 2.0**63}))
     )
     assert found.changes == {(Entity(user="a"), PRODUCE): 1000.0, (Entity(user="a"), FETCH): 2.0**63}
@@ -315,7 +321,7 @@ ALL_LEVELS: list[Parts] = [
 @pytest.mark.parametrize("parts", ALL_LEVELS, ids=str)
 @pytest.mark.parametrize("percent", [5e-324, 0.1, 12.5, 2147483647.0, 2.0**63])
 def test_an_altered_request_percentage_is_described_unchanged(parts: Parts, percent: float) -> None:
-    changes = read_alterations(alter(entry(parts, {"request_percentage": percent}))).changes
+    changes = checked(alter(entry(parts, {"request_percentage": percent}))).changes
     assert changes == {(entity_of(parts), QuotaKey.REQUEST_PERCENTAGE): percent}
     table = parse(render(QuotaTable().altered(changes)))
     answer = described(table, read_filter(describe()))
@@ -324,7 +330,7 @@ def test_an_altered_request_percentage_is_described_unchanged(parts: Parts, perc
 
 def test_removing_an_impossible_quota_succeeds() -> None:
     """Kafka looks at a key only when it is given a value."""
-    found = read_alterations(alter(entry({"user": "a"}, {"bogus": None, "connection_creation_rate": None})))
+    found = checked(alter(entry({"user": "a"}, {"bogus": None, "connection_creation_rate": None})))
     assert found.changes == {}
     assert [refused for _wire, refused in found.outcomes.values()] == [None]
 
@@ -338,7 +344,7 @@ def test_a_repeated_entity_type_takes_its_last_name() -> None:
 
 def test_a_repeated_quota_key_is_refused() -> None:
     ops = [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)]
-    found = read_alterations(alter(entry({"user": "a", "client-id": None}, ops)))
+    found = checked(alter(entry({"user": "a", "client-id": None}, ops)))
     ((_wire, refused),) = found.outcomes.values()
     assert refused is not None
     assert refused.text == "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=a})"
@@ -346,7 +352,7 @@ def test_a_repeated_quota_key_is_refused() -> None:
 
 
 def test_a_repeated_entity_is_altered_once_and_reported_as_in_kafka() -> None:
-    found = read_alterations(
+    found = checked(
         alter(
             entry({"user": "a"}, {"producer_byte_rate": 1.0}),
             entry({"user": "a"}, {"consumer_byte_rate": 2.0}),

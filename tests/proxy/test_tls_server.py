@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,15 @@ def mutual(listener: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 
 def users(stage: Stage) -> list[str]:
     return [relay.connection.client.user for relay in stage.server._relays]
+
+
+def client_hello() -> bytes:
+    """The first flight of a client."""
+    outgoing = ssl.MemoryBIO()
+    client = client_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=HOST)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
 
 
 # Getting in
@@ -177,12 +186,65 @@ async def test_a_plaintext_client_on_a_tls_port_has_a_close_reason(stage: Stage)
 
 
 @staged("listener")
-async def test_an_unfinished_tls_handshake_times_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_without_a_first_flight_is_closed_although_others_may_take_longer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "FIRST_FLIGHT_S", 0.05)
+    with capture_logs() as logged:
+        for beginning in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"):
+            client = await stage.connect()
+            await client.stream.send_all(beginning)
+        await stage.closed(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, 3)
+    assert "no ClientHello within 0.05 s" in said(logged)
+
+
+@staged("listener")
+async def test_a_client_that_stops_behind_its_first_flight_times_out(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.05)
-    for beginning in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"):
-        client = await stage.connect()
-        await client.stream.send_all(beginning)
-    await stage.closed(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, 3)
+    client = await stage.connect()
+    await client.stream.send_all(client_hello())
+    assert await client.stream.receive_some()
+    await stage.closed(CloseReason.CLIENT_HANDSHAKE_TIMEOUT)
+
+
+@staged("listener")
+async def test_a_client_hello_that_arrived_while_weir_was_busy_is_in_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "FIRST_FLIGHT_S", 0.0)  # over before the first look
+    hello = client_hello()
+    with socket.create_connection((HOST, stage.first_port)) as plain:
+        plain.sendall(hello)
+        plain.setblocking(False)
+        await trio.lowlevel.wait_readable(plain)
+        assert plain.recv(1) == b"\x16"
+
+
+@staged("listener")
+async def test_four_hundred_clients_with_one_byte_each_delay_no_tls_handshake(stage: Stage) -> None:
+    with ExitStack() as stack:
+        for _ in range(400):
+            plain = stack.enter_context(socket.create_connection((HOST, stage.first_port)))
+            plain.send(b"\x16")
+            await trio.lowlevel.checkpoint()
+        client = await stage.connect_tls(client_context())
+        assert await client.ask(PING) == PONG
+        assert stage.server.counters.sessions_open == 401  # none has timed out
+
+
+@staged("listener", connections_max=10)
+async def test_one_address_may_have_half_of_all_places_for_unfinished_tls_handshakes(stage: Stage) -> None:
+    with ExitStack() as stack:
+        for _ in range(20):
+            plain = socket.create_connection((HOST, stage.first_port), source_address=("127.0.0.2", 0))
+            stack.enter_context(plain).send(b"\x16")
+        await stage.closed(CloseReason.UNFINISHED_HANDSHAKES, 15)
+        assert stage.server.counters.sessions_open == 5
+        client = await stage.connect_tls(client_context())
+        assert await client.ask(PING) == PONG
+    assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 0
 
 
 @staged("listener")
@@ -201,10 +263,7 @@ async def test_a_probe_that_only_connects_to_a_tls_port_logs_no_warning(stage: S
 
 
 @staged("listener")
-async def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", 3)
+async def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(stage: Stage) -> None:
     first = await stage.connect_tls(client_context())
     async with trio.open_nursery() as nursery:
         for _ in range(100):

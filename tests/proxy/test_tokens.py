@@ -22,9 +22,9 @@ from protocol.messages import (
 )
 from proxy.close_reasons import CloseReason
 from proxy.connection.connection import ANONYMOUS, Connection
-from proxy.connection.tokens import TOKEN_BYTES_MAX
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
+from proxy.handlers.sasl.authentication import TOKEN_BYTES_MAX
 from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.playbook import Playbook

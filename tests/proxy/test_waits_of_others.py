@@ -22,6 +22,7 @@ from protocol.messages import (
     ShareFetchResponse,
 )
 from protocol.values import schema_of
+from proxy.connection.effects import NOTHING
 from proxy.connection.state import State
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
@@ -184,7 +185,7 @@ def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hol
         play.client(produce(1, 100), ping(2), produce(3, 100))
         play.muted_until(LATER_MS + FIRST_HOLD_MS)
         play.waits(State.THROTTLED)
-        assert play.session.waits_because == "a throttle time is not over"
+        assert play.session.waits_because(play.now_ms) == "a throttle time is not over"
         play.at(LATER_MS + FIRST_HOLD_MS - 1)
         play.silent()
         assert produce_budget(quotas).charged == 70_000
@@ -377,3 +378,26 @@ def test_holds_of_a_new_connection_for_several_quotas_end_by_the_same_time() -> 
         play.at(FIRST_HOLD_MS)
         play.to_broker(produce(1, 100))
         play.muted_until(play.session.throttled_until_ms)
+
+
+def test_a_connection_says_why_it_takes_no_request() -> None:
+    with Playbook(session=new_connection(in_flight_max=1)) as play:
+        assert play.session.waits_because(play.now_ms) == ""
+        play.client(ping(1), ping(2))
+        play.to_broker(ping(1))
+        assert play.session.waits_because(play.now_ms) == "too many requests are in flight"
+        play.broker(pong(1))
+        play.to_broker(ping(2))
+        play.to_client(pong(1))
+        play.broker(pong(2))
+        play.to_client(pong(2))
+    session = new_connection()
+    session.client_end.unsent = memoryview(b"x")
+    assert session.waits_because(0) == "the client does not read its responses"
+    session.client_end.unsent, session.broker_end.unsent = NOTHING, memoryview(b"x")
+    assert session.waits_because(0) == "the broker does not read its requests"
+    session.broker_end.unsent, session.rest_held_until_ms = NOTHING, 10
+    assert session.waits_because(9) == "a topic in the request that is arriving is over its rate"
+    assert session.waits_because(10) == ""
+    session.client_turn_over = True
+    assert session.waits_because(10) == "other connections have their turn"

@@ -33,11 +33,12 @@ from protocol.messages import (
     Message,
 )
 from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import BrokerQuery, response_frame
+from proxy.handlers.broker_query import Asking, BrokerQuery, response_frame
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply, Wait
-from proxy.handlers.mutations.topic_queries import Asking, broker_topics
+from proxy.handlers.mutations.topic_queries import broker_topics
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.uplift.uplift import forward
+from proxy.handlers.whole_requests import whole_request
 
 if TYPE_CHECKING:
     from proxy.handlers.plan import Admit, Context, Plan
@@ -93,11 +94,13 @@ def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
         if body == INCOMPLETE:
             return WAIT
         try:
-            request = codec_.decode_request(data, body, end)
+            request = whole_request(context, codec_, data, body, end)
         except UnencodableError:
             raise
         except ProtocolError:  # no broker can read it either
             return passed_unread(passed())
+        if isinstance(request, Query):
+            return request
         guarded = _Guarded(context, plan, protected, inner, bytes(data[frame:body]))
         return guarded.decision(request) or passed()
 
