@@ -41,7 +41,7 @@ class CloseReason(StrEnum):
     CLIENT_HANDSHAKE_FAILED = "client_handshake_failed"
     CLIENT_HANDSHAKE_TIMEOUT = "client_handshake_timeout"
     UNFINISHED_HANDSHAKES = "unfinished_handshakes"
-    """Half of all places are taken by TLS handshakes of the client's address that have not ended."""
+    """TLS handshakes from the client's address that have not ended use half of all places for handshakes."""
     CLIENT_CERTIFICATE_MISSING = "client_certificate_missing"
     CLIENT_CERTIFICATE_INVALID = "client_certificate_invalid"
     """The client's certificate has expired, or no authority in `tls_client_ca` has signed it."""

@@ -95,7 +95,7 @@ class RequestInFlight:
         self.cost_us = 0.0
         """Request time (µs of one thread) that the request has cost so far."""
         self.unconfirmed_us = 0.0
-        """Request time (µs) by which the request may cost more than `cost_us`; 0 if that is sure enough."""
+        """Request time (µs) by which the request may cost more than `cost_us`; 0 if `cost_us` is reliable."""
         self.arrived_us = 0
         """Time (µs) at which the request's last byte arrived, if its cost is unconfirmed."""
         self.time_ledger: ClientLedger | None = None
@@ -112,7 +112,7 @@ class RequestInFlight:
         """Accounting of a deferred response, or of the client's request that has led to the query."""
 
     def ask(self, correlation_id: int) -> None:
-        """Expect the response to a query's question."""
+        """Begin to wait for the response to a query's question."""
         self.correlation_id = correlation_id
 
     def answer(self, frame: bytes) -> None:

@@ -97,7 +97,7 @@ def answer_query(
 def _wait_for(
     connection: Connection, run: RunningQuery, question: bytes | None, local: LocalResponse | None
 ) -> None:
-    """Send the query's question, or have the query go on in the next turn if it has paused."""
+    """Send the query's question; if the query has paused, have it continue in the next turn."""
     record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, QUERY)
     record.query, record.local = run, local
     connection.in_flight.append(record)

@@ -134,7 +134,7 @@ class Reactor:
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
         self.buffered = BufferedBytes(self)
-        """Bytes that the relays keep or have not sent."""
+        """Number of bytes that the relays keep or have not sent, and its limit."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)

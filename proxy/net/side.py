@@ -81,11 +81,11 @@ class Side(End):
         """Number of bytes read from this socket."""
         self.interest = READ
         self.unsent_bytes = 0
-        """Size of the memory that `unsent` is part of."""
+        """Size (bytes) of the memory that `unsent` is a view of."""
 
     @property
     def held_bytes(self) -> int:
-        """Number of bytes of memory of `kept` and `unsent`."""
+        """Size (bytes) of the memory of `kept` and `unsent`."""
         return (len(self.kept) if self.own is None else len(self.own)) + self.unsent_bytes
 
 

@@ -179,7 +179,7 @@ class Server:
 
     @property
     def buffered(self) -> BufferedBytes:
-        """Bytes that connections have read and not passed on."""
+        """Number of bytes that connections have read and not sent yet, and its limit."""
         return self._reactor.buffered
 
     @property
@@ -287,7 +287,7 @@ class Server:
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
     def _note_buffered(self) -> None:
-        """Log that reading stops, or goes on."""
+        """Log that reading stops because of the limit of buffered bytes, or continues."""
         buffered = self._reactor.buffered
         details = {"buffered_bytes": buffered.bytes, "buffered_bytes_max": buffered.bytes_max}
         write = _reading_stops if buffered.full else _reading_goes_on
