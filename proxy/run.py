@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import structlog
 import trio
@@ -32,6 +32,10 @@ from quotas.table.bounded_names import EMPTY
 from quotas.table.options import Pacing
 
 log = structlog.get_logger("weir")
+
+COLLECTED_EVERY_S: Final = 3600.0
+"""Time between two full runs of the garbage collector."""
+_NEVER: Final = 2**31 - 1
 
 
 def run(config: Config) -> None:
@@ -135,10 +139,8 @@ async def _main(
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         nursery.start_soon(_obey_hangup, quota_manager.reload)
         async with trio.open_nursery() as serving:
-            # Passes of the garbage collector would spend tens of milliseconds on the objects of modules.
-            gc.collect()
-            gc.freeze()
             await serving.start(server.serve)
+            nursery.start_soon(_collect_garbage)
             listening.set()
             mode, quotas = config.settings.quota_mode, len(quota_manager.table)
             log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
@@ -147,6 +149,21 @@ async def _main(
                 recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
         nursery.cancel_scope.cancel()
+
+
+async def _collect_garbage() -> None:
+    """Collect young objects as usual, all objects once an hour, and those of the start never.
+
+    A full run looks at every object and stops the reactor: for 36 ms after the start, for 110 ms with 100,000
+    clients. Python would begin one whenever a quarter of the objects is new, so clients could cause them.
+    Closed connections need no run: they leave no reference cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
+    while True:
+        await trio.sleep(COLLECTED_EVERY_S)
+        gc.collect()
 
 
 def _say_costs(config: Config) -> None:

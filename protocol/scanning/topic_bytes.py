@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from protocol.schema import Layout, Slot
+    from protocol.values import Message
 
 
 class TopicBytes:
@@ -24,12 +25,11 @@ class TopicBytes:
 
     __slots__ = ("_chunks", "_counted", "complete")
 
-    def __init__(self, message: MessageLike, version: int, wanted: Collection[bytes]) -> None:
+    def __init__(self, message: type[Message], version: int, wanted: Collection[bytes]) -> None:
         """`wanted` are names in UTF-8. Raises ValueError if the version does not name topics (see
         `names_topics`).
         """
-        if not names_topics(message, version):
-            raise ValueError(f"{layout(message, version).name} v{version} does not name its topics")
+        begin = _counter(message, version)
         self.complete = False
         """True once all records have been fed, to their last byte."""
         self._counted = Counter[bytes]()
@@ -38,7 +38,7 @@ class TopicBytes:
             name = bytes(topic)
             return name if name in wanted else None
 
-        self._chunks = Chunks(_counter(layout(message, version))(known, self._counted))
+        self._chunks = Chunks(begin(known, self._counted))
 
     @property
     def counted(self) -> Mapping[bytes, int]:
@@ -124,7 +124,16 @@ class _CountingSource(Source):
 
 
 @cache
-def _counter(found: Layout) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
+def _counter(
+    message: type[Message], version: int
+) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
+    """Return the scan of this version, which is made once: thousands of requests per second begin one.
+
+    Raises ValueError if the version does not name topics.
+    """
+    found = layout(message, version)
+    if not _names_topics(found):
+        raise ValueError(f"{found.name} v{version} does not name its topics")
     source = _CountingSource(found, when_short=None)
     with source.block("def stream(known, counted):"):
         source.line("body = position = end = 0")

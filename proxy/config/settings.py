@@ -87,10 +87,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     auto_creation: Annotated[
         Literal["permissive", "strict"],
         _key(
-            "Automatic topic creation over the mutation quota: permissive charges and mutes, "
-            "strict removes the permission to create from Metadata requests."
+            "Automatic topic creation over the mutation quota: strict removes the permission to create from "
+            "Metadata requests, permissive charges and mutes."
         ),
-    ] = "permissive"
+    ] = "strict"
     uplift: Annotated[
         bool,
         _key("Offer clients newer versions than old brokers have, and translate where nothing is lost."),

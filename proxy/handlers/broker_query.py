@@ -125,6 +125,7 @@ class RunningQuery:
     def end(self) -> None:
         """Stop the query, because its client has closed."""
         self._query.close()
+        self._steps.close()  # its frame has a reference to this object
 
     def _step(self, body: bytes | None) -> bytes | None:
         try:

@@ -4,9 +4,10 @@ Sockets are registered with epoll once, level-triggered; a ready socket is handl
 sockets share one receive buffer, so ten thousand idle connections need no memory for reading. Timers are one
 heap: the earliest deadline is the timeout of epoll.
 
-A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. A turn handles at
-most `EVENTS_MAX` ready sockets, and each handler does a bounded amount of work. The remaining time of
-`TURN_US` goes to timers and to work left by earlier turns (`later`). So sockets without such work go first.
+A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. A turn handles ready
+sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work.
+The next turn begins with the ready sockets that are left. The remaining time of `TURN_US` goes to timers and
+to work left by earlier turns (`later`). So sockets without such work go first.
 
 A callback that raises ends at most its own connection. Every callback is guarded here: its exception is
 reported (`on_error`), and passed to the handler that was registered with the callback.
@@ -41,8 +42,8 @@ EVENTS_MAX: Final = 16
 next turn.
 """
 TURN_US: Final = 2_000
-"""Time (µs) from the beginning of a turn after which it begins no more timers and no more work of
-earlier turns.
+"""Time (µs) from the beginning of a turn after which it begins no more sockets, timers and work of earlier
+turns, except one of each.
 """
 CHECKED_EVERY: Final = 8
 """Number of timers that are called between two readings of the clock."""
@@ -125,6 +126,8 @@ class Reactor:
         """Function that counts and logs an exception of a callback."""
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
+        self._left: list[tuple[int, int]] = []
+        """Ready sockets (descriptor, events) that the latest turn had no time for."""
         self._later: deque[tuple[Callable[[], None], Failed | None]] = deque()
         self.turns = Turns()
         """Numbers and lengths of turns."""
@@ -156,6 +159,8 @@ class Reactor:
     def unregister(self, fd: int) -> None:
         """Stop watching `fd`. Call this before closing `fd`."""
         del self._ready[fd]
+        if self._left:  # the number may soon be another socket's
+            self._left = [event for event in self._left if event[0] != fd]
         self._failures.pop(fd, None)
         self.epoll.unregister(fd)
 
@@ -179,10 +184,10 @@ class Reactor:
         self._later.append((call, failed))
 
     def timeout_s(self) -> float | None:
-        """Return the time (s) until the next timer, which a driver may wait for sockets; None
+        """Return the time (s) for which a driver may wait for sockets: until the next timer; None
         without timers.
         """
-        if self._later:
+        if self._later or self._left:
             return 0
         timers = self._timers
         if not timers:
@@ -192,20 +197,24 @@ class Reactor:
         return max(timers[0][0] - self._clock_us() // 1000, 0) / 1000 if timers else None
 
     def turn(self, wait_s: float | None) -> None:
-        """Wait until a socket is ready, for at most `wait_s` (None: without limit), then handle all ready
-        sockets and due timers.
+        """Wait until a socket is ready, for at most `wait_s` (None: without limit), then handle ready sockets
+        and due timers.
         """
-        events = self.epoll.poll(wait_s, EVENTS_MAX)
+        events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
-        ready = self._ready
+        ready, left = self._ready, len(events)
         for fd, what in events:
+            left -= 1
             handle = ready.get(fd)
             if handle is not None:  # an earlier call may have closed the socket
                 try:
                     handle(what)
                 except Exception as error:  # noqa: BLE001  # a bug must not affect other connections
                     self._socket_failed(fd, handle, error)
+            if left and self._is_over():
+                break
+        self._left = [event for event in events[-left:] if event[0] in ready] if left else []
         if self._timers:
             self._run_timers()
         if self._later:

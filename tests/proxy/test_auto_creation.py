@@ -246,6 +246,16 @@ def test_strict_auto_creation_admits_a_client_with_tokens() -> None:
     assert cluster.tokens == BURST - SIZE
 
 
+def test_strict_auto_creation_counts_topics_that_may_still_come() -> None:
+    """Else many requests at once create topics before the first of these is there and charged."""
+    cluster = Creating(strict=True)
+    cluster.controller.creation_takes = 100
+    for number in range(5):
+        cluster.ask_for(0, *(f"new-{number}-{each}" for each in range(3)))
+    coming = set(cluster.controller._coming)
+    assert coming == {f"new-{number}-{each}" for number in range(4) for each in range(3)}
+
+
 # Bounds
 
 

@@ -7,7 +7,8 @@ sends Metadata again (`LOOKED_FOR_MAX` at a time), and charges those that exist 
 without a mutation quota, and requests that can create nothing, are forwarded unchanged.
 
 With `auto_creation = "strict"`, a client with a negative balance may not create topics: Weir removes the
-permission from the request, where the broker's version has the field (v4, Kafka 0.11).
+permission from the request, where the broker's version has the field (v4, Kafka 0.11). Pending creations
+count as one partition each, so that a burst of requests creates little more than a client has tokens for.
 
 With a shadow quota alone, topics are looked for and charged too, but no client is throttled.
 """
@@ -152,9 +153,12 @@ def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
 def _asked(
     context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
-    """Forward the request; remove the permission to create if the client's balance is negative."""
+    """Forward the request; remove the permission to create if the client's balance is negative, or would be
+    if its pending creations existed, with one partition each.
+    """
     budget, strict = ledger.enforced, context.cluster.strict_auto_creation
-    if strict and budget is not None and budget.tokens(context.now_ms) < 0:
+    pending = context.cluster.pending_creations.number(ledger) if strict else 0
+    if strict and budget is not None and budget.tokens(context.now_ms) < pending:
         spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
             request.allow_auto_topic_creation = False

@@ -67,6 +67,10 @@ class PendingCreations:
         known = self._pending.get(name)
         return known is not None and known.until_ms > now_ms
 
+    def number(self, ledger: MutationLedger) -> int:
+        """Return the number of pending creations that would be charged to this ledger."""
+        return len(self._names.get(ledger, {}))
+
     def looked_for(self, ledger: MutationLedger) -> list[str]:
         """Return topics whose creation is charged to this ledger: at most `LOOKED_FOR_MAX`, and others the
         next time.
