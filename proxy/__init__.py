@@ -1,15 +1,18 @@
 """The running proxy: joins Kafka's bytes (`protocol`) and the quota rules (`quotas`) on real sockets.
 
-A client connection is a synchronous state machine without I/O (`connection`). Capabilities decide about its
-frames (`handlers`), and `net` moves the bytes. Trio runs listeners, connecting and shutdown (`server`).
-`control` has the quotas in force, `admin` serves operators, `config` checks the settings, `run` starts all.
+A client connection is a synchronous state machine without I/O (`connection`). Capabilities (`handlers`)
+decide about its frames, and `net` moves the bytes. Trio runs listeners, connecting and shutdown (`server`).
+`control` has the quotas in force, `admin` serves operators, `config` checks the settings, `run` starts all
+parts.
 
-Modules at this level are known to all floors: `addresses` (brokers' addresses, and Weir's listeners for
-them), `counters`, `close_reasons`, `logs`, `file_watch`, `atomic_write`.
+All packages may import the modules at this level: `addresses` (brokers' addresses, and Weir's listeners for
+them), `counters`, `close_reasons`, `logs` and `log_writer` (log lines, and the thread that writes them),
+`file_watch`, `atomic_write`.
 
-- An internal error closes the connection that met it, with a stack trace in the log and a close reason of
-  its own: other connections must not pay for a bug.
-- A broker's listener is bound within the reactor's turn, before the response that names it is sent: no
-  client can be faster than its listener.
-- Half-open peers end by TCP keepalive. Log lines that peers can cause are one a second of a kind.
+- An internal error closes only the connection in which it occurred, with a stack trace in the log and a
+  close reason of its own: a bug must not end other connections.
+- A broker's listener is bound in the same turn of the reactor, before the response that names the broker is
+  sent: no client can connect before the listener is open.
+- TCP keepalive ends connections whose peer has vanished. Log lines that peers can cause are limited to one a
+  second of each kind.
 """

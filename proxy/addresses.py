@@ -1,10 +1,10 @@
 """Addresses of brokers: their own, and the listeners that Weir advertises for them.
 
 Clients must reach every broker through Weir. Either each node id has a port of Weir's, FIRST + (node id -
-first node id), or all share one port and clients choose the broker by server name (TLS SNI). Weir learns
-brokers from discovery and from responses that it forwards. A new broker gets its listener before the response
-that names it is sent. A node id outside the port range has no listener: it is removed from responses, and
-logged once.
+first node id), or all brokers share one port and clients choose the broker by server name (TLS SNI). Weir
+learns brokers from discovery and from responses that it forwards. A new broker gets its listener before the
+response that names the broker is sent. A node id outside the port range gets no listener: it is removed from
+responses, and logged once.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class AdvertisedListeners(Protocol):
     """Weir's listeners for brokers."""
 
     def port(self, node_id: int) -> int | None:
-        """Return a node's port; None if it has none."""
+        """Return the port of Weir's listener for a node; None if the node has no listener."""
 
     def host(self, node_id: int, host: str) -> str:
-        """Return the host that clients are told for a node; `host` is the address at which they have reached
-        Weir.
+        """Return the host that clients are told for a node; `host` is the address at which the client has
+        reached Weir.
         """
 
     def unmapped(self, node_ids: list[int]) -> str | None:
-        """Return which settings to change if some of these node ids have no listener; None if all have
-        one.
+        """Return the settings to change if some of these node ids have no listener, as one line; None if all
+        have one.
         """
 
 
@@ -60,21 +60,23 @@ class PortRange:
         return f"ports {self.first}-{self.last}, node ids from {self.first_node_id}"
 
     def port(self, node_id: int) -> int | None:
-        """Return a node's port; None if it is out of range."""
+        """Return the port of a node; None if the node id is out of range."""
         port = self.first + node_id - self.first_node_id
         return port if self.first <= port <= self.last and node_id >= 0 else None
 
     @property
     def last_node_id(self) -> int:
-        """The largest node id that has a port."""
+        """Largest node id that has a port."""
         return self.first_node_id + self.last - self.first
 
     def host(self, _node_id: int, host: str) -> str:
-        """Return the same host for every node."""
+        """Return `host`: all nodes are reached at the address at which the client has reached Weir."""
         return host
 
     def unmapped(self, node_ids: list[int]) -> str | None:
-        """Return which settings to change if some of these node ids have no port; None if all have one."""
+        """Return the settings to change if some of these node ids have no port, as one line; None if all have
+        one.
+        """
         strange = [node_id for node_id in sorted(node_ids) if self.port(node_id) is None]
         if not strange:
             return None
@@ -93,7 +95,7 @@ class ServerNames:
     """All brokers on one port: node 7 is called `broker-7.DOMAIN`."""
 
     domain: str
-    """In lower case, without a final dot."""
+    """Domain of the brokers' names, in lower case, without a final dot."""
     at_port: int
 
     def port(self, node_id: int) -> int | None:
@@ -101,18 +103,18 @@ class ServerNames:
         return self.at_port if node_id >= 0 else None
 
     def host(self, node_id: int, _host: str) -> str:
-        """Return a node's name."""
+        """Return the name of a node, such as `broker-7.DOMAIN`."""
         return f"broker-{node_id}.{self.domain}"
 
     def unmapped(self, _node_ids: list[int]) -> str | None:
-        """Every node id has a name."""
+        """Return None: every node id has a name."""
         return None
 
     def node_id(self, name: str | None) -> int | None:
         """Return the node id in a server name; None for `bootstrap.DOMAIN`, any other name, and no name.
 
-        Clients that bootstrap at an IP address send no name, others may know Weir by an older name. Both are
-        valid: the first response tells them the right names.
+        Clients that bootstrap at an IP address send no name, and others may know Weir by an older name. Both
+        may connect: the first response tells them the brokers' names.
         """
         first, _, rest = (name or "").lower().rstrip(".").partition(".")
         found = _BROKER_NAME.fullmatch(first) if rest == self.domain else None
@@ -120,11 +122,11 @@ class ServerNames:
 
 
 OpenListener: TypeAlias = Callable[[int, int], None]
-"""(node id, port): make the port accept connections; raises OSError."""
+"""Function (node id, port) that makes the port accept connections; raises OSError."""
 
 
 class AddressBook:
-    """The cluster's brokers; one per process, used on one thread."""
+    """The addresses of the cluster's brokers. One per process, used on one thread."""
 
     def __init__(self, listeners: AdvertisedListeners, open_listener: OpenListener) -> None:
         self._listeners = listeners
@@ -132,17 +134,19 @@ class AddressBook:
         self._upstream: dict[int, Address] = {}
         self._unmapped: set[int] = set()
         self.version = 0
-        """Incremented when a result of `port` may have changed, so that cached responses must be made
-        again.
+        """Number of changes that may have changed a result of `port`; responses cached before a change are
+        stale.
         """
 
     @property
     def nodes(self) -> dict[int, Address]:
-        """Each known broker's own address, by node id."""
+        """Address of each known broker, by node id."""
         return self._upstream
 
     def observe(self, node_id: int, upstream: Address) -> int | None:
-        """Record a broker's address; return its port at Weir, None if it has no listener."""
+        """Record the address of a broker, and open its listener if it is new. Return the broker's port at
+        Weir; None if it has no listener.
+        """
         known = self._upstream.get(node_id)
         if known == upstream:
             return self._listeners.port(node_id)
@@ -160,32 +164,33 @@ class AddressBook:
         return port
 
     def learn(self, node_id: int, upstream: Address) -> None:
-        """Record a broker whose listener is open already."""
+        """Record the address of a broker whose listener is open already."""
         self._know(node_id, upstream)
         log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._listeners.port(node_id))
 
     def host(self, node_id: int, host: str) -> str:
-        """Return the host that clients are told for a node; `host` is the address at which they have reached
-        Weir.
+        """Return the host that clients are told for a node; `host` is the address at which the client has
+        reached Weir.
         """
         return self._listeners.host(node_id, host)
 
     def unmapped(self, node_ids: list[int]) -> str | None:
-        """Return which settings to change if some of these node ids have no listener; None if all have
-        one.
+        """Return the settings to change if some of these node ids have no listener, as one line; None if all
+        have one.
         """
         return self._listeners.unmapped(node_ids)
 
     def node_at(self, upstream: Address) -> int | None:
-        """Return the node id of the broker last seen at this address; None if unknown.
+        """Return the node id of the broker that was last seen at this address; None if no broker was.
 
-        A removed broker keeps its entry; another one may have taken its address.
+        A broker that was removed from the cluster keeps its entry, and another broker may use its address
+        now.
         """
         latest_first = reversed(self._upstream.items())
         return next((node_id for node_id, address in latest_first if address == upstream), None)
 
     def _know(self, node_id: int, upstream: Address) -> None:
-        self._upstream.pop(node_id, None)  # re-inserted as the latest: see `node_at`
+        self._upstream.pop(node_id, None)  # inserted again as the latest, for `node_at`
         self._upstream[node_id] = upstream
         self.version += 1
 
@@ -217,7 +222,9 @@ class AddressBook:
 
 
 def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
-    """Return which settings to change so that these node ids have ports; the range never gets smaller."""
+    """Return the settings to change so that these node ids have ports. The advised range is never smaller
+    than the present one.
+    """
     last = max(ports.last, ports.first + last_id - first_id)
     if last > PORT_MAX:
         return (
@@ -230,13 +237,15 @@ def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddresses:
-    """The addresses that one client is told; `host` is the address at which it has reached Weir."""
+    """The addresses of brokers that one client is told; `host` is the address at which the client has reached
+    Weir.
+    """
 
     host: str
     address_book: AddressBook
 
     def of(self, node_id: int, upstream: Address) -> Address | None:
-        """Return the address at which the client reaches this broker through Weir; None without a
+        """Return the address at which the client reaches this broker through Weir; None if the broker has no
         listener.
         """
         port = self.address_book.observe(node_id, upstream)

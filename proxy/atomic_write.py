@@ -14,11 +14,11 @@ PRIVATE: Final = 0o600
 
 
 def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: bytes | None = None) -> Stamp:
-    """Write `content` to `path`, durably, and return the file's stamp. Raises OSError, and then keeps the old
-    file.
+    """Write `content` to `path` durably, and return the file's stamp. Raises OSError; the old file stays
+    then.
 
     An existing file keeps its permissions, and its owner if Weir may set it; a new file gets `mode`. With
-    `instead_of`, the file is replaced only if it has that content; otherwise return None.
+    `instead_of`, the file is replaced only if its content is `instead_of`; otherwise return None.
     """
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
@@ -29,7 +29,7 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: byte
             os.fsync(new.fileno())
         if instead_of is not None and path.read_bytes() != instead_of:
             return None
-        written = stamp(Path(name))  # not of `path`, which another process may replace now
+        written = stamp(Path(name))  # not of `path`: another process may replace that file now
         Path(name).replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -39,7 +39,7 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: byte
 
 
 def sync_directory(directory: Path) -> None:
-    """Make renames in the directory durable. Raises OSError."""
+    """Make renames of files in this directory durable. Raises OSError."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -4,14 +4,14 @@ from enum import StrEnum
 
 
 class CloseReason(StrEnum):
-    """Why a connection was closed, or refused."""
+    """Reason why a connection was closed, or a client refused."""
 
     CLIENT_CLOSED = "client_closed"
     BROKER_CLOSED = "broker_closed"
     CLIENT_RESET = "client_reset"
-    """Also if the client vanished, and keepalive or a retransmission has timed out."""
+    """The client has reset the connection, or vanished: keepalive or a retransmission has timed out."""
     BROKER_RESET = "broker_reset"
-    """Also if the broker vanished."""
+    """The broker has reset the connection, or vanished."""
     BROKER_UNREACHABLE = "broker_unreachable"
     CONNECT_TIMEOUT = "connect_timeout"
     CONNECTION_LIMIT = "connection_limit"
@@ -24,29 +24,31 @@ class CloseReason(StrEnum):
     REQUEST_TOO_SHORT = "request_too_short"
     REQUEST_VERSION_UNKNOWN = "request_version_unknown"
     TOPICS_UNNAMED = "topics_unnamed"
-    """The client used a version without topic names while topics have rates; it may reconnect."""
+    """The client used a version without topic names while topics have rates. It may reconnect, and is then
+    offered other versions.
+    """
     TOPIC_PROTECTED = "topic_protected"
-    """Records for one of Weir's own topics from a client that is no admin, in a request that could not be
-    answered.
+    """A client that is no admin has sent records for one of Weir's own topics, in a request that Weir could
+    not answer.
     """
     REQUEST_MALFORMED = "request_malformed"
     NAME_UNREADABLE = "name_unreadable"
-    """The broker has accepted a client whose name Weir cannot read; no other name is configured for it."""
+    """The broker has accepted a client whose name Weir cannot read, and no substitute name is configured."""
     BUFFERED_BYTES = "buffered_bytes"
-    """All connections together hold more bytes than `buffered_bytes_max`, and this one held most."""
+    """All connections together hold more bytes than `buffered_bytes_max`, and this connection held most."""
     TLS_ON_PLAIN_PORT = "tls_on_plain_port"
     PLAIN_ON_TLS_PORT = "plain_on_tls_port"
     CLIENT_HANDSHAKE_FAILED = "client_handshake_failed"
     CLIENT_HANDSHAKE_TIMEOUT = "client_handshake_timeout"
     UNFINISHED_HANDSHAKES = "unfinished_handshakes"
-    """Half of all places are taken by TLS handshakes of the client's address that have not ended."""
+    """TLS handshakes from the client's address that have not ended use half of all places for handshakes."""
     CLIENT_CERTIFICATE_MISSING = "client_certificate_missing"
     CLIENT_CERTIFICATE_INVALID = "client_certificate_invalid"
-    """Not signed by an authority in tls_client_ca, or expired."""
+    """The client's certificate has expired, or no authority in `tls_client_ca` has signed it."""
     PRINCIPAL_UNMAPPED = "principal_unmapped"
     """No rule in ssl_principal_mapping_rules applies to the client's certificate."""
     SERVER_NAME_UNKNOWN = "server_name_unknown"
-    """The client asked, by SNI, for an unknown broker."""
+    """The client asked for an unknown broker, by server name (SNI)."""
     BROKER_HANDSHAKE_FAILED = "broker_handshake_failed"
     RESPONSE_LENGTH_WRONG = "response_length_wrong"
     RESPONSE_UNEXPECTED = "response_unexpected"
@@ -55,7 +57,7 @@ class CloseReason(StrEnum):
     DRAINED = "drained"
     DRAIN_TIMEOUT = "drain_timeout"
     STOPPED = "stopped"
-    """Closed by a second signal, or before a broker was connected at the first one."""
+    """Weir has stopped: by a second signal, or by the first one while the broker was not connected yet."""
 
 
 BY_CLIENTS = frozenset(
@@ -67,7 +69,7 @@ BY_CLIENTS = frozenset(
         CloseReason.TLS_ON_PLAIN_PORT,
     }
 )
-"""The client sent bytes that Weir cannot read as Kafka's protocol."""
+"""Reasons caused by clients: they sent bytes that Weir cannot read as Kafka's protocol."""
 BY_PEERS = frozenset(
     {
         CloseReason.CLIENT_CLOSED,
@@ -78,4 +80,6 @@ BY_PEERS = frozenset(
         CloseReason.STOPPED,
     }
 )
-"""Normal ends: logged at debug level, and counted as the others are."""
+"""Reasons for normal ends of connections, caused by a peer. They are logged at debug level only, and counted
+like all others.
+"""

@@ -20,9 +20,9 @@ class Counters:
     connections.
     """
     requests_not_understood: int = 0
-    """Number of requests of an API or version that the schemas lack: forwarded unchanged."""
+    """Number of requests of an API or a version that the schemas lack; they were forwarded unchanged."""
     requests_unread: Counter[int] = field(default_factory=Counter)
-    """Number of requests that Weir could not read, by API key: forwarded unchanged."""
+    """Number of requests that Weir could not read, by API key; they were forwarded unchanged."""
     protected_refused: Counter[int] = field(default_factory=Counter)
     """Number of refused changes of Weir's own topics, by API key."""
     throttles: int = 0
@@ -30,14 +30,16 @@ class Counters:
     authentications_succeeded: Counter[str] = field(default_factory=Counter)
     """Number of SASL exchanges that brokers accepted, by mechanism (or "other")."""
     authentications_failed: Counter[str] = field(default_factory=Counter)
-    """Number of SASL exchanges that brokers refused with a response; closed connections are not counted."""
+    """Number of SASL exchanges that brokers refused with a response. Exchanges that brokers ended by closing
+    the connection are not counted.
+    """
     names_hidden: int = 0
-    """Number of accepted exchanges that did not show a name."""
+    """Number of SASL exchanges that brokers accepted and that did not show the client's name."""
     task_failures: Counter[str] = field(default_factory=Counter)
     """Number of failures of Weir's own tasks, by task (`proxy.control.supervisor`)."""
 
     def note_ended(self, reason: CloseReason, from_client_bytes: int, from_broker_bytes: int) -> None:
-        """Count the end of a connection, and the bytes it has received."""
+        """Count the end of a connection, and the number of bytes received from each side."""
         self.sessions_open -= 1
         self.closed[reason] += 1
         self.bytes_from_clients += from_client_bytes

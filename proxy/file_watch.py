@@ -1,8 +1,8 @@
 """Detect changed files: compare stamps once a second.
 
-Stamps reveal every way of replacing files: links swapped at any level of the path, as Kubernetes does, and
-programs that write one of several files first. So a change counts once the files are the same for two looks.
-A look takes microseconds, but runs in a thread, because a network file system may hang.
+A stamp changes with every way of replacing a file, also if a link at any level of the path is swapped, as
+Kubernetes does. Programs may write one of several files first, so a change counts once two successive looks
+find the same stamps. A look takes microseconds; it runs in a thread, because a network file system may hang.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Stamp: TypeAlias = tuple[int, int, int] | None
 
 
 def stamp(path: Path) -> Stamp:
-    """Return the file's stamp; take it before reading the file."""
+    """Return the file's stamp, None if the file is missing. Take the stamp before reading the file, so that a
+    later change is detected.
+    """
     try:
         found = path.stat()
     except OSError:
@@ -29,25 +31,27 @@ def stamp(path: Path) -> Stamp:
 
 
 class FileWatch:
-    """Detects changes of files that belong together."""
+    """Detects changes of files that are read together."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Begin with no file read."""
         self._paths = tuple(paths)
         self._seen: tuple[Stamp, ...] = ()
         self.read: tuple[Stamp, ...] = ()
-        """Stamps of the files when they were last read, or tried."""
+        """Stamps of the files when they were last read, successfully or not."""
 
     def stamps(self) -> tuple[Stamp, ...]:
-        """Return the files' current stamps; take them before reading the files."""
+        """Return the files' present stamps. Take them before reading the files, so that a later change is
+        detected.
+        """
         return tuple(map(stamp, self._paths))
 
     def has_changed(self) -> bool:
-        """Return True if the files differ from those read, and are the same as at the last look."""
+        """Return True if the files have changed since `read`, and have not changed since the last look."""
         found = self.stamps()
         settled, self._seen = found == self._seen, found
         return settled and found != self.read
 
     async def look(self) -> bool:
-        """Call `has_changed` in a thread."""
+        """Return the result of `has_changed`, called in a thread."""
         return await trio.to_thread.run_sync(self.has_changed, abandon_on_cancel=True)

@@ -1,7 +1,8 @@
-"""Writes log lines in a thread: a reader that hangs, or a disk that is slow or full, delays nothing else.
+"""Write log lines in a thread, so that a reader that hangs, or a disk that is slow or full, delays nothing
+else.
 
-Lines wait in a queue of bounded size. A line that finds the queue full, or that cannot be written, is lost
-and counted; a later line tells the number.
+Lines wait in a queue of bounded size. A line is lost if the queue is full or the line cannot be written. Lost
+lines are counted, and a later line tells their number.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 QUEUE_BYTES_MAX: Final = 4 << 20
-"""Size of the lines that may wait: 20,000 lines or so."""
+"""Maximum size (bytes) of the lines that wait: about 20,000 lines."""
 TELL_S: Final = 1.0
-"""Time (s) between two lines about losses while other lines wait."""
+"""Minimum time (s) between two lines about lost lines while other lines wait."""
 FLUSH_S: Final = 1.0
-"""Time (s) that waiting lines have at the end of the process."""
+"""Maximum time (s) for writing the waiting lines at the end of the process."""
 
 
 class Raw(Protocol):
     """An unbuffered binary file, blocking or not."""
 
     def write(self, data: bytes, /) -> int | None:
-        """Write some bytes and return their number; None if none can be written now. Raises OSError."""
+        """Write some bytes and return their number; None if no byte can be written now. Raises OSError."""
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file's descriptor."""
 
 
 class LostLines:
-    """Number of log lines that were not written since the process started."""
+    """Counter of the log lines that were lost since the process started."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._lock = threading.RLock()  # a finalizer may log while its thread is in here
+        self._lock = threading.RLock()  # a finalizer may log while its thread holds the lock
 
     def add(self, lines: int) -> None:
         """Count lost lines."""
@@ -48,7 +49,9 @@ class LogWriter:
     """A queue of log lines and the thread that writes them."""
 
     def __init__(self, raw: Raw, lost: LostLines, notice: Callable[[int], str]) -> None:
-        """Start the thread; `notice` returns the line that tells a number of lost lines."""
+        """Begin with an empty queue, and start the thread. `notice` returns the line that tells a number of
+        lost lines.
+        """
         self._raw = raw
         self._lost = lost
         self._told = lost.count
@@ -56,14 +59,14 @@ class LogWriter:
         self._notice = notice
         self._lines: deque[bytes] = deque()
         self._bytes = 0
-        self._changed = threading.Condition(threading.RLock())  # as in LostLines
+        self._changed = threading.Condition(threading.RLock())  # reentrant, as in LostLines
         self._closed = False
         self._line_begun = False
         """True if the latest line was written in part."""
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def put(self, line: str) -> None:
-        """Have a line written soon. Never blocks, never raises."""
+        """Queue a line to be written soon. Never blocks, never raises."""
         data = line.encode("utf-8", "backslashreplace")
         with self._changed:
             if self._closed or self._bytes + len(data) > QUEUE_BYTES_MAX:
@@ -74,7 +77,7 @@ class LogWriter:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Wait for the lines that have been put, at most `FLUSH_S`; take no more."""
+        """Write the waiting lines for at most `FLUSH_S`; count the others, and all later lines, as lost."""
         with self._changed:
             self._changed.wait_for(lambda: not self._lines, FLUSH_S)
             self._closed = True
@@ -91,7 +94,9 @@ class LogWriter:
             self._written(line)
 
     def _next(self) -> bytes | None:
-        """Wait for a line, which stays in the queue; None at the end."""
+        """Wait for a line and return it; the line stays in the queue. Return None once the writer
+        is closed.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._closed)
             return None if self._closed else self._lines[0]
@@ -104,8 +109,8 @@ class LogWriter:
                 self._changed.notify_all()
 
     def _tell(self) -> None:
-        """Write the number of lines lost since the last such line; at most once in `TELL_S` while others
-        wait.
+        """Write a line with the number of lines lost since the last such line, if any; at most once in
+        `TELL_S` while other lines wait.
         """
         now_s = time.monotonic()
         if len(self._lines) > 1 and now_s < self._tell_at_s:
@@ -116,12 +121,14 @@ class LogWriter:
             self._told = count
 
     def _write(self, line: bytes) -> bool:
-        """Write a line; return False if that failed. A line that was written in part is ended first."""
+        """Write a line; return False if writing has failed. If the line before was written in part, end that
+        line first.
+        """
         data = b"\n" + line if self._line_begun else line
         try:
             while data:
                 count = self._raw.write(data)
-                if count is None:  # somebody has made the descriptor non-blocking
+                if count is None:  # another process has made the descriptor non-blocking
                     select.select((), (self._raw,), ())
                     continue
                 self._line_begun = data[count - 1 : count] != b"\n"

@@ -1,8 +1,8 @@
-"""Log lines: key-value on a terminal, JSON in production; always on standard error.
+"""Log lines: key-value on a terminal, JSON otherwise; always on standard error.
 
-Logging ends nothing: a line that cannot be rendered or written is lost and counted. In `weir run` logging
-also waits for nothing: everything for standard error goes through a queue (`proxy.log_writer`), also
-tracebacks and warnings of Python itself.
+A failure of logging ends nothing: a line that cannot be rendered or written is lost and counted. In `weir
+run`, logging does not block either: all text for standard error goes through a queue (`proxy.log_writer`),
+also tracebacks and warnings of Python itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from proxy.log_writer import LogWriter, LostLines, Raw
 
 LOST: Final = LostLines()
 PARTIAL_MAX: Final = 64 * 1024
-"""Number of characters without an end of line that wait for more."""
+"""Maximum number of characters without an end of line that are kept until the line is complete."""
 
 
 def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:
-    """Return a logger whose lines are written at any log level, and have the field `log`."""
+    """Return a logger whose lines are written at every log level, and have the field `log` with this name."""
     every = structlog.make_filtering_bound_logger(logging.NOTSET)
     logger: structlog.types.FilteringBoundLogger = structlog.wrap_logger(
         None, wrapper_class=every, logger_factory_args=(name,), log=name
@@ -36,7 +36,7 @@ def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:
 def _escape(
     _logger: structlog.types.WrappedLogger, _method: str, event: structlog.types.EventDict
 ) -> structlog.types.EventDict:
-    """Escape control characters: clients choose names, and terminals obey them. (JSON escapes anyway.)"""
+    """Escape control characters: clients choose names, and terminals obey such characters."""
     return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -47,14 +47,14 @@ def _escaped(text: str) -> str:
 
 
 class _Lines:
-    """Writes lines; counts lines that cannot be written."""
+    """Writes lines to a file; counts lines that cannot be written."""
 
     def __init__(self, file: TextIO | None) -> None:
-        """None: the process was started without standard error."""
+        """Begin to write to `file`; None if the process was started without standard error."""
         self._file = file
 
     def msg(self, message: str) -> None:
-        """Write a line. (structlog asks for a method per level.)"""
+        """Write a line, or count it as lost. (structlog calls a method per level.)"""
         if self._file is None:
             LOST.add(1)
             return
@@ -79,7 +79,9 @@ class _KeptLine:
 
 
 class _Guarded:
-    """The last processors, as one that never raises: names and errors of any kind are in log lines."""
+    """Runs the last processors of a log line, and never raises an error of theirs: log lines contain names
+    and errors of any kind.
+    """
 
     def __init__(self, processors: list[structlog.types.Processor]) -> None:
         self._processors = processors
@@ -87,7 +89,7 @@ class _Guarded:
     def __call__(
         self, logger: structlog.types.WrappedLogger, method: str, event: structlog.types.EventDict
     ) -> Any:  # each processor takes the result of the one before
-        """Render. Raises DropEvent, which structlog obeys silently."""
+        """Return the rendered line. Raises DropEvent if a processor fails; structlog then drops the line."""
         rendered: Any = event
         try:
             for processor in self._processors:
@@ -99,7 +101,7 @@ class _Guarded:
 
 
 def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
-    """Set up structlog for the process; `form` auto is console on a terminal, else JSON."""
+    """Configure structlog for the process. The form `auto` is console on a terminal, and JSON otherwise."""
     stderr = sys.stderr
     on_terminal = stderr is not None and stderr.isatty()
     console = form == "console" or (form == "auto" and on_terminal)
@@ -122,11 +124,11 @@ def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
 
 @contextmanager
 def in_background() -> Iterator[None]:
-    """Within the block, nothing that is written to `sys.stderr` blocks or raises; the end of the block waits
-    a short time (`proxy.log_writer.FLUSH_S`) for lines that are not written yet.
+    """Within the block, write all text for `sys.stderr` in the background: no write blocks or raises. At its
+    end, wait up to `proxy.log_writer.FLUSH_S` for lines that are not written yet.
     """
     stderr = sys.stderr
-    if stderr is None:  # the process was started without one
+    if stderr is None:  # the process was started without standard error
         yield
         return
     with suppress(OSError, ValueError):
@@ -141,12 +143,12 @@ def in_background() -> Iterator[None]:
 
 
 def lost_lines() -> int:
-    """Return the number of log lines that could not be written since the process started."""
+    """Return the number of log lines that were lost since the process started."""
     return LOST.count
 
 
 def _notice(count: int) -> str:
-    """Return the line that tells how many lines are lost; at every log level."""
+    """Return the line that tells the number of lost lines; it is logged at every level."""
     kept = _KeptLine()
     log = structlog.wrap_logger(kept)
     log.error("log lines lost", count=count)
@@ -154,13 +156,13 @@ def _notice(count: int) -> str:
 
 
 def _raw(file: TextIO) -> Raw:
-    """Return the unbuffered file below a text file; a test's file in memory has none."""
+    """Return the unbuffered file below a text file; its buffer if there is no such file, as in tests."""
     raw: Raw = getattr(file.buffer, "raw", file.buffer)
     return raw
 
 
 class _Queued(io.TextIOBase):
-    """Standard error whose lines go to a queue; lines of one write stay together."""
+    """A replacement of standard error that puts its lines into a queue. Lines of one write stay together."""
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -171,7 +173,9 @@ class _Queued(io.TextIOBase):
         self._partial = threading.local()
 
     def write(self, text: str, /) -> int:
-        """Queue whole lines; keep a part of a line for this thread's next write."""
+        """Queue the complete lines in `text`; keep an incomplete last line for this thread's next write.
+        Return the number of characters.
+        """
         if not isinstance(text, str):
             raise TypeError(f"standard error takes text, not {type(text).__name__}")
         whole = getattr(self._partial, "text", "") + text
@@ -190,5 +194,7 @@ class _Queued(io.TextIOBase):
         return self._stderr.isatty()
 
     def fileno(self) -> int:
-        """Return the descriptor of standard error. Raises OSError in tests."""
+        """Return the descriptor of standard error. Raises OSError if standard error has no descriptor, as in
+        tests.
+        """
         return self._stderr.fileno()

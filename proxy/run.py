@@ -1,4 +1,4 @@
-"""Run the proxy as a process: signals, hot reload of the quota file, the reactor."""
+"""Run the proxy as a process: signals, reload of the quota store, the reactor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NEVER: Final = 2**31 - 1
 
 
 def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises ConfigError."""
+    """Serve until SIGTERM or SIGINT, then drain; a second signal stops at once. Raises ConfigError."""
     _check_system()
     recorded = recording(config)
     chosen = choose(config)
@@ -63,16 +63,16 @@ def _check_system() -> None:
 
 
 class Chosen(NamedTuple):
-    """A store, and the first quotas."""
+    """The store that the configuration describes, and its first quotas."""
 
     store: QuotaStore
     table: QuotaTable
     foreign_records: Callable[[], int] = int
-    """Returns the number of records that no Weir wrote; 0 unless the store is a topic."""
+    """Function that returns the number of records that no Weir has written; 0 unless the store is a topic."""
 
 
 def choose(config: Config) -> Chosen:
-    """Open the store and read it for the first time, before Trio runs. Raises ConfigError."""
+    """Open the configured store and read it for the first time, before Trio runs. Raises ConfigError."""
     settings = config.settings
     if settings.quota_store == "file":
         if settings.quota_snapshot:
@@ -93,7 +93,7 @@ def choose(config: Config) -> Chosen:
 
 
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
-    """Put the table in force, with the configured windows."""
+    """Return a registry with the table in force and the configured windows."""
     settings = config.settings
     return QuotaRegistry(
         table,
@@ -109,7 +109,9 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the only exception in nested groups of one, which nurseries make."""
+    """Return the only exception in nested groups of one exception, which nurseries make; else the outermost
+    group with several.
+    """
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
@@ -165,7 +167,7 @@ async def _collect_garbage() -> None:
 
 
 def _say_costs(config: Config) -> None:
-    """Log the source of request costs, unless they are the shipped ones."""
+    """Log the source of request costs, unless only the shipped costs are used."""
     settings, costs = config.settings, config.request_time.costs
     if settings.request_costs:
         log.info("request costs read", file=settings.request_costs, broker=costs.broker, source=costs.source)
@@ -185,7 +187,7 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
 
 
 async def _obey_hangup(reload: Callable[[], Awaitable[object]]) -> None:
-    """Reload at SIGHUP, which would end the process otherwise."""
+    """Read the quota store again at each SIGHUP, which would otherwise end the process."""
     with trio.open_signal_receiver(signal.SIGHUP) as received:
         async for _number in received:
             log.info("reloading", signal="SIGHUP")

@@ -1,16 +1,16 @@
 """The admin endpoint: HTTP for operators.
 
 `endpoint` serves HTTP (hypercorn, starlette). `metrics` lists the metrics of the process, `quota_metrics`
-those of the budgets that `entities` reads, `exposition` writes the text, `readiness` checks whether clients
-can be served, `request_time` splits a client's request time by API. These are imported only if an endpoint is
-configured; `weir quotas explain` imports `request_time`.
+those of the budgets that `entities` reads; `exposition` writes their text. `readiness` checks if clients can
+be served, `request_time` splits a client's request time by API. These modules are imported only if an
+endpoint is configured; `weir quotas explain` imports `request_time`.
 
-A new metric: `metrics`, or `quota_metrics` if it belongs to a budget, and the table in `docs/operations.md`;
-a test compares both.
+A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget, and in the table of
+`docs/operations.md`; a test compares the metrics with the table.
 
-- The endpoint costs nothing between requests, so readiness asks brokers only when it is asked.
-- A scrape is written in parts on the loop, and lets sockets be served every millisecond or two. A thread
-  would hold the interpreter just as long, and would read budgets that change meanwhile.
-- Hypercorn's connections are used without its server, which has no limit of connections (`endpoint`). Here
-  32 connections may have one request and 30 s each.
+- The endpoint does no work between requests, so readiness asks brokers only when a client asks for it.
+- The text of a scrape is written in steps on the loop, and sockets are served after each millisecond or two.
+  A thread would hold the interpreter just as long, and would read budgets while they change.
+- Hypercorn's connections are used without its server, which has no limit of connections (`endpoint`). At
+  most 32 connections are open, each for one request and at most 30 s.
 """

@@ -1,9 +1,9 @@
 """HTTP for operators: metrics, health, request time. Starlette's routes on hypercorn's connections, in Trio.
 
-Hypercorn's own server is not used: it has no limit of connections, ends all of them at an error of one, and
-waits without limit for clients that do not read, even to stop. Here connections are few and short, fail
-independently, and have a deadline for sending. Slow clients make room for new ones: /healthz
-answers beside any number of them.
+Hypercorn's own server is not used: it has no limit of connections, an error of one connection ends all, and
+it waits without limit for clients that do not read, even when it stops. Here connections are few and short,
+fail independently, and have a time limit for sending. A slow client's connection is closed when another
+client needs the place, so /healthz is always served.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ log = structlog.get_logger("weir.admin")
 
 CONNECTIONS_MAX: Final = 32
 SEND_S: Final = 10.0
-"""Time (s) that a client may take to receive a response."""
+"""Maximum time (s) for which a client may take to receive a response."""
 IDLE_S: Final = 5
-"""Time (s) that a connection may go without a complete request."""
+"""Maximum time (s) that a connection may be open without a complete request."""
 CONNECTION_S: Final = 30.0
-"""Time (s) that a connection may last; each serves one request."""
+"""Maximum time (s) that a connection may be open; each serves one request."""
 
 
 async def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
-    """Serve in the nursery until it is cancelled; `listening` is set once clients can connect. Raises
-    ConfigError.
+    """Open the endpoint and serve it in the nursery until cancelled. `listening` is set by the server once
+    clients can connect. Raises ConfigError if the address cannot be used.
     """
     server = sources.server
     sockets = await listen(address, server.config.settings.connect_timeout_s)
@@ -58,7 +58,9 @@ async def start(nursery: trio.Nursery, address: Address, sources: Sources, liste
     nursery.start_soon(endpoint.serve, server.supervisor)
 
     async def say() -> None:
-        """Log only after a successful start: a failed one has one line, its error."""
+        """Log that the endpoint listens, after a successful start: a failed start is to log one line, its
+        error.
+        """
         await listening.wait()
         log.info("admin endpoint listening", address=str(address))
 
@@ -66,7 +68,7 @@ async def start(nursery: trio.Nursery, address: Address, sources: Sources, liste
 
 
 async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
-    """Return listening sockets. Raises ConfigError if none can be opened in time."""
+    """Return listening sockets. Raises ConfigError if no socket can be opened in time."""
     try:
         return sockets.listen(await sockets.ip_addresses(address.host, timeout_s), address.port)
     except OSError as error:
@@ -75,7 +77,7 @@ async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
 
 
 def application(sources: Sources, readiness: Readiness) -> Starlette:
-    """Return the application with all pages."""
+    """Return the application that serves all pages."""
     scraping = trio.Lock()
 
     async def metrics(request: Request) -> Response:
@@ -112,15 +114,15 @@ class Endpoint:
     """Serves an application on listening sockets until cancelled; restarts after failures."""
 
     def __init__(self, listening: list[socket.socket], app: Starlette) -> None:
-        """Take over the sockets."""
+        """Begin with these listening sockets, and close them at the end."""
         self._listening = listening
         self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
         self._config = _http_config()
         self._open: dict[_Stream, None] = {}
-        """The oldest first."""
+        """Open connections, the oldest first."""
 
     async def serve(self, supervisor: Supervisor) -> None:
-        """Accept connections until cancelled, then close all of them at once."""
+        """Accept connections until cancelled, then close all of them."""
         logging.getLogger("trio.serve_listeners").setLevel(logging.CRITICAL)  # the server logs the same
         try:
             await supervisor.keep_running(Task.ADMIN, self._serve)
@@ -166,8 +168,8 @@ class Endpoint:
             bounded.close()
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that waits for its client: for a request, else to send; return False
-        if Weir owes an answer to all of them.
+        """Close the oldest connection that waits for its client: first one that waits for a request, else one
+        that waits to send. Return False if no connection waits for its client.
         """
         slow = [stream for stream in self._open if not stream.asked]
         slow = slow or [stream for stream in self._open if stream.sending]
@@ -179,8 +181,8 @@ class Endpoint:
 
 
 class _Stream:
-    """A socket with the methods that hypercorn uses, and a time limit for sends. (No `do_handshake`: no
-    TLS.)
+    """A socket with the methods that hypercorn uses, and a time limit for sending. There is no
+    `do_handshake`, because the endpoint has no TLS.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -190,12 +192,12 @@ class _Stream:
         self.send_eof = stream.send_eof
         self.aclose = stream.aclose
         self.asked = False
-        """True once the client has sent the head of a request."""
+        """True once the client has sent the first part of a request."""
         self.sending = False
-        """True while a send waits."""
+        """True while a response is being sent."""
 
     async def send_all(self, data: bytes) -> None:
-        """Send. Raises trio.BrokenResourceError, also after the time limit."""
+        """Send the data. Raises trio.BrokenResourceError, also after the time limit."""
         with trio.move_on_after(SEND_S) as deadline:
             self.sending = True
             await self._stream.send_all(data)
@@ -204,12 +206,12 @@ class _Stream:
             raise trio.BrokenResourceError("the client does not read")
 
     def close(self) -> None:
-        """Close the socket; tasks that use it get an error."""
+        """Close the socket; tasks that use the socket get an error."""
         self.socket.close()
 
 
 class _Log(Logger):
-    """Hypercorn's log: only failures, in Weir's format."""
+    """Hypercorn's log, reduced to failures, in Weir's format."""
 
     async def exception(self, message: str, *_args: object, **_kwargs: object) -> None:
         log.exception("internal error in an admin page; please report this", what=message)

@@ -1,7 +1,7 @@
-"""Read the budgets of rates: totals, and details of those charged most.
+"""Read the budgets of rates: totals of all budgets, and details of those charged most.
 
 Clients choose their client-ids, and so the number of budgets. Prometheus stores every label value that it has
-ever seen, so only the `ENTITIES_MAX` largest budgets are shown; the totals include all.
+ever seen, so only the `ENTITIES_MAX` largest budgets are shown; the totals include all budgets.
 """
 
 from __future__ import annotations
@@ -24,72 +24,76 @@ from quotas.topics import TopicRates
 
 ENTITIES_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 200
-"""Kafka allows client-ids of 32 KB."""
+"""Maximum number of characters of a name in a label; Kafka allows client-ids of 32 KB."""
 SLICE: Final = 1000
-"""Number of budgets read in one go: about a millisecond."""
+"""Number of budgets read in one step, which takes about a millisecond."""
 
 A = TypeVar("A", bound=Limiter)
 
 CLUSTER: Final = "cluster"
 Where: TypeAlias = int | Literal["cluster"] | None
-"""The broker at which a budget holds, None for one whose id is not known yet; or all of them."""
+"""Node id of the broker at which a budget applies; None for a broker whose id is not known yet; `cluster` for
+a budget of all brokers.
+"""
 
 
 class Pot(NamedTuple):
-    """One kind of quota at one broker, or of the whole cluster: its budgets are totalled."""
+    """Budgets that are totalled together: those of one quota at one broker, or in the cluster."""
 
     node_id: Where
     quota: str
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Return broker and quota, as label values."""
+        """Return the label values of the broker and the quota."""
         return broker_label(self.node_id), self.quota
 
 
 Pots: TypeAlias = Iterator[tuple[Pot, ClientQuotas[A]]]
 Kinds: TypeAlias = Callable[[QuotaRegistry, bool], Pots[A]]
-"""(quotas, True for shadow entries) -> quotas counted in one unit: only their budgets can be compared."""
+"""Function (quotas, True for shadow entries) that yields the quotas counted in one unit. Only budgets in the
+same unit can be compared.
+"""
 
 
 class Entity(NamedTuple):
-    """The values of one budget."""
+    """The values of one budget, for metrics."""
 
     pot: tuple[str, str]
-    """Broker and quota."""
+    """Label values of broker and quota."""
     sharers: tuple[str, ...]
-    """The clients that share the budget: user, client_id, client_id_prefix; of a topic's budget the topic."""
+    """Clients that share the budget: user, client_id, client_id_prefix; for a topic's budget, the topic."""
     charged: float
     rate: float
-    """Current rate in units per second."""
+    """Current rate, in units per second."""
     limit: float
     throttled: int
     throttle_ms: int
     tokens: float = 0.0
-    """Of mutations: current balance in partitions."""
+    """Current balance (partitions) of a mutation budget; 0 for other budgets."""
     refused: int = 0
-    """Of mutations: number of topics refused."""
+    """Number of topics refused because of a mutation budget; 0 for other budgets."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return all label values."""
+        """Return all label values of the budget."""
         return *self.pot, *self.sharers
 
 
 @dataclass(slots=True)
 class Reading(Generic[A]):
-    """All budgets of one unit at one time."""
+    """The values of all budgets in one unit, read at one time."""
 
     totals: dict[Pot, Totals] = field(default_factory=dict)
-    """Totals of all budgets, including hidden and expired ones."""
+    """Totals of all budgets, those not shown and the expired ones included."""
     counts: dict[Pot, int] = field(default_factory=dict)
-    """Number of budgets kept."""
+    """Number of budgets that exist."""
     largest: list[tuple[Pot, A]] = field(default_factory=list)
-    """The budgets charged most."""
+    """The budgets that were charged most."""
     shown: list[Entity] = field(default_factory=list)
-    """The values of the budgets in `largest`, in the same order."""
+    """Values of the budgets in `largest`, in the same order."""
     hidden: int = 0
-    """Number of budgets not in `shown`."""
+    """Number of budgets that are not in `shown`."""
 
 
 def byte_rates(registry: QuotaRegistry, shadow: bool) -> Pots[Budget]:
@@ -98,12 +102,12 @@ def byte_rates(registry: QuotaRegistry, shadow: bool) -> Pots[Budget]:
 
 
 def request_times(registry: QuotaRegistry, shadow: bool) -> Pots[RequestBudget]:
-    """Yield the quotas counted in percent of a thread, each for a second."""
+    """Yield the quotas counted in percent of a thread's time, summed up per second."""
     return _pots(registry, lambda quotas: (quotas.request,), shadow=shadow)
 
 
 def mutations(registry: QuotaRegistry, shadow: bool) -> Pots[MutationBudget]:
-    """Yield the quota counted in partitions, which belongs to no broker."""
+    """Yield the quota counted in partitions; its budgets are those of the cluster."""
     kind = registry.mutations.shadow if shadow else registry.mutations
     if kind is not None:
         yield Pot(CLUSTER, kind.key.value), kind
@@ -118,8 +122,8 @@ def read(
     *,
     shadow: bool = False,
 ) -> Iterator[None]:
-    """Fill `reading`, in steps of about a millisecond; sockets are served at each yield. `shadow`: read the
-    budgets of shadow entries.
+    """Fill `reading` in steps of about a millisecond; the caller serves sockets at each yield. With `shadow`,
+    read the budgets of shadow entries.
     """
     largest = reading.largest
     for pot, kind in list(kinds(quota_registry, shadow)):
@@ -138,7 +142,9 @@ def read(
 
 
 def topics(registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> list[Entity]:
-    """Return the topics charged most; there are no more budgets of topics than entries in the table."""
+    """Return the topics charged most. The number of their budgets is bounded by the entries of the quota
+    table.
+    """
     everywhere: list[tuple[Where, Iterable[TopicRates]]] = [
         (node_id, quotas.topics or ()) for node_id, quotas in registry.brokers.items()
     ]
@@ -155,8 +161,8 @@ def topics(registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> list[Entity
 
 
 def _counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
-    """Add every budget to `total`; yield them in slices of about a millisecond."""
-    budgets = iter(list(kind))  # may change between two steps
+    """Add every budget to `total`; yield the budgets in slices that take about a millisecond."""
+    budgets = iter(list(kind))  # budgets may be added between two steps
     while part := list(islice(budgets, SLICE)):
         for budget in part:
             total.add(budget)
@@ -169,7 +175,9 @@ def _pots(
     *,
     shadow: bool,
 ) -> Pots[A]:
-    """Yield quotas of these kinds at every broker; shadow quotas, and those of the cluster, only if used."""
+    """Yield the quotas of these kinds at every broker. Yield shadow quotas, and quotas of the cluster, only
+    if any of their budgets is in use.
+    """
     for node_id, quotas in registry.brokers.items():
         for kind in kinds(quotas):
             if not shadow:
@@ -206,17 +214,21 @@ def _entity(pot: Pot, budget: Limiter, now_ms: int) -> Entity:
 
 
 def sharers(tags: Tags) -> tuple[str, str, str]:
-    """Return user, client_id, client_id_prefix: the label values of a budget."""
+    """Return user, client_id and client_id_prefix as label values of a budget."""
     return shortened(tags.user), shortened(tags.client_id), shortened(tags.client_id_prefix)
 
 
 def broker_label(node_id: Where) -> str:
-    """Name a broker, or `cluster`; the id of one that was reached before it was known is `unknown`."""
+    """Return the label value of a broker: its node id, `cluster`, or `unknown` for a broker that was reached
+    before its id was known.
+    """
     return "unknown" if node_id is None else str(node_id)
 
 
 def shortened(name: str) -> str:
-    """Return a name as a label value: short, encodable, and unique."""
+    """Return a name as a label value: at most about `NAME_CHARS_MAX` characters, valid Unicode, and different
+    for different names.
+    """
     plain = name.encode("utf-8", "replace").decode("utf-8")
     if len(name) <= NAME_CHARS_MAX and plain == name:
         return name

@@ -1,7 +1,7 @@
-"""Prometheus' format: short constructors of metric families, and the text of a scrape, in short steps.
+"""Prometheus' text format: short constructors of metric families, and the text of a scrape, in short steps.
 
-prometheus-client takes 10 to 20 µs per line, so a thousand lines would delay the sockets. It gets a part of a
-metric at a time; repeated headers and OpenMetrics' end marks are removed.
+prometheus-client takes 10 to 20 µs per line, so a thousand lines would delay the sockets. It is given a part
+of a metric at a time; the headers that it repeats, and OpenMetrics' end marks, are removed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 LINES: Final = 100
-"""Number of samples written in one go."""
+"""Number of samples written in one step."""
 END: Final = b"# EOF\n"
 
 Row: TypeAlias = tuple[tuple[str, ...], float]
-"""(label values, value) of one sample."""
+"""Label values and value of one sample."""
 Value: TypeAlias = float | Mapping[str, float] | Iterable[Row]
-"""The samples of a family: one without labels, one for each value of its only label, or rows."""
+"""Samples of a family: the value of one sample without labels, values by the value of the only label, or
+rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Makes metric families whose names and descriptions begin alike."""
+    """Makes metric families whose names and descriptions begin with the same text."""
 
     prefix: str
     says: str = ""
 
     def gauge(self, name: str, meaning: str, value: Value, *labels: str) -> Metric:
-        """Return a gauge."""
+        """Return a gauge with these samples."""
         return _filled(GaugeMetricFamily(self.prefix + name, self.says + meaning, labels=labels), value)
 
     def counter(self, name: str, meaning: str, value: Value, *labels: str) -> Metric:
-        """Return a counter; its name gets the suffix `_total`."""
+        """Return a counter with these samples. Its name gets the suffix `_total`."""
         return _filled(CounterMetricFamily(self.prefix + name, self.says + meaning, labels=labels), value)
 
 
@@ -70,7 +72,7 @@ class _Given(Collector):
 
 
 async def render(families: Iterator[Metric | None], accept: str) -> tuple[bytes, str]:
-    """Return the text and content type in the format of an Accept header."""
+    """Return the text of the metrics, and its content type, in the format that an Accept header asks for."""
     encode, content_type = choose_encoder(accept)
     text = bytearray()
     for family in families:
@@ -94,7 +96,9 @@ def _parts(family: Metric) -> Iterator[Metric]:
 
 
 def _body(text: bytes, *, first: bool) -> bytes:
-    """Remove the end mark, and the header except in the first part. No label value begins a line."""
+    """Remove the end mark, and the header unless `first`. No line begins with a label value, so `#` marks a
+    header.
+    """
     text = text.removesuffix(END)
     while not first and text.startswith(b"# "):
         text = text.partition(b"\n")[2]
@@ -102,7 +106,7 @@ def _body(text: bytes, *, first: bool) -> bytes:
 
 
 def _process_text(encode: Callable[[Collector], bytes]) -> bytes:
-    """Return process metrics: CPU, memory, descriptors. Runs in a thread: counting 40,000 descriptors takes
-    long.
+    """Return process metrics as text: CPU, memory, descriptors. Runs in a thread, because counting 40,000
+    descriptors takes long.
     """
     return encode(_Given(*ProcessCollector(registry=None).collect())).removesuffix(END)

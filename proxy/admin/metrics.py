@@ -1,6 +1,6 @@
-"""Every metric: name, description, labels and source. docs/operations.md has the same table.
+"""List every metric: name, description, labels and source. docs/operations.md has the same table.
 
-Values are plain integers that the proxy keeps anyway; scrapes read them.
+Scrapes read plain integers that the proxy counts anyway.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from proxy.server.server import Server
 from quotas.connections import ConnectionBudget, ConnectionQuotas
 
 PROCESS = "all"
-"""The label of the connection rate shared by all listeners."""
+"""Label value of the connection rate that all listeners share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of all metrics."""
+    """The objects that the metrics are read from."""
 
     server: Server
     quota_registry: QuotaRegistry
     store: StoreHealth
     now_ms: Callable[[], int]
-    """The budgets' clock."""
+    """Clock of the budgets (ms)."""
     usage: Tally | None = None
     """Counts of usage records; None if usage is not recorded."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
-    """Yield every metric of Weir's own, and None where sockets may be served."""
+    """Yield Weir's own metrics; yield None where the caller may serve sockets."""
     server, registry = sources.server, sources.quota_registry
     yield from _process(server, ready=ready)
     yield _turns(server.turns)
@@ -149,13 +149,15 @@ def _sessions(server: Server) -> Iterator[Metric]:
 
 
 def _api_name(api_key: int) -> str:
-    """Return Kafka's name of an API, as in its own metrics: `Produce`."""
+    """Return Kafka's name of an API, such as `Produce`; the key as text if unknown."""
     found = schema.api(api_key)
     return str(api_key) if found is None else found.name
 
 
 def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric]:
-    """Yield the metrics of the quota table and its store; those of the quota file only if it is the store."""
+    """Yield the metrics of the quota table and its store. Metrics of the quota file are yielded only if the
+    file is the store.
+    """
     yield WEIR.gauge("quotas_configured", "Quota values in force.", len(quota_registry.table))
     yield WEIR.counter("quota_table_changes", "Number of changes of the quota table.", quota_registry.changes)
     if store.name == "file":
@@ -199,8 +201,8 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
 
 
 def _connections(quotas: ConnectionQuotas) -> Iterator[Metric]:
-    """Yield the metrics of connection quotas (KIP-612); `weir_sessions_closed_total` counts refused
-    connections.
+    """Yield the metrics of connection quotas (KIP-612). Refused connections are in
+    `weir_sessions_closed_total`.
     """
     limited = dict(_limited(quotas))
     yield WEIR.counter(

@@ -1,4 +1,4 @@
-"""Metrics of budgets: of enforced entries, and as `weir_shadow_*` of shadow entries."""
+"""Metrics of budgets: those of enforced entries, and as `weir_shadow_*` those of shadow entries."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 TOPIC: Final = (*BROKER_QUOTA, "topic")
 LABELS: Final = attrgetter("labels")
 SERIES_MAX: Final = 2000
-"""Number of (entity, API) pairs shown; most clients use five to ten APIs."""
+"""Maximum number of (entity, API) pairs shown; most clients use five to ten APIs."""
 API_SLICE: Final = 100
-"""Number of budgets whose APIs are read in one go: a millisecond or two."""
+"""Number of budgets whose APIs are read in one step, which takes one or two milliseconds."""
 
 Of: TypeAlias = Callable[[Entity], float]
-"""Returns one value of an entity."""
+"""Function that returns one value of an entity."""
 Values: TypeAlias = Callable[[Of], list[Row]]
-"""Returns that value of every entity, with its labels."""
+"""Function that returns one value of every entity, with the entity's labels."""
 
 
 def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
-    """Yield the metrics of enforced or shadow quotas, and None where sockets may be served."""
+    """Yield the metrics of enforced or shadow quotas; yield None where the caller may serve sockets."""
     make = SHADOW if shadow else WEIR
     rates: Reading[Budget] = Reading()
     yield from read(quota_registry, byte_rates, now_ms, rates, shadow=shadow)
@@ -87,7 +87,7 @@ def _quotas(make: Families, rates: Reading[Budget], times: Reading[RequestBudget
 def _throttles(
     make: Families, whose: str, values: Callable[[Callable[..., float]], list[Row] | float], *labels: str
 ) -> Iterator[Metric]:
-    """Yield the number of throttle times, and their sum; `values` reads Totals or an Entity."""
+    """Yield the number of throttle times, and their sum; `values` reads a `Totals` or an `Entity`."""
     yield make.counter(
         f"{whose}_throttles",
         "Requests answered with a throttle time.",
@@ -133,7 +133,9 @@ def _rate_and_limit(make: Families, whose: str, unit: str, values: Values, *labe
 
 
 def _api_times(make: Families, reading: Reading[RequestBudget]) -> Iterator[Metric | None]:
-    """Yield the request time of the most expensive pairs of entity and API, and None between short steps."""
+    """Yield the request time of the most expensive (entity, API) pairs; yield None where the caller may serve
+    sockets.
+    """
     rows: list[Row] = []
     hidden = 0
     budgets = iter(reading.largest)

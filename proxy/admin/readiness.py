@@ -1,7 +1,7 @@
-"""Readiness: whether clients can be served now, and if not, why.
+"""Check if clients can be served now; if not, tell the reason.
 
-Each check asks the brokers, at most every `CHECK_S`: usually on one connection, on more if that broker does
-not answer at once. A broker that closes the connection counts as reachable: brokers that require SASL do so.
+A check asks the brokers, at most once in `CHECK_S`: usually one broker, more if the first does not answer at
+once. A broker that closes the connection counts as reachable, because brokers that require SASL do so.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from proxy.control.cluster.discovery import DiscoveryError, discover
 from proxy.server.server import Server
 
 CHECK_S: Final = 5.0
-"""Time (s) for which a result counts."""
+"""Time (s) for which the result of a check is reused."""
 PATIENCE_S: Final = 3.0
-"""Time (s) that a check may take."""
+"""Maximum time (s) of a check."""
 STAGGER_S: Final = 0.02
-"""Time (s) before the next broker is asked too."""
+"""Time (s) after which the next broker is asked too."""
 REASONS_MAX: Final = 3
 
 
 class Readiness:
-    """Starting, then ready while a broker answers, then draining."""
+    """The readiness of the process: starting, then ready while a broker answers, then draining."""
 
     def __init__(self, server: Server, listening: trio.Event) -> None:
-        """`listening` is set once clients can connect."""
+        """Begin unchecked; `listening` is set once clients can connect."""
         self._server = server
         self._listening = listening
         self._checking = trio.Lock()
@@ -38,7 +38,7 @@ class Readiness:
         self._unreachable: str | None = None
 
     async def problem(self) -> str | None:
-        """Return why clients cannot be served; None if they can."""
+        """Return the reason why clients cannot be served; None if they can."""
         if self._server.stopping:
             return "draining"
         if not self._listening.is_set():
@@ -54,7 +54,7 @@ class Readiness:
 
 
 async def _unreachable(addresses: Iterable[Address], access: Access) -> str | None:
-    """Ask the brokers until one answers; return the problem if none does."""
+    """Ask the brokers until one answers, and return None; return the reason if no broker answers."""
     failures: list[str] = []
     found = False
 

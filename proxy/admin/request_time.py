@@ -1,4 +1,4 @@
-"""A client's request time by API: `GET /request-time?user=..&client_id=..`, and its JSON.
+"""A client's request time by API: the JSON of `GET /request-time?user=..&client_id=..`.
 
 `weir quotas explain` reads the JSON with the same types.
 """
@@ -20,60 +20,62 @@ from quotas.limiters.request_time import OTHER_APIS, RequestBudget
 
 PATH: Final = "/request-time"
 USER: Final = "user"
-"""The principal's name, without type; default ANONYMOUS."""
+"""Name of the query parameter with the principal's name, without type; default ANONYMOUS."""
 CLIENT_ID: Final = "client_id"
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
 PERCENT: Final = 100
-"""Percent in a thread's second."""
+"""Percent of a thread's time in a second of its time."""
 OTHERS: Final = "others"
 
 
 class ApiTime(msgspec.Struct, frozen=True):
-    """Request time of one API."""
+    """Request time of one API, as charged to a budget."""
 
     api: str
     """Kafka's name of the API."""
     seconds: float
-    """Estimated seconds of one thread."""
+    """Estimated time (s) of one thread."""
     percent: float
-    """Percent of all that was charged to the budget."""
+    """Share of the API in all time charged to the budget, in percent."""
 
 
 class BudgetTime(msgspec.Struct, frozen=True):
-    """A budget of the client at one broker. Others may share it."""
+    """Request time charged to one budget of the client at one broker. Other clients may share the budget."""
 
     broker: str
-    """Its node id, `unknown`, or `cluster` for a budget of all brokers."""
+    """Node id of the broker; `unknown`; or `cluster` for a budget of all brokers."""
     mode: str
-    """enforce or shadow, as in the quota file."""
+    """Mode of the budget's entry, as in the quota file: enforce or shadow."""
     user: str
     client_id: str
     client_id_prefix: str
-    """The clients that share the budget; empty names do not distinguish."""
+    """The last of the three names that identify the clients which share the budget. An empty name stands for
+    any.
+    """
     seconds: float
-    """Seconds charged in total; starts at 0 again an hour after the last charge."""
+    """Time (s) charged in total; starts again at 0 an hour after the last charge."""
     rate: float
-    """Current rate in percent of one thread."""
+    """Current rate, in percent of one thread's time."""
     limit: float | None
     throttles: int
     throttle_seconds: float
     apis: list[ApiTime]
-    """The most expensive API first."""
+    """Request time by API, the most expensive API first."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A client's request time."""
+    """Request time of a client."""
 
     user: str
     client_id: str
     budgets: list[BudgetTime]
-    """Empty if the client has no `request_percentage` quota, or has sent no request."""
+    """The client's budgets; empty if the client has no `request_percentage` quota, or has sent no request."""
 
 
 def report(quota_registry: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
-    """Return a client's request time at every broker. Looks budgets up as connections do, but creates
-    none.
+    """Return a client's request time at every broker. Finds the budgets as connections do, but creates no
+    budgets.
     """
     user, client_id = asked.get(USER) or ANONYMOUS, asked.get(CLIENT_ID, "")
     return Report(user, client_id, list(_budgets(quota_registry, user, client_id, now_ms)))
@@ -119,8 +121,8 @@ def _budget(broker: str, mode: str, budget: RequestBudget, now_ms: int) -> Budge
 
 
 def api_name(api_key: int) -> str:
-    """Return Kafka's name of an API, such as `Produce`; `api_99` for unknown keys, `others` for many of
-    them.
+    """Return Kafka's name of an API, such as `Produce`; `api_99` for an unknown key, `others` for the sum of
+    many APIs.
     """
     if api_key == OTHER_APIS:
         return OTHERS
@@ -129,5 +131,5 @@ def api_name(api_key: int) -> str:
 
 
 def seconds(percent: float) -> float:
-    """Return a charge in seconds of one thread."""
+    """Return a charge (percent of a thread's time) as time (s) of one thread."""
     return percent / PERCENT

@@ -1,7 +1,7 @@
 """Configuration: defaults, overridden by a TOML file, overridden by command-line options.
 
-Every key of the file is an option of `weir run` with the same name; keys are not in tables. A mistake in
-either is one line: `ConfigError`.
+Every key of the file is an option of `weir run` with the same name; keys are not in tables. A mistake in the
+file or in an option raises `ConfigError`, whose text is one line.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _ONCE_IN_TABLES: Final = {
     "connections.max_per_ip": "max_connections_per_ip",
     "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
 }
-"""Earlier releases had keys in tables. By table: the prefix of its keys today, if it is not the table's name.
-By key in a table: the key today. Used only to say how to write a key now.
+"""Tables in which earlier releases had keys. For a table: the prefix of its keys today, if the prefix is not
+the table's name. For a key in a table: the key today. Used only to tell operators how to write a key now.
 """
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked settings; beside them those that the proxy uses in another type."""
+    """Checked settings, and parsed forms of the settings that the proxy uses in another type."""
 
     settings: Settings
     upstream: tuple[Address, ...]
@@ -56,18 +56,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Principals that may describe and alter quotas."""
     admin: Address | None
     connections_per_ip: dict[str, int]
-    """Exceptions from `max_connections_per_ip`, by address."""
+    """Maximum number of connections by IP address, where it differs from `max_connections_per_ip`."""
     brokers: frozenset[str]
-    """Principals that fetch as replicas."""
+    """Principals whose fetches as replicas are exempt from quotas."""
     credentials: Credentials | None
-    """Credentials of Weir's own connections to brokers."""
+    """Credentials of Weir's own connections to brokers; None if Weir does not authenticate."""
     tls: TlsRules
     identity: IdentityRules
     request_time: RequestTimeRules
 
     @property
     def advertised_listeners(self) -> AdvertisedListeners:
-        """Listeners for brokers: a port each, or `listen` itself if clients send server names."""
+        """Listeners for brokers: one port for each broker, or `listen` for all brokers if clients send server
+        names.
+        """
         names = self.tls.listener.names if self.tls.listener is not None else None
         return names or self.ports
 
@@ -86,8 +88,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
-    """Read the configuration file, if any, and override it by the given options (None: not given). Raises
-    ConfigError.
+    """Read the configuration file, if any, override its settings by the given options, and check all. An
+    option with value None was not given. Raises ConfigError.
     """
     given = {key: value for key, value in options.items() if value is not None}
     for key, value in given.items():
@@ -97,7 +99,9 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
 
 
 def _read_settings(path: Path) -> dict[str, object]:
-    """Read the settings in a file; paths are relative to it. Raises ConfigError."""
+    """Return the settings in a file; relative paths in it become relative to the file's directory. Raises
+    ConfigError.
+    """
     settings = _read(path)
     for key, value in settings.items():
         _check_written(f"{path}: ", key, value)
@@ -108,7 +112,7 @@ def _read_settings(path: Path) -> dict[str, object]:
 
 
 def _check_written(where: str, key: str, value: object) -> None:
-    """Raise ConfigError if the key does not exist, or cannot have this value."""
+    """Raise ConfigError if the key does not exist or cannot have this value; the text begins with `where`."""
     if isinstance(value, dict):
         renamed = ", ".join(_outside(key, value))
         advice = f"write {renamed}" if renamed else f"leave out [{key}]"
@@ -125,7 +129,7 @@ def _check_written(where: str, key: str, value: object) -> None:
 
 
 def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
-    """Yield "table.name as key" for every key in a table or in tables within it."""
+    """Yield "table.name as key" for every key in a table, and in the tables within that table."""
     for name, value in inside.items():
         place = f"{table}.{name}"
         if isinstance(value, dict):
@@ -136,7 +140,9 @@ def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
 
 
 def _wanted(kind: object, value: object) -> str:
-    """Return the type of a key, or its bounds if the value has that type."""
+    """Return a description of the type that a key must have; of the key's bounds if the value has
+    that type.
+    """
     origin, *metas = get_args(kind)
     try:
         msgspec.convert(value, origin)
@@ -193,7 +199,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]*)):(?P<port>\d{1,5})
 
 
 def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
-    """Parse HOST:PORT or [IPV6]:PORT. Raises ConfigError naming `key`."""
+    """Return the address in HOST:PORT or [IPV6]:PORT. Raises ConfigError, whose text names `key`."""
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"]) if match else 0
     host = (match["v6"] or match["host"]) if match else ""
@@ -260,7 +266,7 @@ def _override(text: str) -> tuple[str, int]:
 
 
 def plain_ip(host: str) -> str:
-    """Return an IP address in its usual spelling, without a zone; IPv4 addresses not mapped to IPv6.
+    """Return an IP address in its usual spelling, without a zone; an IPv4 address mapped to IPv6 as IPv4.
 
     >>> plain_ip("::ffff:10.0.0.1"), plain_ip("FE80:0::1%eth0")
     ('10.0.0.1', 'fe80::1')

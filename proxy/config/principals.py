@@ -15,7 +15,8 @@ _TYPE: Final = "User:"
 
 
 def parse_principals(text: str, key: str) -> frozenset[str]:
-    """Return the names, without type, of principals separated by `;`. Raises ConfigError naming `key`.
+    """Return the names, without type, of principals separated by `;`. Raises ConfigError, whose text names
+    `key`.
 
     Names are taken literally: they may contain colons, and commas as in a certificate's subject.
 
@@ -27,8 +28,8 @@ def parse_principals(text: str, key: str) -> frozenset[str]:
 
 
 def broker_principals(settings: Settings) -> frozenset[str]:
-    """Return the principals whose replica fetches are exempt; none unless brokers reach each other through
-    Weir.
+    """Return the principals whose replica fetches are exempt; no principals unless brokers reach each other
+    through Weir (`inter_broker`).
 
     Raises ConfigError.
     """
@@ -49,16 +50,18 @@ def _name(principal: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A SASL mechanism, a user, and a password that no `repr` shows."""
+    """A SASL mechanism, a user name, and a password that `repr` does not show."""
 
     mechanism: str
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    """SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
     username: str
     password: str = field(repr=False)
 
 
 def credentials_of(settings: Settings) -> Credentials | None:
-    """Read the password; return None if Weir does not authenticate. Raises ConfigError."""
+    """Return Weir's credentials, with the password read from its file; None if Weir does not authenticate.
+    Raises ConfigError.
+    """
     given = {
         "upstream_sasl_mechanism": settings.upstream_sasl_mechanism,
         "upstream_sasl_username": settings.upstream_sasl_username,
@@ -77,8 +80,8 @@ def credentials_of(settings: Settings) -> Credentials | None:
 
 
 def _password(path: Path) -> str:
-    """Return the file's text without its final line end. Raises ConfigError, which does not quote the
-    text.
+    """Return the text of a password file without its final line end. Raises ConfigError, whose text does not
+    quote the password.
     """
     where = f"upstream_sasl_password_file {path}"
     try:

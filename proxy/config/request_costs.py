@@ -1,4 +1,4 @@
-"""Request-time settings, checked: the operator's file of costs, and factors of brokers."""
+"""Check the settings of request time: the operator's file of costs, and the factors of brokers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 SCALE_MAX: Final = 1000.0
 FILE_BYTES_MAX: Final = 1 << 20
-"""Size limit of the file; one with every cost of every API has less than a hundredth of it."""
+"""Maximum size (bytes) of the file. A file with every cost of every API has less than a hundredth of this."""
 NODE_ID_MAX: Final = 2**31 - 1
 _SHOWN_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeRules:
-    """Differences from the shipped estimation of request time."""
+    """The operator's changes to the shipped estimation of request time."""
 
     costs: Overrides = field(default_factory=Overrides)
     scale: float = 1.0
-    """Factor of all estimates."""
+    """Factor for all estimates."""
     scales: Mapping[int, float] = field(default_factory=dict)
-    """Factors of single brokers, by node id."""
+    """Factors for the estimates of single brokers, by node id."""
 
     def scale_of(self, node_id: int | None) -> float:
-        """Return a broker's factor."""
+        """Return the factor for a broker's estimates."""
         return self.scale if node_id is None else self.scales.get(node_id, self.scale)
 
 
 def request_time_rules(settings: Settings) -> RequestTimeRules:
-    """Check the settings, and read the file. Raises ConfigError."""
+    """Return the rules that the settings and the file of costs describe. Raises ConfigError."""
     costs = _read(Path(settings.request_costs)) if settings.request_costs else Overrides()
     scale, scales = _scales(settings.request_time_scale)
     return RequestTimeRules(costs, scale, scales)
@@ -65,7 +65,9 @@ def _read(path: Path) -> Overrides:
 
 
 def _scales(text: str) -> tuple[float, dict[int, float]]:
-    """Parse `1.2`, `1=0.8;2=1.25`, or both: `1.2;2=1.25`."""
+    """Return the factor for all brokers, and the factors by node id, in a text such as `1.2`, `1=0.8;2=1.25`
+    or `1.2;2=1.25`. Raises ConfigError.
+    """
     scales: dict[int | None, float] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         node, equals, factor = part.rpartition("=")

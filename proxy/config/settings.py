@@ -1,7 +1,7 @@
 """The keys of the configuration: types, bounds, defaults and descriptions. `config` reads and checks them.
 
-A capability that needs more than its settings' values (a parsed list, the content of a file) has a function
-from `Settings` to rules of its own; `config` calls it.
+A capability that needs more than the values of its settings (a parsed list, the content of a file) has a
+function that makes rules of its own from `Settings`; `config` calls that function.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ AT_LEAST_0: Final = msgspec.Meta(ge=0)
 AT_LEAST_1: Final = msgspec.Meta(ge=1)
 AT_LEAST_2: Final = msgspec.Meta(ge=2)
 WAIT_MS: Final = msgspec.Meta(ge=0, le=2**31 - 1)
-"""The range of a throttle time in Kafka's protocol."""
+"""Range (ms) of a throttle time in Kafka's protocol."""
 INTERVAL_MS: Final = msgspec.Meta(ge=100, le=3_600_000)
 FILE_BYTES: Final = msgspec.Meta(ge=4096)
-"""Smaller files would be a burden for readers that list the directory."""
+"""Minimum size (bytes) of finished files. Smaller files would be too many for readers that list the
+directory.
+"""
 SHARE: Final = msgspec.Meta(ge=0, le=1)
 
 
 class ConfigError(Exception):
-    """Configuration or surroundings with which Weir cannot start; the text is one line that says what to
-    do.
+    """Weir cannot start with this configuration, or in these surroundings. The text is one line that says
+    what to do.
     """
 
 
@@ -35,7 +37,7 @@ def _key(description: str) -> msgspec.Meta:
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The keys of the configuration file; `weir run` derives its options from them."""
+    """The keys of the configuration file; the options of `weir run` are derived from them."""
 
     upstream: Annotated[str, _key("Kafka's bootstrap brokers, HOST:PORT[,HOST:PORT...].")] = ""
     listen: Annotated[

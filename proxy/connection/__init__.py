@@ -1,33 +1,35 @@
-"""A client connection and the broker connection behind it, as a machine without I/O: bytes, events and a time
-in, effects out.
+"""A client connection and the broker connection behind it, as a machine without I/O: it takes bytes, events
+and a time, and returns effects.
 
-`state` has the states, their transitions, and the reasons why each takes no request (`WHY`). `connection` is
-the machine, `inbound` and `outbound` are the halves that process the bytes of each side, `effects` is the
-interface to the transport, `in_flight` has the records of requests, `client` the principal, its ledger and
-the parse cache, `replies` Weir's own responses and queries, `ending` the ends of connections, `emptied` fetch
-responses without their records, `tokens` bare SASL tokens. `charges` charges request time; `usage*` counts
-usage.
+`state` has the states, their transitions, and the reasons why a state takes no request (`WHY`). `connection`
+is the machine; `inbound` and `outbound` are its halves, which process the bytes of the client and of the
+broker. `effects` is the interface to the transport, `in_flight` has the records of requests, `client` the
+principal, its ledger and the parse cache. `replies` sends Weir's own responses and queries, `ending` ends
+connections, `emptied` removes the records from fetch responses, `tokens` processes bare SASL tokens.
+`charges` charges request time; `usage*` counts usage.
 
-- Parsed fields of a request may be cached, a decision never. Deadlines are compared each time.
-- The throttle time in a response is the time left when the response is sent: the client waits no longer
-  than Weir does. A response without records counts as throttled: where a hundred connections wait, a count
-  of charges alone would show one wait. A broker's throttle-time metric counts such responses too.
-- A fetch brings no records until the throttle time has ended that its entity was told last, on any of its
-  connections. That deadline is kept; recomputing the rate would let obedient clients wait up to 11 s after
-  a burst, because the padded window reads too high.
-- The fetch response that exceeds the quota is delivered: the broker has read it already, and would again.
-- A client that has closed with requests unanswered is kept for 30 s: it may have closed only its half, but
-  a broker that hangs would keep its descriptors for ever. Its requests are forwarded when their wait is
-  over, because acks=0 has no other acknowledgement than the socket's; and they are charged by the part of
-  the cost that is known, and up to 200 ms of an unconfirmed one, because the broker does the work.
-- Produce and fetch requests of clients that pay for time, or whose usage is recorded, wait for 64 KB or
-  their end before they are looked into: small packets must not make a request cheaper, and a broker cannot
-  begin with less either.
-- 32 requests of a client with a request quota are under way on a connection at most, near its limit one:
-  all are forwarded before the first is charged (1,010 passed in 11 s where a broker lets 40 pass).
-- Gaps are measured in µs (`effects.Clock`): a broker that was idle for 0.3 to 1.5 ms has cold caches and
-  parked threads, and costs more. The clock is set once per turn of the reactor, and gaps are noted for all
-  clients, because they are the broker's.
-- Kept bytes are bounded per direction: one buffer, a response that must be whole to be rewritten, or a
-  request that must be whole. Of unsent bytes there is one batch.
+- Parsed fields of a request may be cached, a decision never. Deadlines are compared for each request.
+- A response tells the throttle time that is left when the response is sent, so a client waits no longer
+  than Weir does. A response without records counts as one throttle, as in a broker's throttle-time metric:
+  a count of charges alone would show one throttle where a hundred connections wait.
+- An entity whose fetch was told a throttle time gets fetch responses without records, on all its
+  connections, until that throttle time is over. Weir keeps this deadline instead of computing the rate
+  again: the padded window reads too high after a burst, and would let obedient clients wait up to 11 s.
+- The fetch response that exceeds the quota is delivered with its records: the broker has read them from
+  disk already, and would have to read them again.
+- A client that has closed its half while requests are unanswered is kept for 30 s, because it may still
+  read responses; the bound frees its descriptors if the broker hangs. Its held requests are forwarded when
+  their hold ends, because a request with acks=0 has no acknowledgement but TCP's. The known part of their
+  cost is charged, and up to 200 ms of an unconfirmed cost, because the broker does the work.
+- A produce or fetch request whose time is charged or whose usage is recorded waits until 64 KB of it, or all
+  of it, have arrived; only then is its cost estimated. So small packets do not make a request cheaper. A
+  broker cannot begin with less either.
+- A client with a request quota may have 32 requests in flight on a connection, and one when it is near its
+  quota: all requests in flight are forwarded before the first of them is charged. Without this bound,
+  1,010 requests passed in 11 s against a quota for which a broker lets 40 pass.
+- A gap is the time (µs) between two requests forwarded to one broker (`effects.Clock`): a broker that was
+  idle for 0.3 to 1.5 ms has cold caches and parked threads, so its next request costs more. The reactor sets
+  the clock once per turn. Requests of all clients end a gap, because the gap is the broker's.
+- The bytes that a connection keeps are bounded per direction: one buffer, one response that must be whole to
+  be rewritten, or one request that must be whole. At most one batch of bytes waits to be sent.
 """

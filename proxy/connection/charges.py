@@ -1,13 +1,14 @@
-"""Request-time charges: the time of a broker's threads that requests cost (KIP-124), and the usage they
-count.
+"""Charge request time (KIP-124): the time that requests cost the broker's threads. Count it as usage, too.
 
-A broker charges the time that its threads spent. A proxy estimates it (`quotas.costs.cost`): most of it
-when the request is forwarded, the rest when its response begins to arrive; then it is charged. Every request
-is charged, whoever answers it, but for those that brokers exempt: the SASL exchange, acks=0, and requests of
-brokers among themselves.
+A broker charges the time that its threads have spent. A proxy estimates that time (`quotas.costs.cost`): most
+of it when the request is forwarded, and the part that depends on the response's length when the response
+begins to arrive. The whole estimate is charged at that second moment. All requests are charged, also those
+that Weir answers itself, except those that brokers exempt: the SASL exchange, produce with acks=0, and
+requests between brokers.
 
-A broker takes one request of a connection at a time. So does Weir from clients that are near their limit:
-others may have many under way, and would have them all before the first is found to be too much.
+A broker takes one request of a connection at a time. Weir does so only for clients that are near their quota.
+Other clients may have several requests in flight; all these are forwarded before the first of them is
+charged.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _PRODUCE: Final = ApiKey.PRODUCE.value
 
 
 class Charged(Protocol):
-    """The part of a connection that charges need."""
+    """The part of a connection that charging needs."""
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """Current time (ms)."""
 
     clock: Clock
     """The time in µs."""
@@ -46,18 +47,18 @@ class Charged(Protocol):
 
     @property
     def quotas(self) -> BrokerQuotas:
-        """The quotas of the broker's clients."""
+        """Quotas of the clients of the broker behind the connection."""
 
     @property
     def plans(self) -> Plans:
-        """The plans for the broker's versions."""
+        """Plans for the versions that the broker speaks."""
 
     @property
     def client(self) -> Client:
-        """The client, whose usage may be recorded."""
+        """Client of the connection; its usage may be recorded."""
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request for this long; return when that ends."""
+        """Take no request for `throttle_ms`; return the time (ms) at which this ends."""
 
 
 def charge_request_time(
@@ -68,8 +69,9 @@ def charge_request_time(
     usage_counters: UsageCounters | None,
     length: int,
 ) -> int:
-    """Charge a request that has cost `us` so far and whose response has this frame length; return until when
-    (ms) its throttle lasts, 0 if there is none.
+    """Charge a request that has cost `us` (µs) so far and whose response has `length` bytes (without the
+    length prefix). Mute the connection if the client exceeds its quota. Return the time (ms) until which
+    the throttle lasts; 0 for no throttle.
     """
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
@@ -81,7 +83,9 @@ def charge_request_time(
 
 
 def count_time(connection: Charged, usage_counters: UsageCounters, us: float, throttle_ms: int) -> None:
-    """Count the time that was charged, as this broker is taken to be slower or faster than the model."""
+    """Count as usage the charged time `us` (µs), scaled by the broker's speed
+    (`BrokerQuotas.percent_per_us`), and the throttle time (ms) that the charge has caused.
+    """
     usage_counters.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
     if throttle_ms > 0:
         usage_counters.throttled(REQUEST, throttle_ms)
@@ -90,7 +94,9 @@ def count_time(connection: Charged, usage_counters: UsageCounters, us: float, th
 def count_request(
     connection: Charged, plan: Plan, usage_counters: UsageCounters, length: int, *, answered: bool
 ) -> None:
-    """Count a request of this frame length, all of which is here."""
+    """Count as usage a request of `length` bytes (without the length prefix) that has arrived completely.
+    With `answered` False (acks=0), close its counters: no response will come.
+    """
     charged = length if plan.api_key == _PRODUCE else 0
     usage_counters.arrived(LENGTH_BYTES + length, charged, connection.now_ms)
     if not answered:
@@ -98,13 +104,13 @@ def count_request(
 
 
 def sent(connection: Charged, usage_counters: UsageCounters, length: int) -> None:
-    """Count a response of Weir's own, with its length prefix, which goes out now."""
+    """Count a response of Weir's own that is sent now; `length` (bytes) includes the length prefix."""
     usage_counters.answered(length, 0, connection.now_ms)
     usage_counters.over()
 
 
 class LocalResponse:
-    """The accounting of a request that is not simply forwarded: Weir answers it, or makes a query for it."""
+    """Accounting of one request that Weir answers itself, or for which Weir queries the broker first."""
 
     __slots__ = ("_connection", "_ledger", "_plan", "_until_ms", "_us", "usage_counters")
 
@@ -116,22 +122,26 @@ class LocalResponse:
         ledger: ClientLedger | None,
         usage_counters: UsageCounters | None,
     ) -> None:
-        """Begin with a request that has cost `us` so far; `ledger` is None if its time is not charged."""
+        """Begin with a request that has cost `us` (µs) so far. `ledger` is None if its time is not charged;
+        `usage_counters` is None if usage is not recorded.
+        """
         self._connection = connection
         self._plan = plan
         self._us = us
         self._ledger = ledger
         self.usage_counters = usage_counters
-        """Where usage is counted, if it is."""
+        """Usage counters of the request; None if usage is not recorded."""
         self._until_ms = 0
-        """Time (ms) until which the longest throttle of these charges lasts."""
+        """Time (ms) until which the longest throttle caused by this request lasts; 0 for no throttle."""
 
     def charge(self, length: int) -> None:
-        """Charge the request itself, whose response has this frame length."""
+        """Charge the client's request, whose response has `length` bytes (without the length prefix)."""
         self._charge(self._plan, self._us, length)
 
     def charge_question(self, api_key: int, version: int, request_length: int, length: int) -> None:
-        """Charge a question to the broker that was asked on the client's behalf."""
+        """Charge a request that Weir has sent to the broker on the client's behalf: its API key and version,
+        and the lengths (bytes) of request and response.
+        """
         plans = self._connection.plans
         plan = plans.get((api_key, version)) or plans.make(api_key, version)
         if plan.cost is not None:
@@ -145,21 +155,24 @@ class LocalResponse:
             self._until_ms = max(self._until_ms, until_ms)
 
     def settled(self, frame: bytes) -> bytes:
-        """Return the client's response frame, which goes out now, as `told`; count it."""
+        """Count the client's response frame, which must be sent now. Return the frame with the throttle time
+        that is left, see `told`.
+        """
         if self.usage_counters is not None:
             sent(self._connection, self.usage_counters, len(frame))
         return self.told(frame)
 
     def told(self, frame: bytes) -> bytes:
-        """Return the client's response frame with the rest of the throttle time written into it."""
+        """Return the client's response frame with the throttle time (ms) that is left written into it."""
         report_ms = self._until_ms - self._connection.now_ms
         return reported(frame, self._plan, report_ms) if report_ms > 0 else frame
 
 
 def reported(frame: bytes, plan: Plan, report_ms: int) -> bytes:
-    """Return a response frame of Weir's own that tells at least this throttle time, where its version can.
+    """Return Weir's own response frame with a throttle time of at least `report_ms`.
 
-    A request in a version that nobody knows is answered in version 0, which cannot (ApiVersions).
+    The frame is returned unchanged if its version has no such field. The same holds for a version that Weir
+    does not know, because such a request is answered in version 0 (ApiVersions), which has no such field.
     """
     known = versions(plan.api_key)
     if known is None or plan.version not in known:
@@ -179,5 +192,7 @@ def reported(frame: bytes, plan: Plan, report_ms: int) -> bytes:
 
 
 def _throttle_place(plan: Plan) -> FieldOffset | None:
-    """Return where the client's version has the field; `plan.throttle` is where the broker's has it."""
+    """Return the offset of `throttle_time_ms` in the client's version, None if that version has no such
+    field. `plan.throttle` is the offset in the broker's version.
+    """
     return field_offset(response_type(plan.api_key), plan.version, "throttle_time_ms")

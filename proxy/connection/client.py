@@ -55,7 +55,9 @@ class ParseCache:
         self.budget: Budget | None = None
         """The budget that must not be throttled for the decision to hold; None if it depends on no budget."""
         self.unless: NeedsLook | None = None
-        """Says whether a request that begins with `head` must be looked at again; None: no request must."""
+        """Function that returns True if a request that begins with `head` needs its own decision; None if
+        the cached decision holds for all such requests.
+        """
 
     def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
         """Cache the decision for requests of the plan that begin with `head`, unless `head` is too long."""
@@ -110,7 +112,7 @@ class Client:
         usage: ConnectionUsage | None,
         in_flight_max: int,
     ) -> None:
-        """Begin with a client that has sent nothing; see `Connection` for the parameters."""
+        """Begin with a client that has sent no request; see `Connection` for the parameters."""
         self._quotas = quotas
         self.brokers = brokers
         self._identities = identities
@@ -251,7 +253,7 @@ class Client:
         *,
         budget: Budget | None = None,
     ) -> None:
-        """Reuse this decision for requests that begin with the same `data[frame:stop]`; see
+        """Cache this decision for requests that begin with the same `data[frame:stop]`; see
         `Client.cache_parse` in `proxy.handlers.plan`.
         """
         quotas = self._quotas
@@ -262,6 +264,6 @@ class Client:
         )
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Take requests for the same only if they need no other look."""
+        """Restrict the decision cached for `plan` to requests for which `needs_look` returns False."""
         if self.parse_cache.plan is plan:
             self.parse_cache.unless = needs_look

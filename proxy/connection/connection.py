@@ -60,8 +60,7 @@ class ConnectionLimits:
     in_flight_max: int = 1000
     """Maximum number of requests in flight per connection."""
     stream_above_bytes: int = 256 * 1024
-    """Maximum size of a frame that may be buffered whole. The parts of larger frames are sent on separately.
-    """
+    """Maximum size (bytes) of a frame that may be buffered whole. Larger frames are forwarded in parts."""
     held_bytes_max: int = 1024 * 1024
     """Maximum length of a request that is kept until all of it has arrived (`Plan.whole`)."""
     first_hold_ms_max: int = 5_000
@@ -69,7 +68,7 @@ class ConnectionLimits:
     connections of its client have caused; 0 for no hold, as at a broker.
     """
     throttle_ms_max: int = INT32_MAX
-    """Maximum throttle time (ms) that a client is told. Units beyond that time stay charged."""
+    """Maximum throttle time (ms) that a client is told. Units charged beyond that time stay charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,9 @@ class Connection:
         self.clock = clock or Clock()
         self.now_ms = 0
         self.on_wake: Callable[[], None] | None = None
-        """Callback of the transport: bytes are to be sent although no bytes were read."""
+        """Callback of the transport, to be called when bytes must be sent although no bytes were read; None
+        once the connection has ended.
+        """
         # The state
         self.state = OPEN
         self.throttled_until_ms = 0
@@ -167,7 +168,9 @@ class Connection:
         self.held_until_ms = 0
         """Time (ms) until which no response is sent to the client (hold mode only)."""
         self.left: tuple[int, ...] | None = None
-        """Requests in flight and bytes unsent, as last counted for a client that has closed its half."""
+        """Numbers of requests in flight and bytes unsent when a client that has closed its half was last
+        checked; None before the first check. A change of them is progress.
+        """
         self.linger_until_ms = 0
         """Time (ms) until which a client that has closed its half is kept if its requests make no progress.
         """
@@ -176,7 +179,7 @@ class Connection:
         self.in_flight: deque[RequestInFlight] = deque()
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
-        """Records for reuse."""
+        """Records of answered requests, kept for reuse."""
         self.client_turn_over = self.broker_turn_over = False
         """True if frames from that side wait only for the next turn of the transport."""
         self.paused: RequestInFlight | None = None
@@ -184,8 +187,8 @@ class Connection:
         self.request_rest_bytes = 0
         """Number of bytes still to arrive of a request that is being forwarded; taken in every state."""
         self.rest_held_until_ms = 0
-        """Time (ms) before which these bytes are not taken after all: they are the first of a topic over its
-        rate.
+        """Time (ms) until which the remaining bytes of the request that is being forwarded are held, because
+        they may hold the first records for a topic over its rate. 0 if they are not held.
         """
         self.response_rest_bytes = 0
         """Number of bytes still to arrive of a response that is being forwarded."""
@@ -278,7 +281,7 @@ class Connection:
         self.effects.change()
 
     def settle(self, now_ms: int) -> Effects:
-        """Update the effects: which sides to read, the next deadline, and the close reason. Return them."""
+        """Update the effects and return them: the sides to read, the next deadline, and the close reason."""
         effects = self.effects
         effects.changed = False
         find_end(self, now_ms)
@@ -300,8 +303,8 @@ class Connection:
         return self.client_turn_over or self.broker_turn_over or self.paused is not None
 
     def begin_turn(self) -> None:
-        """Go on with the frames that were left for another turn, and with the query that has paused. There
-        may be bytes to send.
+        """Allow both sides to process frames again that were left for a later turn, and continue a query that
+        has paused. Afterwards there may be bytes to send.
         """
         self.client_turn_over = self.broker_turn_over = False
         record, self.paused = self.paused, None
@@ -362,13 +365,13 @@ class Connection:
         return max(min(until_ms, end_ms) - self.now_ms, 0)
 
     def hold_first(self, hold_ms: int) -> None:
-        """Hold the first request of a kind for this time (ms), as `first_hold_ms` has returned it."""
+        """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms`."""
         if self.client.first_hold_end_ms is None:
             self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
         self.mute(hold_ms)
 
     def hold_rest(self, hold_ms: int) -> None:
-        """Hold the rest of the request that is arriving."""
+        """Hold the remaining bytes of the request that is being forwarded for `hold_ms`."""
         if self.client.first_hold_end_ms is None:
             self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
         self.rest_held_until_ms = self.now_ms + hold_ms
@@ -389,8 +392,8 @@ class Connection:
                 return
 
     def answered(self) -> None:
-        """Send replies of Weir's own that are next in order; if no request is in flight, leave the state that
-        waits for responses. Called when a response is complete.
+        """Process the end of a response: send the next replies of Weir's own, and if no request is in flight
+        any more, leave the state that waits for responses.
         """
         in_flight = self.in_flight
         if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
@@ -472,8 +475,8 @@ class Connection:
         self.plans = self.plans.for_broker(broker)
 
     def charge_time(self, plan: Plan, length: int) -> None:
-        """Charge the time of the request at hand, of this frame length (bytes), although its decision made it
-        exempt.
+        """Charge the request time of the response at hand, whose frame has `length` bytes, although the
+        decision about its request made it exempt.
         """
         usage, ledger = self.client.usage, self.client.time_ledger
         usage_counters = None if usage is None else usage.at_hand
@@ -482,8 +485,8 @@ class Connection:
             charge_request_time(self, plan, plan.cost.us, ledger, usage_counters, length)
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Count, as usage, the results of the client's request that has led to a query: partitions created or
-        deleted, refusals, and the throttle time (ms).
+        """Count as usage the results of the mutations in the client's request that has led to a query:
+        partitions created or deleted, refused changes, and the throttle time (ms).
         """
         usage = self.client.usage
         if usage is None or usage.queried is None:

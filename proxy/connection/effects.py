@@ -25,7 +25,7 @@ class Effects:
     )
 
     def __init__(self) -> None:
-        """Begin with no bytes to send, and both sides being read."""
+        """Begin with no bytes to send and both sides to be read."""
         self.to_broker: list[memoryview | bytes] = []
         """Bytes to send to the broker now, in order: views of the buffer that the connection processed last.
         """
@@ -40,8 +40,8 @@ class Effects:
         self.deadline_ms = 0
         """Time (ms) at which the transport must call `Connection.settle`; 0 for no deadline."""
         self.again = False
-        """True if the transport must call `Connection.begin_turn` in one of its next turns, and present the
-        bytes that it has kept.
+        """True if frames wait for the transport's next turn. The transport must then call
+        `Connection.begin_turn` in a later turn, and present the bytes that it has kept.
         """
         self.close_reason: CloseReason | None = None
         """Reason why both sockets are to be closed now; None while the connection stays open."""
@@ -73,9 +73,9 @@ class End:
 
 
 class Clock:
-    """Time in microseconds, for intervals below the precision of `now_ms`.
+    """Time in microseconds, for intervals shorter than the resolution of `now_ms`.
 
-    The reactor sets it once per turn and shares it with all connections.
+    The reactor sets the time once per turn and shares the clock with all connections.
     """
 
     __slots__ = ("now_us",)

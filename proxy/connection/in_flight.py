@@ -24,18 +24,20 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """Kind of a request: its responder, and how the response is processed."""
+    """Kind of a request: it says which side responds, and how the response is processed."""
 
     PLAIN = 0
-    """The broker responds; Weir charges nothing then."""
+    """The broker responds; the response is forwarded, and neither bytes nor request time are charged."""
     CHARGED = 1
-    """The broker responds; Weir charges bytes or request time then, or tells a throttle time."""
+    """The broker responds; when the response begins to arrive, bytes or request time are charged, or a
+    throttle time is written into it.
+    """
     LOCAL = 2
-    """Weir responds with `reply`."""
+    """Weir responds with the frame `reply`."""
     DEFERRED = 3
-    """Weir responds when `deferred` has a frame."""
+    """Weir responds as soon as `deferred` has a frame."""
     QUERY = 4
-    """The broker responds to a query of Weir's own, `query`; or the query has paused."""
+    """The broker responds to a request that the query `query` has sent; or the query has paused."""
     TOKEN = 5
     """The broker responds with a bare SASL token."""
 
@@ -93,7 +95,7 @@ class RequestInFlight:
         self.cost_us = 0.0
         """Request time (µs of one thread) that the request has cost so far."""
         self.unconfirmed_us = 0.0
-        """Request time (µs) by which the request may cost more than `cost_us`; 0 if that is sure enough."""
+        """Request time (µs) by which the request may cost more than `cost_us`; 0 if `cost_us` is reliable."""
         self.arrived_us = 0
         """Time (µs) at which the request's last byte arrived, if its cost is unconfirmed."""
         self.time_ledger: ClientLedger | None = None
@@ -110,7 +112,7 @@ class RequestInFlight:
         """Accounting of a deferred response, or of the client's request that has led to the query."""
 
     def ask(self, correlation_id: int) -> None:
-        """Expect the response to a query's question."""
+        """Begin to wait for the response to a query's question."""
         self.correlation_id = correlation_id
 
     def answer(self, frame: bytes) -> None:
@@ -124,15 +126,16 @@ class RequestInFlight:
             self.until_ms = until_ms
 
     def empty(self, until_ms: int) -> None:
-        """Have a response without records tell a throttle time that lasts until `until_ms` (ms). The bytes of
-        that response are not charged.
+        """Have the response lose its records and tell a throttle time that lasts until `until_ms` (ms). The
+        bytes of that response are not charged.
         """
         self.ledger = None
         self.tell(until_ms)
 
     def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
-        """Charge the request's time, and count a response of this frame length (bytes) as usage. Each happens
-        once per request. `charged` is True if the response's bytes count for a byte rate.
+        """Charge the request's time, and count a response of `length` bytes (without the length prefix) as
+        usage. A second call for the same request has no effect. `charged` is True if the response's bytes
+        count for a byte rate.
         """
         plan, usage = self.plan, connection.client.usage
         usage_counters, self.usage_counters = self.usage_counters, None
@@ -161,7 +164,7 @@ class RequestInFlight:
         self.unconfirmed_us = 0.0
 
     def leave(self, connection: Charged) -> None:
-        """Charge the time of a request whose client has closed before the response: the broker processes the
+        """Charge and count a request whose client has closed before the response: the broker processes the
         request nevertheless.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters

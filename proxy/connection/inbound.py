@@ -45,11 +45,11 @@ request cheaper.
 
 
 TURN_FRAMES: Final = 32
-"""Number of frames of one side that are judged in a turn; others wait for a later turn, and other connections
-have theirs before. 32 charged requests take about a quarter of a millisecond.
+"""Maximum number of frames of one side for which decisions are made in one turn. Further frames wait for a
+later turn, so that other connections get their turns in between. 32 charged requests take about 0.25 ms.
 """
 REPLY_FRAMES: Final = 8
-"""A reply of Weir's own counts as this many frames."""
+"""Number of frames of a turn that one reply of Weir's own counts as."""
 
 
 class Inbound:
@@ -72,7 +72,7 @@ class Inbound:
         """Begin with no bytes read."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
-        """The request that is being forwarded while it arrives; None between requests."""
+        """The request that is being forwarded while its remaining bytes arrive; None between requests."""
         self._forward = FORWARD
         """The decision about `_arriving`."""
         self._arriving_bytes = 0
@@ -82,8 +82,8 @@ class Inbound:
         self._cost_us = 0.0
         """Request time (µs) that the latest request has cost so far."""
         self._is_near = False
-        """True if the latest request's client is near its quota of request time. Such a client may have one
-        request in flight.
+        """True if the latest request's client is near its quota of request time. Such a client may have only
+        one request in flight.
         """
         self._is_near_arriving = False
         """Value of `_is_near` for `_arriving`."""
@@ -93,9 +93,9 @@ class Inbound:
         """Usage counters of the latest request; None if usage is not recorded."""
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
-        """Process `data[:end]`, bytes from the client; return the number of bytes consumed.
+        """Process `data[:end]`, bytes from the client, and return the number of bytes consumed.
 
-        `view` is a memoryview of `data`; the effects get slices of `view`.
+        `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
         """
         connection = self._connection
         connection.now_ms = now_ms
@@ -163,7 +163,7 @@ class Inbound:
                 may_go = not serial and len(in_flight) < most and connection.may_take(now_ms)
             position = stop
         if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
-            # Nothing but the end of its turn keeps a client that may send from being served.
+            # If the client may send, only the end of the turn stops it.
             connection.client_turn_over = (
                 position < end and not client.sends_sasl_tokens and connection.may_take(now_ms)
             )
@@ -328,7 +328,7 @@ class Inbound:
                 record.plan, forward.byte_counter, data, taken
             ):
                 forward = self._forward = forward.but()
-            if connection.violation is not None:  # the counter refuses the request: its end stays here
+            if connection.violation is not None:  # the counter refuses the request: do not forward it
                 return 0
             if connection.request_rest_bytes:
                 if forward.byte_counter is not None:

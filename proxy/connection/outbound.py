@@ -37,7 +37,7 @@ _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 TURN_FRAMES: Final = 32
 """Number of responses that are charged or changed in a turn; see `inbound.TURN_FRAMES`."""
 EMPTYING: Final = Wait()
-"""Result of `_process`: the response at hand loses its records while it arrives."""
+"""Result of `_process` for a response whose records are removed while the response arrives."""
 
 
 class Outbound:
@@ -49,20 +49,23 @@ class Outbound:
         """Begin with no bytes read."""
         self._connection = connection
         self._begun = False
-        """True if the response at hand was counted, and its request's time charged."""
+        """True if the response at hand was counted as usage, and the time of its request charged."""
         self._emptied: EmptiedResponse | None = None
         """The response at hand, if its records are being removed; else None."""
         self._stream_rewrite: StreamRewrite | None = None
         """Rewriter of the response at hand while its parts are forwarded; None if no rewrite is needed."""
         self._measured_until_ms = 0
-        """Time (ms) until which a throttle lasts that the byte counter of the response at hand has caused."""
+        """Time (ms) until which the throttle lasts that the byte counter of the response at hand has caused.
+        """
         self._report_ms = INCOMPLETE
-        """Throttle time (ms) of the response at hand, once it has been charged."""
+        """Throttle time (ms) that the response at hand must tell; INCOMPLETE until the response has been
+        charged.
+        """
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
-        """Process `data[:end]`, bytes from the broker; return the number of bytes consumed.
+        """Process `data[:end]`, bytes from the broker, and return the number of bytes consumed.
 
-        `view` is a memoryview of `data`; the effects get slices of `view`.
+        `view` is a memoryview of `data`; the bytes to forward are put into the effects as slices of `view`.
         """
         connection = self._connection
         connection.now_ms = now_ms
@@ -137,19 +140,21 @@ class Outbound:
     # Responses without records
 
     def _empty(self, record: RequestInFlight, data: bytearray, body: int, frame: int, end: int) -> None:
-        """Begin to remove the records from the response `data[frame:end]`. Raises ProtocolError."""
+        """Begin to remove the records from the response `data[frame:end]`. Raises ProtocolError if it is
+        malformed.
+        """
         self._emptied = EmptiedResponse(record.plan.version, bytes(data[frame:body]))
         self._emptied.feed(data, body, end)
 
     def _empty_rest(self, rest_bytes: int) -> None:
-        """Expect this number of further bytes of the response without records; if 0, send the response."""
+        """Expect `rest_bytes` further bytes of the response without records; if 0, send the response."""
         self._connection.response_rest_bytes = rest_bytes
         if not rest_bytes:
             self._finish_emptied()
 
     def _finish_emptied(self) -> None:
-        """Send the response whose records were removed. It tells the throttle time. Its bytes are not charged
-        (a broker charges them and then takes the charge back).
+        """Send the response whose records were removed, with the throttle time. Its bytes are not charged: a
+        broker charges such a response and takes the charge back.
         """
         connection, emptied = self._connection, self._emptied
         assert emptied is not None
@@ -218,8 +223,9 @@ class Outbound:
     def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> None:
         """Count the next bytes of a response that is forwarded in parts, and charge the response at its end.
 
-        The response's head was forwarded without the throttle time, so the response of the topic's next fetch
-        tells the throttle. In hold mode the client is muted instead, because every fetch gets its records.
+        The head of that response was forwarded before its cost was known, so the response of the topic's next
+        fetch tells the throttle time. In hold mode the client is muted instead, because every fetch gets its
+        records.
         """
         connection = self._connection
         try:
@@ -230,7 +236,7 @@ class Outbound:
             self._end_measuring(byte_counter)
 
     def _end_measuring(self, byte_counter: ByteCounter) -> None:
-        """Charge a response whose parts were all forwarded."""
+        """Charge a response that was forwarded in parts and has ended."""
         connection = self._connection
         connection.byte_counter = None
         if connection.hold:
@@ -276,7 +282,7 @@ class Outbound:
             if self._report_ms == INCOMPLETE:
                 if until_ms or ledger is not None:
                     self._report_ms = self._charge_bytes(record, length)
-            elif until_ms - now_ms > self._report_ms:  # another request has exceeded a quota since
+            elif until_ms - now_ms > self._report_ms:  # another request has exceeded a quota meanwhile
                 self._report_ms = until_ms - now_ms
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
@@ -359,17 +365,16 @@ class Outbound:
     def _measure_first(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Count the first part of a response that is forwarded in parts. Called when that part is forwarded,
-        so that bytes presented repeatedly count once. Raises ProtocolError.
+        """Count the first part of a response that is forwarded in parts. Call this when that part is
+        forwarded, because bytes may be presented several times before. Raises ProtocolError if the response
+        is malformed.
         """
         byte_counter.feed(data, body, end)
         if complete:  # the response was incomplete when the counter was set
             self._end_measuring(byte_counter)
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
-        """Charge the counted bytes; return the time (ms) until which their throttle lasts, 0 for no
-        throttle.
-        """
+        """Charge the counted bytes; return the time (ms) until which the throttle lasts, 0 for none."""
         connection = self._connection
         throttle_ms = byte_counter.charge(connection.now_ms)
         until_ms = self._mute(TOPIC, throttle_ms) if throttle_ms > 0 else 0
@@ -406,7 +411,7 @@ class Outbound:
         return True
 
     def _growth(self, record: RequestInFlight, edit: ResponseEdit) -> int:
-        """Return the number of bytes by which the edit lengthens the response at hand; record them as
+        """Return the number of bytes by which the edit lengthens the response at hand, and count them as
         usage.
         """
         growth = len(edit.replacement) - (edit.stop - edit.start)

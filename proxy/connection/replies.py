@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def expect_token(connection: Connection, *, serial: bool) -> None:
-    """Expect a response to a bare SASL token; if `serial`, take no further bytes before the response."""
+    """Expect the broker's response to a bare SASL token; if `serial`, take no bytes from the client before
+    that response.
+    """
     connection.in_flight.append(RequestInFlight(plans.TOKEN, 0, TOKEN))
     if serial:
         connection.transition(Event.SASL_REQUEST)
@@ -30,7 +32,7 @@ def expect_token(connection: Connection, *, serial: bool) -> None:
 def reply(
     connection: Connection, correlation_id: int, frame: bytes, local: LocalResponse | None = None
 ) -> None:
-    """Send this response frame to the client when all earlier requests are answered."""
+    """Send `frame` (a response of Weir's own) to the client as soon as all earlier requests are answered."""
     usage_counters = None
     if local is not None:
         local.charge(len(frame))
@@ -44,8 +46,8 @@ def reply(
 def defer(
     connection: Connection, correlation_id: int, deferred: Deferred, local: LocalResponse | None = None
 ) -> None:
-    """Send the deferred response when it is ready and all earlier requests are answered; until then take no
-    request.
+    """Send the deferred response as soon as it is ready and all earlier requests are answered. Take no
+    request until then.
     """
     deferred.on_arrival(connection.wake)
     if local is not None:
@@ -57,8 +59,8 @@ def defer(
 
 
 def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
-    """Begin a query. Its first question goes to the broker behind the bytes that are already to be sent; no
-    request is taken until the query has ended.
+    """Begin a query. Its first question goes to the broker behind the bytes that are already waiting to be
+    sent. Take no request until the query has ended.
     """
     question = run.go_on()
     if question is not None or run.paused:
@@ -74,7 +76,7 @@ def answer_query(
     """Pass the broker's response `data[frame:end]` to the query of `record`, and send the query's next
     question if it has one. Return the client's response frame if the query has ended with one, else `b""`.
 
-    At most one question is in flight, and no other request. Raises ProtocolError if the response is
+    At most one question is in flight, and no other request. Raises ProtocolError if the broker's response is
     malformed.
     """
     run, local = record.query, record.local
@@ -95,7 +97,7 @@ def answer_query(
 def _wait_for(
     connection: Connection, run: RunningQuery, question: bytes | None, local: LocalResponse | None
 ) -> None:
-    """Send the query's question, or have the query go on in the next turn if it has paused."""
+    """Send the query's question; if the query has paused, have it continue in the next turn."""
     record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, QUERY)
     record.query, record.local = run, local
     connection.in_flight.append(record)
@@ -134,7 +136,7 @@ def go_on(connection: Connection, record: RequestInFlight) -> None:
 
 
 def send_local(connection: Connection) -> None:
-    """Send the responses of Weir's own that are ready and whose earlier requests are all answered."""
+    """Send those responses of Weir's own that are ready and whose earlier requests are all answered."""
     in_flight = connection.in_flight
     while in_flight and not connection.response_rest_bytes and LOCAL <= in_flight[0].kind <= DEFERRED:
         record = in_flight[0]
@@ -152,7 +154,7 @@ def send_local(connection: Connection) -> None:
 
 
 def abandon_query(record: RequestInFlight) -> None:
-    """End the query of a client that has closed, and charge its question in flight."""
+    """End the query of a client that has closed, and charge the question in flight to that client."""
     run, local = record.query, record.local
     assert run is not None
     if local is not None and not run.paused:

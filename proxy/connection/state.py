@@ -1,10 +1,10 @@
-"""The states of a connection, and the one table of its transitions.
+"""The states of a connection, and the table of its transitions.
 
 A state says whether requests may be taken from the client, and if not, why. Responses go to the client in
-every state but CLOSED. A broker's channel has the same states (KIP-219, `SocketServer` and
+every state but CLOSED. Brokers have the same states for their channels (KIP-219, `SocketServer` and
 `KafkaChannel.ChannelMuteState`): SERIAL is MUTED_AND_RESPONSE_PENDING, THROTTLED is MUTED_AND_THROTTLED.
 
-`Connection` keeps beside the state the time until which a throttle lasts (it may last through SERIAL), and
+Beside the state, `Connection` keeps the time until which a throttle lasts (it may last through SERIAL), and
 which side has closed its half.
 """
 
@@ -15,7 +15,9 @@ from typing import Final
 
 
 class State(IntEnum):
-    """State of a connection. Its docstrings name the event that the client's next request waits for."""
+    """State of a connection. The docstring of each state names the event that the client's next request waits
+    for.
+    """
 
     OPEN = 0
     """No event: requests are taken."""

@@ -1,4 +1,4 @@
-"""What one session's client uses, counted as it happens, if anybody wants to know (`Connection.usage`)."""
+"""Count the usage of one connection's client, if usage is recorded (`Client.usage`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NEVER: Final = -1
 _OTHER: Final = GROUPS.index(Group.OTHER)
 _SECURITY: Final = GROUPS.index(Group.SECURITY)
 FORMER_MAX: Final = 16
-"""Of so many clients that a session has been before it knows whether it was counted as one of theirs."""
+"""Maximum number of former clients for which a connection records that it was counted in the interval."""
 
 
 class ConnectionUsage:
-    """What one session's client uses; it may become another client."""
+    """Counts the usage of one connection's client. The client may change: see `become`."""
 
     __slots__ = (
         "_again",
@@ -31,24 +31,25 @@ class ConnectionUsage:
     )
 
     def __init__(self, registry: UsageRegistry, connection: int) -> None:
-        """`connection` tells it from others in traces."""
+        """Begin without a client. `connection` is the connection's number in traces."""
         self._registry = registry
         self.connection = connection
         self._client: ClientUsage | None = None
         self._seen: list[int] = []
-        """By group: the interval of the usage counters in which this connection was counted last."""
+        """Interval in which this connection was last counted, by API group; `_NEVER` before the first count.
+        """
         self._former: dict[ClientUsage, list[int]] = {}
-        """The same for clients that it was before: some connections take turns."""
+        """`_seen` of former clients: some connections alternate between clients, and count once for each."""
         self._names = ("", "")
         self.queried: UsageCounters | None = None
-        """Of the request that a query is run for, or whose answer comes later."""
+        """Usage counters of the request that is answered by a query or by a deferred response."""
         self._again: UsageCounters | None = None
-        """Of the request that is to be judged again."""
+        """Usage counters of the request whose decision is made again after a query."""
         self.at_hand: UsageCounters | None = None
-        """Of the request whose response began last."""
+        """Usage counters of the request whose response began last."""
 
     def become(self, user: str, client_id: str) -> None:
-        """From now on requests are this client's."""
+        """Count further requests for this client (principal and client-id)."""
         if self._client is None or self._names != (user, client_id):
             self._leave()
             client = self._client = self._registry.client(user, client_id)
@@ -56,7 +57,7 @@ class ConnectionUsage:
             self._seen = self._former.pop(client, []) or [_NEVER] * len(GROUPS)
 
     def end(self) -> None:
-        """The session is over."""
+        """End the accounting: the connection is closed."""
         self.answering(None)
         if self.queried is not None:
             self.queried.over()
@@ -72,43 +73,55 @@ class ConnectionUsage:
             self._client = None
 
     def answering(self, usage_counters: UsageCounters | None) -> None:
-        """A response begins; the one before is done with."""
+        """Make these the counters of the response at hand, which begins now; close those of the response
+        before.
+        """
         if self.at_hand is not None:
             self.at_hand.over()
         self.at_hand = usage_counters
 
     def grown(self, length: int) -> None:
-        """The response at hand is changed, and by so much longer."""
+        """Add `length` bytes to the response at hand, because a rewrite has lengthened it; negative if
+        shortened.
+        """
         if self.at_hand is not None:
             self.at_hand.grown(length)
 
     def throttled(self, quota: int, throttle_ms: int) -> None:
-        """The response at hand tells this throttle time because of a quota."""
+        """Count a throttle time (ms) that the response at hand tells because of a quota (an index of
+        `ByQuota`).
+        """
         if self.at_hand is not None:
             self.at_hand.throttled(quota, throttle_ms)
 
     def measured(self, *, under_way: bool) -> None:
-        """The response at hand is measured as it goes by, or was."""
+        """Note that the bytes of the response at hand are being counted and will be charged at its end; with
+        `under_way` False, that they were charged.
+        """
         if self.at_hand is not None:
             self.at_hand.measured(under_way=under_way)
 
     def again(self, usage_counters: UsageCounters) -> None:
-        """The request at hand is not counted yet: it comes again, and what it has cost so far is its own."""
+        """Keep the counters of the request at hand, which is not counted yet: it is presented again after a
+        query, and its cost until then belongs to it.
+        """
         self._again = usage_counters
 
     def failed(self, user: str) -> None:
-        """The client, of this principal, broke the protocol."""
+        """Count a violation of the protocol by the client, whose principal is `user`."""
         self._counts(user, _OTHER).failed()
 
     def token(self, user: str, *, request: int = 0, answer: int = 0) -> None:
-        """A bare SASL token of so many bytes went by: no request, but bytes."""
+        """Count the bytes of bare SASL tokens: `request` from the client, `answer` from the broker. They
+        count as no request.
+        """
         usage_counters = self._counts(user, _SECURITY)
         usage_counters.bytes_in += request
         usage_counters.grown(answer)
 
     def _counts(self, user: str, group: int) -> UsageCounters:
-        """Where something is counted that is no request; the client may not have said its client-id yet, or
-        may just have become this user.
+        """Return the counters for events that belong to no request. The client may not have sent a client-id
+        yet, or may just have authenticated as this user.
         """
         if self._client is None or self._names[0] != user:
             self.become(user, self._names[1])
@@ -116,9 +129,11 @@ class ConnectionUsage:
         return self._registry.usage_counters(self._client, group)
 
     def usage_counters(self, group: int, api_key: int, api_version: int) -> UsageCounters:
-        """Where a request is counted."""
+        """Return the counters for a request of this API group (an index of `GROUPS`), and count this
+        connection once per interval.
+        """
         client = self._client
-        assert client is not None  # requests are judged when their client is known
+        assert client is not None  # `Client.identify` comes before
         usage_counters = client.usage_counters[group] or self._registry.usage_counters(client, group)
         if self._seen[group] != usage_counters.drained:
             self._seen[group] = usage_counters.drained

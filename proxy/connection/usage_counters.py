@@ -1,7 +1,7 @@
-"""Usage counters: what the requests of one client and API group have used since they were drained last.
+"""Usage counters: the usage of one client in one API group since the counters were last drained.
 
-A request keeps its usage counters until its response: by then another interval may have begun, and counts
-that. Every request of a client that is sampled has counters of its own, which are also its trace.
+A request keeps its counters until its response has come. If another interval has begun by then, the response
+counts for that one. Every request of a sampled client has counters of its own, which are also its trace.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ CONSUMER: Final = 1
 REQUEST: Final = 2
 MUTATION: Final = 3
 TOPIC: Final = 4
-"""Quotas, in the order of `ByQuota`: what a list of counts by quota is indexed with."""
+"""Index of each quota in a list of counts by quota; the order is that of `ByQuota`."""
 _QUOTAS: Final = 5
 
 
 class PendingCounters:
-    """What is to be taken away from one broker's counts."""
+    """The counters and traces of one broker that the next drain takes."""
 
     __slots__ = ("_traces_max", "active", "interval", "traces", "traces_dropped")
 
     def __init__(self, traces_max: int) -> None:
         self.active: list[UsageCounters] = []
-        """Counters that have counted something."""
+        """Counters that have counted an event since the last drain."""
         self.interval = 0
-        """Grows each time they are taken."""
+        """Number of drains so far."""
         self.traces: list[RequestTrace] = []
-        """Requests, in the order of their arrival."""
+        """Traced requests that were not taken yet, in the order of their arrival."""
         self.traces_dropped = 0
-        """Those for which there was no room."""
+        """Number of traced requests that were dropped because `traces_max` were kept already."""
         self._traces_max = traces_max
 
     def note(self, traced: RequestTrace) -> None:
-        """Keep a request until it is taken, if there is room."""
+        """Keep a traced request until it is taken; drop it if `traces_max` are kept."""
         if len(self.traces) < self._traces_max:
             self.traces.append(traced)
         else:
@@ -45,7 +45,7 @@ class PendingCounters:
 
 
 class ClientUsage:
-    """A client (user and client-id) at one broker: what it has used, by API group."""
+    """Usage of a client (user and client-id) at one broker, by API group."""
 
     __slots__ = ("active", "client_id", "held", "traced", "usage_counters", "user")
 
@@ -55,13 +55,13 @@ class ClientUsage:
         self.traced = traced
         self.usage_counters: list[UsageCounters | None] = [None] * len(GROUPS)
         self.held = 0
-        """How many sessions count for it."""
+        """Number of connections that count for this client."""
         self.active = 0
-        """How many of its usage counters are to be drained."""
+        """Number of this client's usage counters that are to be drained."""
 
 
 class UsageCounters:
-    """What the requests of one client and API group have used, since it was drained last."""
+    """Usage of one client in one API group since the last drain."""
 
     __slots__ = (
         "_active",
@@ -82,14 +82,18 @@ class UsageCounters:
     )
 
     def __init__(self, pending: PendingCounters, client: ClientUsage, group: int) -> None:
-        """Begin with nothing; `group` is an index into `GROUPS`."""
+        """Begin at zero; `group` is an index of `GROUPS`."""
         self._pending = pending
         self._active = False
-        """True if something was counted, or will be at once; `PendingCounters` has it then."""
+        """True if an event was counted since the last drain, or is about to be; the counters are in
+        `PendingCounters.active` then.
+        """
         self.client = client
         self.group = group
         self.drained = 0
-        """How often what was counted was taken: tells intervals in which it was used."""
+        """Number of times that these counters were drained. A connection compares it to count once per
+        interval.
+        """
         self._clear()
 
     def _clear(self) -> None:
@@ -105,7 +109,7 @@ class UsageCounters:
         self.violations: list[int] | None = None
 
     def arrived(self, length: int, charged: int, now_ms: int) -> None:
-        """A request of this many bytes is here, so many of which count for a byte rate."""
+        """Count a request of `length` bytes that has arrived; `charged` of them count for a byte rate."""
         del now_ms
         if not self._active:
             self._activate()
@@ -114,7 +118,9 @@ class UsageCounters:
         self.charged_bytes += charged
 
     def answered(self, length: int, charged: int, now_ms: int) -> None:
-        """Its response, of this many bytes, has begun."""
+        """Count a response of `length` bytes that has begun; `charged` of them count for a byte rate.
+        `now_ms` is used by traces only.
+        """
         del now_ms
         if not self._active:
             self._activate()
@@ -122,13 +128,15 @@ class UsageCounters:
         self.charged_bytes += charged
 
     def timed(self, us: float) -> None:
-        """It has cost the broker so much time, or so much more."""
+        """Add `us` (µs) to the request time that the client's requests have cost."""
         if not self._active:
             self._activate()
         self.request_time_us += us
 
     def throttled(self, quota: int, throttle_ms: int, violations: int = 1) -> None:
-        """A request was answered with this throttle time because of a quota, or with refusals."""
+        """Count a throttle time (ms) that a request was told because of `quota` (an index of `ByQuota`), and
+        the number of violations: 1, or the number of refusals.
+        """
         if not self._active:
             self._activate()
         if self.throttle_ms is None or self.violations is None:
@@ -137,31 +145,37 @@ class UsageCounters:
         self.violations[quota] += violations
 
     def mutated(self, partitions: int) -> None:
-        """So many partitions were created or deleted."""
+        """Count partitions that were created or deleted."""
         if not self._active:
             self._activate()
         self.mutations += partitions
 
     def failed(self) -> None:
-        """The client broke the protocol."""
+        """Count a violation of the protocol by the client."""
         if not self._active:
             self._activate()
         self.errors += 1
 
     def grown(self, length: int) -> None:
-        """The response is changed on its way, and by so much longer."""
+        """Add `length` bytes to a response that was counted, because a rewrite has lengthened it; negative if
+        shortened.
+        """
         if not self._active:
             self._activate()
         self.bytes_out += length
 
     def over(self) -> None:
-        """Nothing will be added for the request: it was answered, or nobody waits for an answer."""
+        """Close the trace of a request that was answered or needs no answer. No effect on counters of a
+        group.
+        """
 
     def measured(self, *, under_way: bool) -> None:
-        """What the response is measured for will be charged at its end, or was."""
+        """Keep the trace open (`under_way`) while the bytes of its response are being counted, because the
+        charge comes at the end. No effect on counters of a group.
+        """
 
     def seen(self) -> None:
-        """One more connection sends such requests."""
+        """Count one more connection that sends requests of this group."""
         if not self._active:
             self._activate()
         self.sessions += 1
@@ -172,7 +186,9 @@ class UsageCounters:
         self._pending.active.append(self)
 
     def take(self, broker: int, time_ms: int, interval_ms: int, instance: str) -> UsageRecord:
-        """What was used, as a record; from now on it counts anew."""
+        """Return the usage as a record, and start again at zero. `time_ms` is the beginning of the interval
+        (ms since 1970), `interval_ms` its length.
+        """
         record = UsageRecord(
             version=VERSION,
             time_ms=time_ms,
@@ -201,7 +217,7 @@ class UsageCounters:
 
 
 class RequestTrace(UsageCounters):
-    """One request of a client that is sampled: counted as any other, and noted by itself."""
+    """One request of a sampled client: counted for its client and group, and recorded separately."""
 
     __slots__ = (
         "_answered_in",
@@ -226,7 +242,7 @@ class RequestTrace(UsageCounters):
         self._answered_in = 0
         self._is_over = False
         self._is_measured = False
-        """Its response is, and not at its end yet."""
+        """True while the bytes of the response are being counted, to be charged at its end."""
 
     def arrived(self, length: int, charged: int, now_ms: int) -> None:
         self._counts.arrived(length, charged, now_ms)
@@ -268,15 +284,15 @@ class RequestTrace(UsageCounters):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will be added. What was answered long ago is over, though no other response of its
-        connection has come since.
+        """True if the trace is complete. A request that was answered two or more drains ago counts as
+        complete, because its counters are closed only by the connection's next response.
         """
         if self._is_over or not self.answered_ms or self._is_measured:
             return self._is_over
         return self._answered_in < self._pending.interval - 1
 
     def trace(self, broker: int, offset_ms: int, instance: str) -> TraceRecord:
-        """What is known of the request."""
+        """Return the trace as a record. `offset_ms` turns times of the reactor's clock into ms since 1970."""
         return TraceRecord(
             version=VERSION,
             time_ms=self.arrived_ms + offset_ms,

@@ -1,6 +1,6 @@
-"""The registries of all brokers, drained once an interval.
+"""The usage registries of all brokers, drained once per interval.
 
-Sans-IO: whoever writes the records drains the registries, and tells them the time.
+Sans-IO: the usage writer drains the registries and passes the time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 class UsageRegistries:
-    """The registries of all brokers behind one Weir."""
+    """The usage registries of all brokers behind one Weir."""
 
     def __init__(
         self, *, entities_max: int = 10_000, trace_share: float = 0.0, traces_max: int = 100_000
     ) -> None:
-        """At most so many clients per broker have records of their own, the others share one (`<others>`).
-        Of so large a share of the clients every request is traced; at most so many are kept per broker
-        until they are taken.
+        """Begin without brokers. `entities_max` is the maximum number of clients per broker with records of
+        their own; all others share one (`<others>`). `trace_share` (0 to 1) is the share of clients whose
+        requests are all traced, and `traces_max` the maximum number of traces kept per broker until they
+        are taken.
         """
         self._entities_max = entities_max
         self._trace_share = trace_share
@@ -33,7 +34,7 @@ class UsageRegistries:
         self._connections = 0
 
     def of(self, node_id: int | None) -> ConnectionUsage:
-        """For a new session with a broker; its id may not be known."""
+        """Return the usage of a new connection to this broker; None for a broker whose id is not known."""
         broker = -1 if node_id is None else node_id
         registry = self._registries.get(broker)
         if registry is None:
@@ -44,20 +45,22 @@ class UsageRegistries:
 
     @property
     def traces_dropped(self) -> int:
-        """RequestTrace requests for which there was no room."""
+        """Number of traced requests that were dropped because `traces_max` were kept already."""
         return sum(registry.pending.traces_dropped for registry in self._registries.values())
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Take what was used since the last drain, record by record; the interval that ends now began at
-        `time_ms` (since 1970). What is used while this goes on may be in it, or in the next one; nothing is
-        lost or counted twice, but each drain must be gone through to its end.
+        """Yield the usage since the last drain, record by record. The interval that ends now began at
+        `time_ms` (ms since 1970).
+
+        Usage that is counted during the drain belongs to this drain or to the next one; none is lost or
+        counted twice. The caller must exhaust the iterator.
         """
         for registry in list(self._registries.values()):
             yield from registry.drain(time_ms, interval_ms, instance)
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """Take the traced requests that are over, one by one; `offset_ms` turns the sessions' time into that
-        since 1970. To be gone through to its end, as `drain`.
+        """Yield the complete traces. `offset_ms` turns times of the reactor's clock into ms since 1970. The
+        caller must exhaust the iterator.
         """
         for registry in list(self._registries.values()):
             yield from registry.take_traces(offset_ms, instance)

@@ -1,6 +1,6 @@
-"""The counts of all clients of one broker, and how many clients are remembered.
+"""The usage counters of all clients of one broker, and the bound on the number of clients.
 
-Names are as clients give them, so their number is bounded: those without room share one place.
+Clients choose their names, so the number of names is bounded: clients beyond it share the overflow entity.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HASHES: Final = 2**32
 
 
 class UsageRegistry:
-    """What the clients of one broker have used since it was drained last."""
+    """Usage of the clients of one broker since the last drain."""
 
     __slots__ = (
         "_clients",
@@ -38,14 +38,16 @@ class UsageRegistry:
         self.pending = PendingCounters(traces_max)
         self._clients: dict[tuple[str, str], ClientUsage] = {}
         self._shared = ClientUsage(OVERFLOW, OVERFLOW, traced=False)
-        """Of all for whom there is no room."""
+        """Usage of the overflow entity: all clients beyond `clients_max`."""
 
     def __len__(self) -> int:
-        """How many clients are known."""
+        """Return the number of clients that have counters of their own."""
         return len(self._clients)
 
     def client(self, user: str, client_id: str) -> ClientUsage:
-        """The counts of a client, to be given back with `leave`."""
+        """Return the usage of a client for one more connection, which must call `leave` when it ends or
+        becomes another client. Clients beyond `clients_max` get the overflow entity's.
+        """
         key = shortened(user), shortened(client_id)
         client = self._clients.get(key)
         if client is None:
@@ -56,7 +58,7 @@ class UsageRegistry:
         return client
 
     def leave(self, client: ClientUsage) -> None:
-        """A session counts for it no longer."""
+        """Stop counting a connection for this client."""
         if client is not self._shared:
             client.held -= 1
             self._forget(client)
@@ -64,22 +66,24 @@ class UsageRegistry:
     def _forget(self, client: ClientUsage) -> None:
         if not client.held and not client.active:
             key = client.user, client.client_id
-            if self._clients.get(key) is client:  # else its last response came after it was forgotten
+            if self._clients.get(key) is client:  # a late response may come after the removal
                 del self._clients[key]
 
     def _is_sampled(self, key: tuple[str, str]) -> bool:
-        """By the names alone: at every broker and every Weir the same clients."""
+        """Return True if the client is traced. This depends on its names only, so that every broker and every
+        Weir traces the same clients.
+        """
         return crc32("\0".join(key).encode("utf-8", "surrogatepass")) < self._trace_hash_max
 
     def usage_counters(self, client: ClientUsage, group: int) -> UsageCounters:
-        """The counts of a client's requests of one group."""
+        """Return the counters of a client for one API group (an index of `GROUPS`)."""
         usage_counters = client.usage_counters[group]
         if usage_counters is None:
             usage_counters = client.usage_counters[group] = UsageCounters(self.pending, client, group)
         return usage_counters
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """See `UsageRegistries.drain`."""
+        """Yield this broker's usage since the last drain, see `UsageRegistries.drain`."""
         pending = self.pending
         pending.interval += 1
         active, pending.active = pending.active, []
@@ -89,7 +93,7 @@ class UsageRegistry:
                 self._forget(usage_counters.client)
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """See `UsageRegistries.take_traces`."""
+        """Yield this broker's complete traces, see `UsageRegistries.take_traces`."""
         over: list[RequestTrace] = []
         under_way: list[RequestTrace] = []
         for traced in self.pending.traces:

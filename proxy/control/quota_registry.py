@@ -1,8 +1,8 @@
 """The quotas in force: one table, and the budgets of each broker's clients.
 
-Byte rates are per broker, as in Kafka: a client has its whole budget at each broker that it talks to, unless
-its entry has the scope `cluster`.
-Mutations are per cluster, for its controller limits them: one budget, whichever listener they come to.
+Byte rates are per broker, as in Kafka: a client has its whole budget at each broker, unless its entry has the
+scope `cluster`. Mutation rates are per cluster, because the controller limits them: a client has one budget,
+through whichever listener its requests arrive.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ class QuotaRegistry:
         unnamed: str = "",
         request_time_scale: Callable[[int | None], float] = lambda _node_id: 1.0,
     ) -> None:
-        """The numbers are `quota.window.num` and `quota.window.size.seconds`, and the same two of
-        `controller.quota.window`. `in_shadow`: every entry is a shadow entry, whatever the table says.
-        `pacing`: how byte rates are held whose entry does not say. `unnamed`: what clients without a
-        client-id are taken to be called. `request_time_scale`: what the estimates of a broker's request time
-        are multiplied with.
+        """Begin with `table` in force.
+
+        `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`, those of
+        the controller are `controller.quota.window.*`. With `in_shadow`, every entry is a shadow entry.
+        `pacing` applies to byte rates whose entry has no pacing. `unnamed` is the client-id assumed for
+        clients without one. `request_time_scale` returns the factor for estimates of a broker's request time,
+        by node id.
         """
         self._is_in_shadow = in_shadow
         self._pacing = pacing
@@ -52,16 +54,16 @@ class QuotaRegistry:
         """Budgets of partition mutations, shared by all brokers."""
         self.mutations.update(self._in_force)
         self.cluster = ClusterQuotas(num_samples, window_s)
-        """The budgets of entries with cluster scope, shared by all brokers."""
+        """Budgets of entries with cluster scope, shared by all brokers."""
         self.cluster.update(self._in_force)
         self.on_update: list[Callable[[QuotaTable], None]] = []
-        """Called with each new table."""
+        """Functions to call with each new table."""
         self.changes = 0
-        """Number of times that another table came into force."""
+        """Number of times that a new table was put in force."""
 
     @property
     def table(self) -> QuotaTable:
-        """The configured table; it is in force unless everything is in shadow."""
+        """The configured table. It is in force unless `in_shadow` is set, see `in_force`."""
         return self._table
 
     @property
@@ -74,11 +76,11 @@ class QuotaRegistry:
 
     @property
     def brokers(self) -> dict[int | None, BrokerQuotas]:
-        """Quotas of every broker that a connection has asked for."""
+        """Quotas of every broker to which connections were made, by node id."""
         return self._brokers
 
     def of(self, node_id: int | None) -> BrokerQuotas:
-        """Return the quotas of one broker, always the same object."""
+        """Return the quotas of one broker: the same object at every call."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = BrokerQuotas.create(
@@ -93,11 +95,13 @@ class QuotaRegistry:
         return quotas
 
     def prepare(self, table: QuotaTable) -> None:
-        """Do the slow part of `update` in advance; callable from any thread, one at a time."""
+        """Do the slow part of `use` in advance. Callable from any thread, by one caller at a time."""
         self._modes(table).prepared(self._in_force)
 
     def use(self, table: QuotaTable) -> None:
-        """Put another table in force, for open connections too; usage so far still counts. Then `refresh`."""
+        """Put another table in force, for open connections too; earlier usage still counts. The caller must
+        then run `refresh`.
+        """
         self.prepare(table)
         self._table = table
         self._in_force = self._modes(table)
@@ -110,18 +114,22 @@ class QuotaRegistry:
             call(self._in_force)
 
     def refresh(self) -> Iterator[None]:
-        """Give all limiters the limits in force, in steps: as `ClientQuotas.refresh`."""
+        """Give all limiters the limits in force, in steps; the caller must exhaust the iterator. See
+        `ClientQuotas.refresh`.
+        """
         for quotas in list(self._brokers.values()):
             yield from quotas.refresh()
 
     def update(self, table: QuotaTable) -> None:
-        """Put another table in force, and give all limiters its limits: all steps at once."""
+        """Put another table in force and give all limiters its limits, without pausing between the steps."""
         self.use(table)
         for _step in self.refresh():
             pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget budgets that were not used for an hour, in steps: as `ClientQuotas.expire`."""
+        """Remove budgets that were not used for an hour, in steps; the caller must exhaust the iterator. See
+        `ClientQuotas.expire`.
+        """
         yield from self.cluster.expire(now_ms)
         for quotas in list(self._brokers.values()):
             yield from quotas.expire(now_ms)

@@ -1,5 +1,5 @@
-"""Log lines that peers can cause at any rate: the first of a kind at once, then at most one a second, with a
-count.
+"""Limit log lines that peers can cause at any rate: the first event of a kind is logged at once, later events
+at most once a second, with their number.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from proxy.net.reactor import Reactor, Timer
 PERIOD_MS: Final = 1000
 
 Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
-"""(count, details of the latest event): writes one line."""
+"""Function (count, details of the latest event) that writes one line."""
 
 Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""The type of `RateLimitedLog.note`."""
+"""Type of `RateLimitedLog.note`."""
 
 
 class _Pending:
-    """Events since the last line of their kind."""
+    """Events of one kind since the last line about them."""
 
     __slots__ = ("count", "details", "timer", "write")
 
@@ -31,22 +31,22 @@ class _Pending:
         self.details: Mapping[str, object] = {}
 
     def write_counted(self) -> None:
-        """Write one line for all events counted since the last."""
+        """Write one line for the events counted since the last line, if there were any."""
         count, self.count = self.count, 0
         if count:
             self.write(count, self.details)
 
 
 class RateLimitedLog:
-    """Writes or counts log lines; one per process. There must be few kinds, whatever peers do."""
+    """Writes or counts log lines; one per process. The number of kinds must be small, whatever peers send."""
 
     def __init__(self, reactor: Reactor) -> None:
-        """Measure seconds with the reactor's timers."""
+        """Begin with no events; seconds are measured by the reactor's timers."""
         self._reactor = reactor
         self._pending: dict[Hashable, _Pending] = {}
 
     def note(self, kind: Hashable, write: Write, details: Mapping[str, object]) -> None:
-        """Count one event: write a line now, or within a second."""
+        """Count one event of this kind, and write its line now or within a second."""
         pending = self._pending.get(kind)
         if pending is None:
             self._pending[kind] = _Pending(write, self._call_soon(kind))
@@ -56,7 +56,7 @@ class RateLimitedLog:
             pending.details = details
 
     def close(self) -> None:
-        """Write lines for all counted events."""
+        """Write the lines for all events counted so far."""
         for pending in self._pending.values():
             pending.timer.cancel()
             pending.write_counted()
@@ -64,7 +64,7 @@ class RateLimitedLog:
 
     def _call_soon(self, kind: Hashable) -> Timer:
         timer = self._reactor.call_at(self._reactor.now_ms + PERIOD_MS, partial(self._due, kind))
-        self._reactor.wake()  # its current wait does not include the new timer
+        self._reactor.wake()  # the wait in progress does not include the new timer
         return timer
 
     def _due(self, kind: Hashable) -> None:

@@ -1,7 +1,8 @@
-"""Shadow throttles in the log: a line per entity and quota every ten seconds, the longest throttles first.
+"""Log the throttles that shadow quotas would have caused: one line per entity and quota every ten seconds,
+the longest throttles first.
 
-Shadow quotas delay no request, so a client above one exceeds it with every request. A line has the number of
-throttles since the previous line, and their total time.
+Shadow quotas delay no request, so a client above a shadow quota exceeds it with every request. A line has the
+number of throttles since the previous line, and their total time.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ log = structlog.get_logger("weir.shadow")
 
 PERIOD_S: Final = 10.0
 LINES_MAX: Final = 20
-"""Number of entities logged each time; one more line counts the others."""
+"""Maximum number of entities logged at a time; one more line has the number of the others."""
 PERCENT_DIGITS: Final = 2
-"""Decimal places of request time. Other rates are whole numbers."""
+"""Number of decimal places of request time. Other rates are logged as whole numbers."""
 SLICE: Final = 1000
-"""Number of budgets read in one go: less than a millisecond."""
+"""Number of budgets read in one step, which takes less than a millisecond."""
 
 Counted: TypeAlias = Budget | MutationBudget | ConnectionBudget
 Who: TypeAlias = tuple[QuotaKey, Tags]
@@ -34,17 +35,17 @@ Who: TypeAlias = tuple[QuotaKey, Tags]
 
 @dataclass(slots=True)
 class Held:
-    """Counts of one entity and quota, summed over all brokers."""
+    """Throttles of one entity by one quota, summed over all brokers."""
 
     throttled: int = 0
     throttle_ms: int = 0
     refused: int = 0
     limit: float = 0
     rate: float = 0
-    """The rate at the broker where it is highest; not used for mutations."""
+    """Rate at the broker where the rate is highest; 0 for mutations."""
 
     def add(self, budget: Counted, now_ms: int) -> None:
-        """Add one broker's budget."""
+        """Add the counts of one broker's budget."""
         self.throttled += budget.throttled
         self.throttle_ms += budget.throttle_ms_total
         self.limit = budget.limit
@@ -54,7 +55,7 @@ class Held:
             self.rate = max(self.rate, budget.rate(now_ms))
 
     def since(self, before: Held | None) -> Held:
-        """Return the counts added since `before`; all counts if the budgets were new."""
+        """Return the counts added since `before`; all counts if the budget is new."""
         if before is None or before.throttled > self.throttled:
             return self
         return Held(
@@ -67,16 +68,18 @@ class Held:
 
 
 class ShadowLog:
-    """Logs shadow throttles, each once."""
+    """Logs the throttles of shadow quotas that occurred since the previous look."""
 
     def __init__(self, quota_registry: QuotaRegistry, connections: ConnectionQuotas) -> None:
-        """Begin with nothing logged."""
+        """Begin with no throttle logged."""
         self._quota_registry = quota_registry
         self._connections = connections
         self._said: dict[Who, Held] = {}
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """Log new throttles, in steps of about a millisecond; sockets are served at each yield."""
+        """Log the throttles since the previous look, in steps of about a millisecond. The caller serves
+        sockets at each yield.
+        """
         found: dict[Who, Held] = {}
         for quotas in list(self._quota_registry.brokers.values()):
             for clients in (quotas.produce, quotas.fetch, quotas.request):
@@ -98,8 +101,8 @@ class ShadowLog:
 
 
 def _look(key: QuotaKey, budgets: Iterable[Counted], found: dict[Who, Held], now_ms: int) -> Iterator[None]:
-    """Add the counts of one quota's budgets."""
-    remaining = iter(list(budgets))  # may change between two steps
+    """Add the counts of one quota's throttled budgets to `found`, in steps."""
+    remaining = iter(list(budgets))  # budgets may be added between two steps
     while part := list(islice(remaining, SLICE)):
         for budget in part:
             if budget.throttled:
@@ -122,7 +125,7 @@ def _say(new: dict[Who, Held]) -> None:
 
 
 def _details(key: QuotaKey, tags: Tags, held: Held) -> dict[str, object]:
-    """Return the fields of a log line, with the entity's names that are set."""
+    """Return the fields of a log line: the quota, the names of the entity, counts and limit."""
     names = {name: value for name, value in tags._asdict().items() if value}
     details = {"quota": key.value, **names, "count": held.throttled, "seconds": held.throttle_ms / 1000}
     limit = None if held.limit == UNLIMITED else held.limit  # the entry has been removed

@@ -1,4 +1,4 @@
-"""Weir's own tasks, restarted after failures: a bug in one ends neither the process nor a connection."""
+"""Restart Weir's own tasks after failures: a bug in one of them ends neither the process nor a connection."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ class Task(StrEnum):
     EXPIRY = "expiry"
     QUOTA_STORE = "quota_store"
     REACTOR = "reactor"
-    """Callbacks that raised: nothing is restarted, at worst their connection has ended."""
+    """Callbacks of the reactor that raised an exception. The reactor is not restarted; at worst, the
+    connection of the callback has ended.
+    """
     SHADOW_LOG = "shadow_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"
 
 
 Works: TypeAlias = Callable[[], None]
-"""Called by a task after each success."""
+"""Function that a task calls after each success; the supervisor then logs that the task works again."""
 Work: TypeAlias = Callable[[Works], Awaitable[None]]
-"""The work of a task, until cancelled."""
+"""Coroutine function that runs a task until cancelled. It gets a `Works` to call after each success."""
 
 
 class Supervisor:
     """Restarts tasks after failures; logs and counts the failures."""
 
     def __init__(self, counters: Counters, note: Note) -> None:
-        """`note` is the rate-limited log."""
+        """Begin with no failures; `note` is `RateLimitedLog.note`."""
         self._counters = counters
         self._log = note
 
     async def keep_running(self, task: Task, work: Work) -> None:
-        """Await `work` until it returns. After each exception wait, longer each time, and start it again.
+        """Await `work` until it returns. After an exception, pause and start it again.
 
-        The wait is short again once the work has run for `WAIT_S_MAX`.
+        The pause grows with successive failures. It is short again once the work has run for `WAIT_S_MAX`.
         """
         failures, wait_s = 0, WAIT_S_MIN
 
@@ -81,7 +83,9 @@ class Supervisor:
 
 
 def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
-    """Return work that awaits `step` every `period_s`, first after one period."""
+    """Return work for `keep_running` that awaits `step` every `period_s`, for the first time after one
+    period.
+    """
 
     async def work(works: Works) -> None:
         while True:
@@ -93,7 +97,7 @@ def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
 
 
 async def in_steps(steps: Iterator[object]) -> None:
-    """Take all steps of long work; sockets are served in between."""
+    """Take all steps of long work, and let other tasks run between the steps."""
     for _step in steps:
         await trio.lowlevel.checkpoint()
 

@@ -1,19 +1,19 @@
 """Decisions about frames: plans per broker version, API and version, and the capabilities that fill them. No
 I/O.
 
-`plan` defines plans and what a capability sees of a connection, `plans` has the tables of capabilities,
-`decisions` the results of `admit`, also deferred responses, `broker_query` lets a capability ask the broker
-before it answers a client. `unread` counts requests that Weir cannot read, `usage_groups` has
-each API's group in usage records. Every other package is one capability.
+`plan` defines plans, and the interface of a connection that capabilities use. `plans` has the tables of
+capabilities, `decisions` the results of `admit` and deferred responses. `broker_query` lets a capability ask
+the broker before it answers a client. `unread` counts requests that Weir cannot read, `usage_groups` has the
+group of each API in usage records. Every other package is one capability.
 
 - Plans of one table are made in three layers: capabilities that read frames in the broker's version
   (`ON_THE_WIRE`), then `uplift`, then capabilities that read requests in the client's version
-  (`QUERYING_HANDLERS`). So neither side knows of the other.
-- There is a table of plans per set of broker versions: nothing per request depends on the broker.
-- Request bodies are read as Kafka's generated classes read them, bytes left over ignored; where only Weir
-  needs a body that it cannot read, the request passes. Reading less than a broker would be a way around a
-  quota, so a test compares the codec with a broker. Headers are read strictly.
-- Responses are read strictly, and bytes left over are an error: more likely Weir has misread the response,
-  and must not rewrite addresses in it.
-- Every rewrite is one edit of one stretch of bytes, so a frame's length is adjusted in one place.
+  (`QUERYING_HANDLERS`). So capabilities do not depend on uplift.
+- There is a table of plans per set of broker versions, so no request needs a look at the broker's versions.
+- Request bodies are read as Kafka's generated classes read them: bytes behind the last field are ignored. A
+  test compares the codec with a broker, because a request that a broker reads and Weir does not would bypass
+  a quota. If only Weir needs a body and cannot read it, the request is forwarded. Headers are read strictly.
+- Responses are read strictly: bytes behind the last field are an error. Weir has probably misread such a
+  response, and must not rewrite addresses in it.
+- Every rewrite replaces one stretch of bytes, so a frame's length is adjusted in one place.
 """

@@ -1,21 +1,23 @@
-"""A query: questions that Weir asks a broker on a client's connection before that client gets its response.
+"""A query: requests that Weir sends to the broker on a client's connection before that client gets its
+response.
 
-Some requests cannot be decided about by their bytes alone (how many partitions has the topic to delete?), or
-take several requests to the broker. A query is a generator:
+Some requests cannot be decided about by their bytes alone (the number of partitions of a topic to delete is
+not in the request), or need several requests to the broker. A query is a generator:
 
     def delete(request: DeleteTopicsRequest) -> BrokerQuery:
         found = yield from ask(MetadataRequest(...), 4, MetadataResponse)
         ...
         return (yield from ask(request, 1, DeleteTopicsResponse))
 
-The generator yields questions, is sent the answers, and returns the client's response; or None, and the
-client's request is then decided about again. A question that cannot be encoded in its version raises
-EncodeError within the generator. `RunningQuery` makes frames of questions, the connection sends them. The
-client's next requests wait meanwhile, as at a broker.
+The generator yields questions, is sent the broker's responses, and returns the response for the client. If it
+returns None, the client's request is decided about again. A question that cannot be encoded in its version
+raises EncodeError within the generator. `RunningQuery` makes frames of the questions, and the connection
+sends them. The client's next requests wait until the query has ended, as requests on one connection do at a
+broker.
 
-A generator that yields None pauses: it goes on in a later turn of the transport, so that a large message
-delays other connections by a piece of the work only. Everything in a query whose time depends on the size of
-a message is done in pieces (`protocol.pieces`): decoding, encoding, loops over topics (`each`).
+A generator that yields None pauses: it continues in a later turn of the transport, so that a large message
+delays other connections only by a piece of the work. All work in a query whose time depends on the size of a
+message is done in pieces (`protocol.pieces`): decoding, encoding, loops over topics (`each`).
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ T = TypeVar("T")
 
 
 class Question(NamedTuple):
-    """A request to the broker, and its version."""
+    """A request to the broker and its version, yielded by a query."""
 
     message: Message
     version: int
@@ -58,7 +60,9 @@ R = TypeVar("R", bound=Message)
 
 
 def ask(message: Message, version: int, answer: type[R]) -> Asking[R]:
-    """Ask, and return the answer with its own type. Raises EncodeError."""
+    """Send the message to the broker in this version; return the response, which has type `answer`. Raises
+    EncodeError if the version cannot express the message.
+    """
     found = yield Question(message, version)
     if not isinstance(found, answer):
         raise TypeError(f"{type(message).__name__} was answered with {type(found).__name__}")
@@ -66,7 +70,7 @@ def ask(message: Message, version: int, answer: type[R]) -> Asking[R]:
 
 
 class RunningQuery:
-    """A query in progress, and the client's request that it is for."""
+    """A query in progress, for one request of a client."""
 
     __slots__ = (
         "_api_key",
@@ -82,30 +86,32 @@ class RunningQuery:
     )
 
     def __init__(self, query: BrokerQuery, data: bytearray, frame: int, end: int) -> None:
-        """Copy the request's header up to the client-id from `data[frame:end]`."""
+        """Begin a query for the request `data[frame:end]`, whose header up to the client-id is copied for the
+        questions.
+        """
         self._query = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
         client_id_stop = client_id_end(data, frame, end)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_stop])
         self.asked = (self._api_key, self._version)
-        """API key and version of the current question."""
+        """API key and version of the current question; before the first question, of the client's request."""
         self.asked_length = 0
-        """Frame length (bytes) of the current question."""
+        """Length (bytes) of the current question's frame, without the length prefix."""
         self.reply: bytes | None = None
-        """The client's response, once the query has returned one."""
+        """Response frame for the client; None until the query has returned a response."""
         self.paused = False
-        """True if the query neither waits for an answer nor has ended: `go_on` in another turn."""
+        """True if the query has paused, so that `go_on` must be called in another turn."""
         self._steps = self._run()
 
     def go_on(self) -> bytes | None:
-        """Begin, or go on after a pause. Return the next question's frame; None if the query has paused or
-        ended. Raises ProtocolError like `answer`.
+        """Begin the query, or continue it after a pause. Return the frame of its next question; None if the
+        query has paused or ended. Raises ProtocolError like `answer`.
         """
         return self._step(None)
 
     def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
-        """Pass the response `data[frame:end]` to the query; return the next question's frame, None if the
-        query has paused or ended.
+        """Pass the broker's response `data[frame:end]` to the query; return the frame of the next question,
+        None if the query has paused or ended.
 
         Raises ProtocolError if the response cannot be read.
         """
@@ -117,7 +123,7 @@ class RunningQuery:
         return self._step(bytes(memoryview(data)[body:end]))
 
     def end(self) -> None:
-        """Stop the query: its client has gone."""
+        """Stop the query, because its client has closed."""
         self._query.close()
         self._steps.close()  # its frame has a reference to this object
 
@@ -174,12 +180,14 @@ class RunningQuery:
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
-    """Return a response frame for a client. Raises EncodeError."""
+    """Return the frame of a response to a client. Raises EncodeError if the version cannot express the
+    message.
+    """
     return framed_body(api_key, version, correlation_id, codec(type(message), version).encode(message))
 
 
 def framed_body(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
-    """Return a response frame for a client, of an encoded message."""
+    """Return the frame of a response to a client, whose message is encoded as `body`."""
     tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
     length = RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(tags) + len(body)
     return RESPONSE_HEAD.pack(length, correlation_id) + tags + body

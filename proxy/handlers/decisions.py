@@ -1,7 +1,7 @@
-"""Decisions about a request, as soon as enough of its bytes have arrived. A small closed set.
+"""Decisions about a request: a small closed set. They are made as soon as enough of its bytes have arrived.
 
-`Plan.admit` returns a decision, or WAIT for more bytes. Most decisions are constants: creating one per
-request would cost too much.
+`Plan.admit` returns a decision, or WAIT for more bytes. Most decisions are constants, because creating an
+object for each request would cost too much.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Forward:
-    """Forward the request to the broker. Instances are shared, so never change one."""
+    """Forward the request to the broker. Connections share the instances, so do not change an instance."""
 
     __slots__ = ("answered", "byte_counter", "charged", "exempt", "sasl", "serial", "unread")
 
@@ -31,23 +31,25 @@ class Forward:
         sasl: bool = False,
         byte_counter: ByteCounter | None = None,
     ) -> None:
-        """Forward without charges by default."""
+        """Create a decision to forward; by default no bytes are charged."""
         self.charged = charged
-        """True if the plan's charges are made to the client's ledger."""
+        """True if the charges of the plan are made to the client's ledger."""
         self.answered = answered
-        """True if the broker will send a response (not for produce with acks=0)."""
+        """True if the broker will send a response; False for produce with acks=0."""
         self.serial = serial
-        """True if the client's next requests wait for the response, because the cost is not known before. (A
-        broker handles every request so.)
+        """True if the client's next requests wait for the response, because the response decides the cost. (A
+        broker handles all requests of a connection one after another.)
         """
         self.exempt = exempt
-        """True if request time is not charged (requests between brokers)."""
+        """True if request time is not charged, as for requests between brokers."""
         self.unread = unread
         """True if Weir cannot read the body: the request is forwarded unchanged, and counted."""
         self.sasl = sasl
         """True if the request is part of a SASL exchange, which may change the client's principal."""
         self.byte_counter = byte_counter
-        """Counter for the bytes of the request that arrive later; charged when the request is complete."""
+        """Counter of the bytes of the request; the bytes are charged when the request is complete. None if no
+        bytes are to be counted.
+        """
 
     def but(
         self,
@@ -56,7 +58,9 @@ class Forward:
         unread: bool | None = None,
         byte_counter: ByteCounter | None = None,
     ) -> Forward:
-        """Return the same decision with these changes; the byte counter is always replaced."""
+        """Return a copy of this decision with these changes. The byte counter is always replaced, None
+        removes it.
+        """
         return Forward(
             charged=self.charged if charged is None else charged,
             answered=self.answered,
@@ -69,30 +73,30 @@ class Forward:
 
 
 class Hold:
-    """Hold this request and those behind it, then decide again."""
+    """Hold this request, and the client's requests behind it; then decide about it again."""
 
     __slots__ = ("hold_ms",)
 
     def __init__(self, hold_ms: int) -> None:
-        """Wait for this long (ms)."""
+        """Create a decision to hold for `hold_ms` (ms)."""
         self.hold_ms = hold_ms
 
 
 class Reply:
-    """Answer with a whole response frame. The request must be complete; it is not forwarded."""
+    """Answer the request with a whole response frame. The request must be complete, and is not forwarded."""
 
     __slots__ = ("frame",)
 
     def __init__(self, frame: bytes) -> None:
-        """Send this frame when its turn comes."""
+        """Create a decision to reply with `frame`, which is sent after the responses to earlier requests."""
         self.frame = frame
 
 
 class Deferred:
-    """A response that another thread or a store prepares. Call `answer` once, on the reactor's thread.
+    """A response that a store or another thread prepares. Its owner must call `answer` once, on the reactor's
+    thread.
 
-    The response keeps its place in the order of responses. Until it is ready, no request of the client is
-    taken.
+    The response is sent in the order of the requests. Until it is ready, no request of the client is taken.
     """
 
     __slots__ = ("_arrived", "frame")
@@ -100,41 +104,43 @@ class Deferred:
     def __init__(self) -> None:
         """Begin without a response."""
         self.frame: bytes | None = None
-        """The whole response frame; None until it is ready."""
+        """The whole response frame; None until the response is ready."""
         self._arrived: Callable[[], None] | None = None
 
     def on_arrival(self, arrived: Callable[[], None]) -> None:
-        """Call `arrived` when the response is ready, so that the connection sends it."""
+        """Have `arrived` called when the response is ready, so that the connection sends it."""
         self._arrived = arrived
 
     def answer(self, frame: bytes) -> None:
-        """Set the response frame. Has no effect on a connection that has closed."""
+        """Set the response frame, and tell the connection. No effect if the connection has closed."""
         self.frame = frame
         if self._arrived is not None:
             self._arrived()
 
 
 class Defer:
-    """Answer later. The request must be complete; it is not forwarded."""
+    """Answer the request later. The request must be complete, and is not forwarded."""
 
     __slots__ = ("deferred",)
 
     def __init__(self, deferred: Deferred) -> None:
-        """Send the deferred response when it is ready."""
+        """Create a decision to send the deferred response when it is ready."""
         self.deferred = deferred
 
 
 class Query:
-    """Ask the broker before, or instead of, forwarding. The request's client-id must have arrived."""
+    """Ask the broker before the request is forwarded, or instead. The request's client-id must
+    have arrived.
+    """
 
     __slots__ = ("again", "query")
 
     def __init__(self, query: BrokerQuery, *, again: bool = False) -> None:
-        """Run `query`."""
+        """Create a decision to run `query`."""
         self.query = query
         self.again = again
-        """True if the query returns None, and the request is then decided about again; else the request must
-        be complete.
+        """True if the query returns None, so that the request is then decided about again. Otherwise the
+        query returns the response, and the request must be complete.
         """
 
 

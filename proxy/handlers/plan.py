@@ -7,13 +7,13 @@ which module filled a slot. A capability that needs more than one frame starts a
 
 1. `admit` reads the request's first fields, may change them in place, identifies the client's ledger, and
    says whether the broker will send a response.
-2. `on_arrival` charges costs that are known when the whole request has arrived.
-3. `on_response` charges costs that are known when the response begins to arrive.
-4. `throttle` is the offset of throttle_time_ms in the response.
-5. `cost` estimates the broker's request time (KIP-124) from frame lengths; `extra_us` adds to it by reading
-   the request. Request time is charged only while the broker has such quotas.
-6. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` does so for a response
-   larger than the buffer, where the length must stay the same.
+2. `on_arrival` charges costs that are known when the whole request has arrived. 3. `on_response` charges
+costs that are known when the response begins to arrive. 4. `throttle` is the offset of throttle_time_ms in
+the response. 5. `cost` estimates the broker's request time (KIP-124) from frame lengths; `extra_us` adds the
+cost of fields
+   that it reads in the request. Request time is charged only if a quota for request time is in force.
+6. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` changes bytes of a response
+   larger than the buffer, whose length must stay the same.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ if TYPE_CHECKING:
 
 
 class BrokerVersions(Protocol):
-    """The versions that a broker speaks, and the versions offered to its clients."""
+    """The versions that a broker has, and the versions offered to its clients."""
 
     broker: Mapping[int, VersionRange] | None
-    """Version ranges by API key; None if unknown."""
+    """Version ranges of the broker, by API key; None if unknown."""
 
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
-        """Return the versions offered to clients; `added`: with the APIs that Weir answers itself."""
+        """Return the versions offered to clients, by API key. With `added`, they include the APIs that Weir
+        answers itself.
+        """
 
 
 class Client(Protocol):
-    """The client of a connection, as capabilities see it."""
+    """The client of a connection: the part that capabilities use."""
 
     first_produce_seen: bool
     """True once this connection's first produce request was admitted. Until then the request may be held for
@@ -63,19 +65,19 @@ class Client(Protocol):
 
     @property
     def user(self) -> str:
-        """The principal's name, authenticated by the broker (SASL) or by a certificate."""
+        """Name of the principal, which a broker (SASL) or a certificate has authenticated."""
 
     @property
     def peer(self) -> str:
-        """The client's address, for logs."""
+        """Address of the client, for logs."""
 
     @property
     def ledger(self) -> ClientLedger:
-        """The ledger of the latest request's client; see `identify`."""
+        """Ledger of the latest request's client; see `identify`."""
 
     @property
     def is_broker(self) -> bool:
-        """True if the principal belongs to a broker, on a listener that brokers use."""
+        """True if the principal belongs to a broker and `inter_broker` is set."""
 
     @property
     def recorded(self) -> bool:
@@ -83,19 +85,27 @@ class Client(Protocol):
 
     @property
     def exchange(self) -> Exchange | None:
-        """The SASL exchange in progress; `user` changes only when it succeeds."""
+        """The SASL exchange in progress; None if there is no exchange. `user` changes only when the exchange
+        succeeds.
+        """
 
     def follow(self, exchange: Exchange | None) -> None:
-        """Set the SASL exchange in progress, None for none. Call this also after changing the exchange."""
+        """Set the SASL exchange in progress; None for no exchange. Call this also after changing the
+        exchange.
+        """
 
     def become(self, user: str) -> None:
-        """Switch to another principal; forget everything looked up for the old one."""
+        """Set another principal, and clear everything looked up for the former one."""
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
-        """Return the client-id of a request; None if more bytes are needed. Raises ProtocolError."""
+        """Return the client-id of the request `data[frame:end]`; None if more bytes are needed. Raises
+        ProtocolError if the client-id is malformed.
+        """
 
     def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> ClientLedger | None:
-        """Return the ledger of a request's client; None if more bytes are needed. Raises ProtocolError."""
+        """Return the ledger of the client of the request `data[frame:end]`; None if more bytes are needed.
+        Raises ProtocolError if the client-id is malformed.
+        """
 
     def cache_parse(
         self,
@@ -107,59 +117,61 @@ class Client(Protocol):
         *,
         budget: Budget | None = None,
     ) -> None:
-        """Reuse this decision for requests that begin with the same `data[frame:stop]`, while `budget` is not
-        throttled.
+        """Cache this decision for requests that begin with the same `data[frame:stop]`, as long as `budget`
+        is not throttled.
 
-        Only for decisions that depend on nothing but these bytes and the quotas in force. Requests of brokers
-        are not cached: their replica id may be at the end.
+        Use this only for decisions that depend on nothing but these bytes and the quotas in force. Requests
+        of brokers are not cached, because their replica id may be at the end.
         """
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Reuse the decision that is cached for the plan, if any, only for requests that need no other
-        look.
+        """Restrict the decision cached for `plan`, if any, to requests for which `needs_look`
+        returns False.
         """
 
 
 class Context(Protocol):
-    """The connection of the frame at hand, as capabilities see it."""
+    """The connection of the frame at hand: the part that capabilities use."""
 
     @property
     def client(self) -> Client:
-        """The client."""
+        """Client of the connection."""
 
     @property
     def broker_versions(self) -> BrokerVersions:
-        """The broker's versions; replaced once the broker has told them."""
+        """Versions of the broker; replaced by `meet_broker`."""
 
     @property
     def cluster(self) -> ClusterState:
-        """Topics of the cluster, shared by all connections."""
+        """Topics of the cluster that Weir has seen; all connections share the object."""
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
-        """Set the broker's versions, by API key."""
+        """Set the broker's versions (API key → range)."""
 
     @property
     def addresses(self) -> AdvertisedAddresses:
-        """The addresses of brokers that this client is told."""
+        """Addresses of brokers that this client is told."""
 
     @property
     def node_id(self) -> int | None:
-        """The broker's node id; None if unknown."""
+        """Node id of the broker; None if unknown."""
 
     speaks_api_versions_3: bool
-    """True if the client has sent ApiVersions v3 or later (KIP-511)."""
+    """True if the client has sent ApiVersions in v3 or later (KIP-511)."""
 
     @property
     def identities(self) -> Identities:
-        """Rules for identities that the wire does not show, and identities learnt by all connections."""
+        """Rules for principals that the wire does not show, and principals learnt; shared by all
+        connections.
+        """
 
     @property
     def counters(self) -> Counters:
         """Counters of the process."""
 
     authorized_again: bool
-    """True if the broker has just authorized this client; set by a query for the request that is decided
-    about again.
+    """True if the broker has just confirmed that the client is authorized for the request at hand. A query
+    sets this before the request is decided about again.
     """
 
     decoded: object
@@ -169,68 +181,70 @@ class Context(Protocol):
 
     @property
     def buffer_bytes(self) -> int:
-        """Size of the buffer. A longer frame is never in the buffer as a whole."""
+        """Size (bytes) of the buffer. A longer frame is never in the buffer as a whole."""
 
     fetch_session: FetchSession | None
-    """The latest fetch session; tracked while topics have rates."""
+    """The latest fetch session; None before the first. Tracked while topics have rates."""
     fetch_length: int
-    """Length of the longest fetch request of the latest fetch session, while request time is charged; 0 if
-    none was seen.
+    """Length (bytes) of the longest fetch request of the latest fetch session; tracked while request time is
+    charged, 0 if no fetch was seen.
     """
     unconfirmed_us: float
     """Request time (µs) by which the latest produce request may cost more than its estimate; 0 if that is too
     little for `confirmed_us` to find out. Set by `extra_us`.
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
-    """The beginning of the latest produce request with one partition, while request time is charged: (plan;
-    bytes from the client-id on; offset in the frame of the records' length, of its last byte if it is an
-    int32; cost in µs of these bytes).
+    """Beginning of the latest produce request with one partition, kept while request time is charged; else
+    None. The values are: its plan; its bytes from the client-id on; the offset, in the frame, of the
+    length of the records (of its last byte if the length is an int32); the cost (µs) of these bytes.
     """
 
     @property
     def quota_admin(self) -> QuotaAdmin:
-        """Reads and changes quotas for admins."""
+        """Describes and alters quotas for admins."""
 
     @property
     def quotas(self) -> BrokerQuotas:
-        """The quotas of the broker's clients."""
+        """Quotas of the clients of the broker behind the connection."""
 
     @property
     def report_ms(self) -> int:
-        """The throttle time (ms) to report in the response at hand; for `rewrite`."""
+        """Throttle time (ms) to report in the response at hand, for `rewrite`."""
 
     @property
     def now_ms(self) -> int:
-        """The current time (ms)."""
+        """Current time (ms)."""
 
     def first_hold_ms(self, until_ms: int) -> int:
-        """Return how long (ms) to hold the first request of a kind for a throttle that other connections of
-        its client have caused and that lasts until `until_ms`.
+        """Return the time (ms) for which to hold the connection's first request of a kind, because other
+        connections of its client have caused a throttle until `until_ms`.
         """
 
     @property
     def hold(self) -> bool:
-        """True if throttled responses are delayed, as before KIP-219."""
+        """True if throttled responses are delayed, as by brokers before KIP-219."""
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request from the client for this long; return the time (ms) when that ends (KIP-219)."""
+        """Take no request from the client for `throttle_ms`; return the time (ms) at which this ends
+        (KIP-219).
+        """
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Record the outcome of the request that a query runs for: partitions created or deleted, topics
-        refused, the throttle time.
+        """Count as usage the results of the request that a query runs for: partitions created or deleted,
+        topics refused, the throttle time (ms).
         """
 
     def charge_time(self, plan: Plan, length: int) -> None:
-        """Charge request time for a request that was exempt until its response, of about this length, showed
-        otherwise.
+        """Charge request time for a request that the decision made exempt, because its response of about
+        `length` bytes shows that it is not exempt.
         """
 
     def violate(self, reason: CloseReason, detail: str) -> None:
-        """Close the connection."""
+        """Close the connection because a peer violated the protocol."""
 
 
 class ResponseEdit(NamedTuple):
-    """A request to replace `data[start:stop]`, within a frame, by `replacement`."""
+    """An order to replace `data[start:stop]`, which is within a frame, by `replacement`."""
 
     start: int
     stop: int
@@ -238,59 +252,68 @@ class ResponseEdit(NamedTuple):
 
 
 class ByteCounter(Protocol):
-    """Counts bytes of one frame while the frame streams by; charges them at its end."""
+    """Counts bytes of one frame while its parts are forwarded, and charges them at its end."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Count the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the bytes counted; return the throttle time (ms). `told`: False if no response can tell the
-        throttle time any more; then return 0, and the next request's response tells the throttle time.
+        """Charge the counted bytes, and return the throttle time (ms). If no response can tell the throttle
+        time any more, `told` is False; then return 0, and have the response to the next request tell the
+        throttle time.
         """
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return how long (ms) to hold the bytes of a request behind those counted; 0 for not at all."""
+        """Return the time (ms) for which to hold the bytes of the request behind the counted ones; 0 for no
+        hold.
+        """
 
     def cut(self, now_ms: int) -> None:
-        """Charge the bytes forwarded so far of a frame that was cut off."""
+        """Charge the bytes that were forwarded of a frame that will not be completed."""
 
 
 class StreamRewrite(Protocol):
-    """Changes bytes of one response body in place while it streams by."""
+    """Changes bytes of one response body in place while its parts are forwarded."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Read the body's next bytes, `data[start:stop]`, and change them if needed."""
+        """Process the body's next bytes, `data[start:stop]`, and change them if needed."""
 
 
 Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"
-"""(context, data, frame, end, complete): the frame is `data[frame:end]`; `complete` if all of it is there."""
+"""Function (context, data, frame, end, complete) that returns the decision about the request
+`data[frame:end]`, or WAIT. `complete` is True if the whole frame has arrived.
+"""
 NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
-"""(data, position, end, complete) -> True if `admit` must decide about a request though its bytes before
-`position` are cached; `end` and `complete` as in `Admit`. Raises nothing.
+"""Function (data, position, end, complete) that returns True if `admit` must decide about a request although
+the decision for its bytes before `position` is cached. `end` and `complete` as in `Admit`. Raises nothing.
 """
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
-"""(context, data, frame, end, complete) -> time (ms) for which to hold the request `data[frame:end]`;
-INCOMPLETE if more bytes are needed. Arguments as of `Admit`.
+"""Function (context, data, frame, end, complete) that returns the time (ms) for which to hold the request
+`data[frame:end]`; INCOMPLETE if more bytes are needed. Arguments as in `Admit`.
 """
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
-"""(ledger, length, now_ms) -> throttle_ms. The length (bytes) is the value of the frame's length prefix."""
+"""Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
+(bytes) is the value of the frame's length prefix.
+"""
 Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int]]"
-"""Count a response without records; return the throttle times (ms) to report: by the client's quota, and by
-topic rates.
+"""Function that counts a response without records, and returns the throttle times (ms) to report: those of
+the client's quota and of topic rates.
 """
 Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
-"""(context, data, frame, end) -> µs that the request `data[frame:end]`, perhaps cut, costs in addition to its
-length. Returns 0 for bytes that it cannot read; raises nothing.
+"""Function (context, data, frame, end) that returns the cost (µs) of the request `data[frame:end]` in
+addition to the cost of its length. The frame may be incomplete. Returns 0 for bytes that it cannot read;
+raises nothing.
 """
 Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], ResponseEdit | Wait | None]"
-"""(context, data, body, end, complete): the body is `data[body:end]`; `complete` if all of it is there.
-Returns None to leave the frame unchanged. Raises ProtocolError.
+"""Function (context, data, body, end, complete) that returns the edit of the response with body
+`data[body:end]`; None to leave the frame unchanged; WAIT for more bytes. `complete` is True if the whole
+frame has arrived. Raises ProtocolError if the body is malformed.
 """
 
 
 @dataclass(slots=True)
 class Plan:
-    """The functions for one (API key, version); all connections of a process share the plan."""
+    """The functions for one (API key, version). All connections of a process share the plan."""
 
     api_key: int
     version: int
@@ -298,30 +321,33 @@ class Plan:
     flexible_response: bool = False
     """True if the response's *header* has tagged fields (never for ApiVersions)."""
     broker_version: int = -1
-    """The version used towards the broker; differs from the client's under uplift."""
+    """Version used towards the broker; under uplift it differs from the client's version."""
     broker_waits: bool = False
-    """True if the broker itself waits out throttle times before it responds, so the client must not wait
-    again (under uplift only).
+    """True if the broker waits until a throttle time is over before it responds, so that the client must not
+    wait again (under uplift only).
     """
     whole: bool = False
-    """True if `admit` may need the whole request, even one larger than the buffer."""
+    """True if `admit` may need the whole request, even if it is larger than the buffer."""
     admit: Admit | None = None
     first_holds: tuple[FirstHold, ...] = ()
-    """Functions that say how long to hold the first produce request of a connection; the longest hold counts.
+    """Functions that return the time (ms) for which to hold the first produce request of a connection; the
+    longest counts.
     """
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
-    """If several charges throttle, the longest throttle counts, never the sum (Kafka 2.0 and later)."""
+    """Functions that charge a response. If several charges throttle, the longest throttle counts, never the
+    sum (Kafka 2.0 and later).
+    """
     over: Callable[[Context, ClientLedger], int] | None = None
-    """Returns the time (ms) until which the client of a charged response is over its quota because of charges
-    made since the request; 0 if it is not. Until then the client gets no records (KIP-219). None:
-    responses are always delivered.
+    """Function that returns the time (ms) until which the client of a charged response is over its quota
+    because of charges made since the request; 0 if the client is not over its quota. Until that time,
+    responses lose their records (KIP-219). None if responses are always delivered with their records.
     """
     tell: Tell | None = None
-    """Counts a response without records. Set if `over` is."""
+    """Function that counts a response without records; None if `over` is None."""
     byte_counter: Callable[[Context, ClientLedger], ByteCounter | None] | None = None
-    """Returns the byte counter for a charged response, None if nothing is to be counted; called if the ledger
-    has topic rates.
+    """Function that returns the byte counter for a charged response, None if no bytes are to be counted.
+    Called if the ledger has topic rates.
     """
     cost: Cost | None = None
     """Cost of requests (KIP-124); None if request time is not charged."""
@@ -329,26 +355,30 @@ class Plan:
     has_client_id: bool = True
     """True if the request header has a client-id (all but ControlledShutdown v0)."""
     group: int = 0
-    """The kind of request in usage records: an index into `usage.groups.GROUPS`."""
+    """Group of the requests in usage records: an index of `usage.groups.GROUPS`."""
     between_brokers: bool = False
-    """True if brokers send this API to each other: their own principals are not charged request time."""
+    """True if brokers send this API to each other. Requests with a broker's principal are not charged request
+    time then.
+    """
     throttle: FieldOffset | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[], StreamRewrite] | None = None
     edit: Callable[[Message, AdvertisedAddresses], None] | None = None
-    """Replaces the addresses in a decoded response, for queries."""
+    """Function that replaces the addresses in a decoded response of a query; None if the response has no
+    addresses.
+    """
     requests: int = 0
-    """Number of requests."""
+    """Number of requests that clients have sent."""
 
     def __post_init__(self) -> None:
-        """Use the client's version towards the broker if no other version is given."""
+        """Set the version used towards the broker to the client's version, unless another was given."""
         if self.broker_version < 0:
             self.broker_version = self.version
 
 
 LOCAL: Final = Plan(api_key=-1, version=-1)
-"""The plan of Weir's own replies."""
+"""Plan of replies of Weir's own."""
 TOKEN: Final = Plan(api_key=-1, version=-1)
-"""The plan of a SASL token without a Kafka header."""
+"""Plan of a SASL token without a Kafka header."""
 QUERY: Final = Plan(api_key=-1, version=-1)
-"""The plan of a query's request to the broker."""
+"""Plan of a query's request to the broker."""

@@ -1,8 +1,8 @@
-"""All plans of a process, each made when its (API key, version) is first seen.
+"""All plans of a process. A plan is made when its (API key, version) is first seen.
 
 A new capability adds itself to `ON_THE_WIRE` or `QUERYING_HANDLERS`: API key → functions that fill slots of
-its plans. `ON_THE_WIRE` sees frames in the broker's version; uplift then makes them another version for the
-client; `QUERYING_HANDLERS` sees requests in the client's version, and may replace them by queries;
+its plans. `ON_THE_WIRE` sees frames in the broker's version. Uplift then makes plans of other versions for
+the client. `QUERYING_HANDLERS` sees requests in the client's version, and may replace them by queries.
 `CHANGES_OF_TOPICS` then guards Weir's own topics, if there are any.
 
 There is one table of plans per set of broker versions. A connection begins with the table for brokers whose
@@ -67,11 +67,11 @@ QUOTA_APIS: Final[Mapping[int, Fill]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.plan_describe,
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_alter,
 }
-"""APIs that Weir answers itself, unless the brokers store the quotas."""
+"""Handlers of the APIs that Weir answers itself; used unless the brokers store the quotas."""
 QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_pass_alter,
 }
-"""Used instead of `QUOTA_APIS` if the brokers store the quotas."""
+"""Handlers of the same APIs, used if the brokers store the quotas."""
 CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] = {
     ApiKey.PRODUCE: produced_topics.plan_produce,
     ApiKey.CREATE_TOPICS: changed_topics.plan_change,
@@ -84,14 +84,14 @@ CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] 
     ApiKey.ELECT_LEADERS: changed_topics.plan_change,
     ApiKey.ADD_PARTITIONS_TO_TXN: changed_topics.plan_change,
 }
-"""Guarded while topics are protected, before all other handlers."""
+"""Handlers that guard Weir's own topics, called before all other handlers while topics are protected."""
 BROKER_VERSIONS_MAX: Final = 100
-"""A cluster has one set of versions, two during an upgrade."""
+"""Maximum number of sets of broker versions. A cluster has one set, and two during an upgrade."""
 
 
 class Plans(dict[tuple[int, int], Plan]):
-    """(API key, version) → plan, for one set of broker versions. Connections call `get`, and `make` for a
-    plan that does not exist yet.
+    """The plans for one set of broker versions: (API key, version) → plan. Connections call `get`, and `make`
+    if `get` finds no plan.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Plans(dict[tuple[int, int], Plan]):
         super().__init__()
         self.uplift = uplift
         self.manages_quotas = manages_quotas
-        """True if Weir answers `QUOTA_APIS`."""
+        """True if Weir answers `QUOTA_APIS` itself."""
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
         self.costs = costs or Overrides()
@@ -118,17 +118,17 @@ class Plans(dict[tuple[int, int], Plan]):
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""
         self._like: Mapping[int, VersionRange] | None = None
-        """Version ranges that select the cost table: the broker's, or if unknown, those of the broker that
-        was last connected to.
+        """Version ranges that select the cost table: those of the broker, or if unknown, of the broker that
+        was last connected to. None before the first connection.
         """
         self._table: CostTable | None = None
         self._unknown = self
-        """The table for brokers whose versions are unknown."""
+        """Table for brokers whose versions are unknown."""
         self._counters = counters
         self._by_broker_versions: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
     def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
-        """Return the table for brokers with these versions."""
+        """Return the table for brokers with these versions (API key → range)."""
         key = frozenset(broker.items())
         found = self._by_broker_versions.get(key)
         if found is None:
@@ -149,26 +149,28 @@ class Plans(dict[tuple[int, int], Plan]):
         return found
 
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
-        """Return the versions offered to clients of this broker; `added`: with `QUOTA_APIS`."""
+        """Return the versions offered to clients of this broker, by API key. With `added`, they include
+        `QUOTA_APIS` if Weir answers these.
+        """
         own = QUOTA_APIS if self.manages_quotas and added else ()
         offered = uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
         return produced_topics.capped(offered) if self.protected else offered
 
     def make(self, api_key: int, version: int) -> Plan:
-        """Make and keep the plan of an (API key, version) of the schemas.
+        """Make the plan of an (API key, version), and keep it if the schemas describe it.
 
-        The plan of an unknown one is not kept: a peer can send four billion of them.
+        A plan that they do not describe is not kept, because a peer can send four billion such pairs.
         """
         known = versions(api_key)
         if known is None or version not in known:
-            if api_key != ApiKey.API_VERSIONS:  # ApiVersions is answered as a broker answers it
+            if api_key != ApiKey.API_VERSIONS:  # Weir answers an unknown ApiVersions like a broker
                 self._counters.requests_not_understood += 1
             return self._not_understood(api_key, version)
         plan = self[api_key, version] = self._made(api_key, version)
         return plan
 
     def requests(self) -> Counter[tuple[int, int]]:
-        """Count requests by (API key, version), over all tables."""
+        """Return the number of requests by (API key, version), over all tables."""
         counted: Counter[tuple[int, int]] = Counter()
         for table in (self, *self._by_broker_versions.values()):
             for key, plan in table.items():
@@ -199,25 +201,27 @@ class Plans(dict[tuple[int, int], Plan]):
     def _fill_cost(self, plan: Plan) -> None:
         """Set the cost of a plan's requests at this table's brokers.
 
-        The cost table is kept, because plans of unknown requests are made with each request.
+        The cost table is cached, because a plan of an unknown (API key, version) is made for each such
+        request.
         """
         if self._table is None:
             self._table = self.costs.over(shipped(request_time.generation(self._like)))
         request_time.fill(plan, self._table, self._like)
 
     def _cost_like(self, broker: Mapping[int, VersionRange]) -> None:
-        """Use these versions to look up costs while a broker's versions are unknown: some clients never send
-        ApiVersions.
+        """Use a broker's versions to select the cost table while a connection's broker versions are unknown,
+        because some clients never send ApiVersions.
         """
         self._like, self._table = broker, None
         for plan in self.values():
             self._fill_cost(plan)
 
     def _not_understood(self, api_key: int, version: int) -> Plan:
-        """Return the plan of a request that the schemas do not describe: forward it unchanged.
+        """Return the plan of a request that the schemas do not describe: the request is forwarded unchanged.
 
-        Requests of APIs that Weir has to read are refused instead: an unknown version must not bypass Weir. A
-        broker closes the connection at an unknown version; it answers ApiVersions (KIP-511).
+        Requests of APIs that Weir has to read are refused instead, so that an unknown version cannot bypass
+        Weir. As at a broker, the connection closes at an unknown version; only ApiVersions is answered
+        (KIP-511).
         """
         plan = Plan(api_key, version)
         self._fill_cost(plan)
@@ -231,9 +235,9 @@ class Plans(dict[tuple[int, int], Plan]):
         return plan
 
     def _must_ask(self, api_key: int, version: int) -> bool:
-        """Return True if the plan depends on the broker's versions, which are unknown.
+        """Return True if the plan depends on the broker's versions and these are unknown.
 
-        ApiVersions is forwarded unchanged: before SASL a client may send it only once.
+        ApiVersions itself is forwarded unchanged, because before SASL a client may send it only once.
         """
         return (
             self.uplift

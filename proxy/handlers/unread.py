@@ -1,6 +1,6 @@
 """Requests that Weir cannot read: forwarded unchanged, and counted.
 
-The broker closes the connection, with Weir or without.
+The broker cannot read such a request either, and closes the connection.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ log = structlog.get_logger("weir.requests")
 
 
 def passed_unread(decision: Decision | Wait) -> Decision | Wait:
-    """Return the decision for a request whose body cannot be read."""
+    """Mark the decision about a request whose body Weir cannot read, so that the request is counted; return
+    it.
+    """
     return decision.but(unread=True) if isinstance(decision, Forward) else decision
 
 
 def count_unread(counters: Counters, api_key: int, version: int, user: str, client: str) -> None:
-    """Count a request; log the 1st, 10th, 100th, ... of its API."""
+    """Count a request that Weir cannot read; log the 1st, 10th, 100th, ... such request of its API."""
     counters.requests_unread[api_key] += 1
     count = counters.requests_unread[api_key]
     if count == 10 ** (len(str(count)) - 1):

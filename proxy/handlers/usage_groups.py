@@ -123,11 +123,11 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.READ_SHARE_GROUP_STATE_SUMMARY,
     ),
 }
-"""Every API of the schemas is in one group (a test checks that)."""
+"""APIs by group. Every API of the schemas is in one group (a test checks this)."""
 _GROUP_OF: Final = {int(key): GROUPS.index(group) for group, keys in APIS.items() for key in keys}
 _OTHER: Final = GROUPS.index(Group.OTHER)
 
 
 def group_index(api_key: int) -> int:
-    """Return the index in `GROUPS` of an API's group."""
+    """Return the group of an API, as an index of `GROUPS`."""
     return _GROUP_OF.get(api_key, _OTHER)

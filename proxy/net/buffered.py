@@ -1,12 +1,12 @@
-"""Bytes that all relays of the process keep or have not sent yet: their sum, and its limit.
+"""The number of bytes that all relays of the process keep or have not sent yet, and its limit.
 
-Above the limit, relays read nothing new: nothing from clients, and above a margin nothing from brokers
-either, whose responses may have to wait for slow clients. Only the relay that holds most reads, because its
-next bytes complete the frame that it keeps. When it has freed bytes, the largest is chosen anew, so relays
-that make progress are all served. If the sum stays above the limit for `GRACE_MS`, the relays that
-hold most are closed, first one, then two, then four, until it is below: no peer can stop the others for
-longer. In the minute after that there is no such grace.
-A client over its quota that has sent requests ahead holds their bytes too, and may be closed.
+Above the limit, relays stop reading: from clients, and above a margin also from brokers, whose responses may
+have to wait for slow clients. Only the relay that holds most bytes reads, because its next bytes complete the
+frame that it keeps. When it has freed bytes, the largest relay is chosen again, so all relays that make
+progress are served. If the number stays above the limit for `GRACE_MS`, the relays that hold most are closed,
+first one, then two, then four, until the number is below the limit: no peer can stop the others for longer.
+In the minute after a close, there is no such grace. A client over its quota that has sent requests ahead
+holds their bytes too, and may be closed.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ if TYPE_CHECKING:
     from proxy.net.reactor import Reactor, Timer
 
 BYTES_MAX: Final = 512 * 1024 * 1024
-"""Default of `buffered_bytes_max`: what 2,000 connections hold whose clients read nothing."""
+"""Default (bytes) of `buffered_bytes_max`: the bytes that 2,000 connections hold whose clients
+read nothing.
+"""
 GRACE_MS: Final = 2_000
-"""Time (ms) for which the sum may stay above the limit before connections are closed."""
+"""Time (ms) for which the number of bytes may stay above the limit before relays are closed."""
 AGAIN_MS: Final = 50
-"""Time (ms) after which more are closed."""
+"""Time (ms) between two closes, as long as the number of bytes is above the limit."""
 STRICT_MS: Final = 60_000
-"""Time (ms) after connections were closed in which the next stop has no grace: similar clients take the place
-of those that were closed.
+"""Time (ms) after a close in which there is no grace: clients similar to the closed ones may take their
+place.
 """
 CLOSED_MAX: Final = 32
-"""Number of connections that are closed at a time: a millisecond or two."""
+"""Maximum number of relays that are closed at a time, which takes a millisecond or two."""
 
 
 class Holder(Protocol):
-    """A relay, as this module sees it."""
+    """A relay: the part that this module uses."""
 
     held_bytes: int
-    """Number of bytes that it keeps or has not sent."""
+    """Number of bytes that the relay keeps or has not sent."""
 
     def slow_down(self) -> None:
-        """Ask whether to read before each read, until the sum is below the limit."""
+        """Call `BufferedBytes.may_read` before each read, as long as `BufferedBytes.full` is True."""
 
     def resume(self) -> None:
         """Read again, if reading was stopped."""
@@ -51,7 +53,7 @@ class Holder(Protocol):
 
 
 class BufferedBytes:
-    """The sum over all relays of a process."""
+    """The number of bytes that all relays of a process hold."""
 
     def __init__(self, reactor: Reactor) -> None:
         """Begin with no relays, and the default limit."""
@@ -65,28 +67,30 @@ class BufferedBytes:
         """Number of times that reading has stopped."""
         self.relays: set[Holder] = set()
         self.grace_ms = GRACE_MS
-        """Time (ms) after which relays are closed."""
+        """Time (ms) above the limit after which relays are closed."""
         self.on_change: Callable[[], None] | None = None
-        """Called when reading stops and when it goes on."""
+        """Function to call when reading stops and when it continues; None for no call."""
         self._reactor = reactor
         self._stopped: set[Holder] = set()
-        """Relays with a socket that is not read because of the limit."""
+        """Relays that do not read from a socket because of the limit."""
         self._largest: Holder | None = None
         self._timer: Timer | None = None
         self._lenient_from_ms = 0
-        """Time (ms) from which a stop has its grace again."""
+        """Time (ms) from which the grace applies again."""
         self._closing = 1
-        """Number of relays to close at the next look."""
+        """Number of relays to close next time."""
         self.limit(BYTES_MAX)
 
     def limit(self, bytes_max: int) -> None:
-        """Set the limit (bytes)."""
+        """Set the limit to `bytes_max` (bytes)."""
         self.bytes_max = bytes_max
         self._resume_bytes = bytes_max - bytes_max // 8
         self._brokers_bytes = bytes_max + bytes_max // 8
 
     def change(self, relay: Holder, change: int) -> None:
-        """Add a relay's change to the sum. Called where bytes are kept, left unsent, or freed."""
+        """Add the change of a relay's bytes to the number. The relay calls this where it keeps, leaves
+        unsent, or frees bytes.
+        """
         self.bytes += change
         if not self.full:
             if self.bytes > self.bytes_max:
@@ -98,7 +102,7 @@ class BufferedBytes:
             self._reactor.later(self._choose)
 
     def leave(self, relay: Holder) -> None:
-        """Forget a relay that has ended."""
+        """Remove a relay that has ended, with its bytes."""
         self.relays.discard(relay)
         self._stopped.discard(relay)
         held, relay.held_bytes = relay.held_bytes, 0
@@ -108,8 +112,8 @@ class BufferedBytes:
             self._largest = None
 
     def may_read(self, relay: Holder, *, client: bool) -> bool:
-        """Return True if a relay may read from its client, or its broker. If not, it is called when it may
-        (`Holder.resume`). Only asked while `full`.
+        """Return True if the relay may read from its client, or with `client` False from its broker. If it
+        may not, its `resume` is called later. Call this only while `full` is True.
         """
         if relay is self._largest or not (client or self.bytes > self._brokers_bytes):
             return True
@@ -143,7 +147,7 @@ class BufferedBytes:
             self.on_change()
 
     def _close_largest(self) -> None:
-        """Close the relays that hold most; come back soon to close more."""
+        """Close the relays that hold most bytes, and start the timer for closing more."""
         now_ms = self._reactor.now_ms
         self._timer = self._reactor.call_at(now_ms + AGAIN_MS, self._close_largest)
         self._lenient_from_ms = now_ms + STRICT_MS
@@ -155,7 +159,7 @@ class BufferedBytes:
         self._choose()
 
     def _choose(self) -> None:
-        """Let the largest relay go on."""
+        """Let the relay that holds most bytes read."""
         if self.full and self.relays:
             largest = max(self.relays, key=_held)
             if largest is not self._largest:

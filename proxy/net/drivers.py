@@ -21,18 +21,18 @@ T = TypeVar("T")
 
 
 def monotonic_us() -> int:
-    """Return the monotonic clock in whole microseconds."""
+    """Return the time (µs) on the monotonic clock."""
     return time.monotonic_ns() // 1000
 
 
 def trio_us() -> int:
-    """Return Trio's clock, which tests may have replaced, in whole microseconds."""
+    """Return the time (µs) on Trio's clock, which tests may have replaced."""
     return int(trio.current_time() * 1_000_000)
 
 
 def run_hosting_trio(reactor: Reactor, main: Callable[[], Awaitable[T]]) -> T:
-    """Run Trio's `main` as a guest of the reactor's loop until it returns; return its result or raise its
-    exception.
+    """Run the coroutine function `main` with Trio as a guest of the reactor's loop, until it returns. Return
+    its result, or raise its exception.
     """
     calls: deque[Callable[[], object]] = deque()
     ended: list[outcome.Outcome[T]] = []
@@ -49,7 +49,7 @@ def run_hosting_trio(reactor: Reactor, main: Callable[[], Awaitable[T]]) -> T:
     )
     while not ended:
         if calls:
-            for _ in range(len(calls)):  # calls added by these run after the sockets' turn
+            for _ in range(len(calls)):  # calls that these calls add run after the sockets' turn
                 calls.popleft()()
             if ended:
                 break
@@ -58,7 +58,7 @@ def run_hosting_trio(reactor: Reactor, main: Callable[[], Awaitable[T]]) -> T:
 
 
 async def run_in_trio(reactor: Reactor) -> None:
-    """Drive the reactor from the current Trio task, until cancelled."""
+    """Run the reactor from the current Trio task, until cancelled."""
     while True:
         timeout_s = reactor.timeout_s()
         with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):

@@ -1,7 +1,7 @@
-"""Closing a connection so that its peer receives everything that was sent.
+"""Close a connection in such a way that its peer receives all bytes that were sent.
 
 The kernel resets a connection that is closed while bytes from the peer are unread, and drops bytes to the
-peer that are still on their way. So only the sending half is closed at first; the peer's bytes are read and
+peer that are still on their way. So only the sending half is closed at first. The peer's bytes are read and
 discarded until the peer closes too, or for `DISCARD_MS`.
 """
 
@@ -19,14 +19,14 @@ DISCARD_MS: Final = 1000
 
 
 class Lingering:
-    """A connection whose sending half is closed; registered with a reactor until it is closed."""
+    """A connection whose sending half is closed. It stays registered with a reactor until it is closed."""
 
     __slots__ = ("_fd", "_reactor", "_sock", "_timer", "on_close")
 
     def __init__(self, reactor: Reactor, sock: Socket) -> None:
-        """Take over a socket that is not registered."""
+        """Register a socket with the reactor, which must not know it yet, and discard its bytes."""
         self.on_close: Callable[[], None] | None = None
-        """Called once, when the socket is closed."""
+        """Function to call once the socket is closed; None for no call."""
         self._reactor = reactor
         self._sock = sock
         self._fd = sock.fileno()
@@ -34,7 +34,7 @@ class Lingering:
         self._timer = reactor.call_at(reactor.now_ms + DISCARD_MS, self.close)
 
     def close(self) -> None:
-        """Close the socket, once."""
+        """Close the socket; further calls have no effect."""
         if self._fd < 0:
             return
         self._reactor.unregister(self._fd)
@@ -58,7 +58,9 @@ class Lingering:
 
 
 def close_slowly(reactor: Reactor, sock: Socket) -> Lingering | None:
-    """Close the sending half of a socket that is not registered; None if the connection is closed already."""
+    """Close the sending half of a socket that is not registered with the reactor, and return the lingering
+    connection; None if the connection was closed already.
+    """
     try:
         sock.shutdown(socket.SHUT_WR)
     except OSError:

@@ -1,4 +1,6 @@
-"""The events that the reactor waits for, in epoll's numbers: `select` names these on Linux only."""
+"""The events that the reactor waits for, as epoll's numbers, because `select` has names for them on Linux
+only.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ class Poll(Protocol):
         """Stop watching `fd`."""
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
-        """Return ready (fd, events) pairs; wait at most `timeout` seconds for the first, for ever if None."""
+        """Return ready (fd, events) pairs. Wait for the first one for at most `timeout` (s), without limit if
+        None.
+        """
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while some fd is ready."""
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Close the descriptor of the poll."""

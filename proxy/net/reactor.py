@@ -4,13 +4,13 @@ Sockets are registered with epoll once, level-triggered; a ready socket is handl
 sockets share one receive buffer, so ten thousand idle connections need no memory for reading. Timers are one
 heap: the earliest deadline is the timeout of epoll.
 
-A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. It handles ready
-sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work;
-the next turn begins with the ready sockets that are left. Work left for later (`later`) and timers get the
-rest of `TURN_US`. Sockets without leftovers thus go first.
+A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. A turn handles ready
+sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work.
+The next turn begins with the ready sockets that are left. The remaining time of `TURN_US` goes to timers and
+to work left by earlier turns (`later`). So sockets without such work go first.
 
-A callback that raises ends at worst its own connection. Every callback is guarded here: its exception goes to
-the handler that was registered with it, and is reported (`on_error`).
+A callback that raises ends at most its own connection. Every callback is guarded here: its exception is
+reported (`on_error`), and passed to the handler that was registered with the callback.
 
 The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
@@ -38,26 +38,30 @@ log = structlog.get_logger("weir")
 
 BUFFER_BYTES: Final = 256 * 1024
 EVENTS_MAX: Final = 16
-"""Number of ready sockets that a turn handles; the kernel reports the others first in the next turn."""
+"""Maximum number of ready sockets that a turn handles; the kernel reports the others first in the
+next turn.
+"""
 TURN_US: Final = 2_000
-"""Time (µs) after which a turn begins no ready socket, no timer and no leftover work, but for one of each."""
+"""Time (µs) from the beginning of a turn after which it begins no more sockets, timers and work of earlier
+turns, except one of each.
+"""
 CHECKED_EVERY: Final = 8
-"""Number of timers between two readings of the clock."""
+"""Number of timers that are called between two readings of the clock."""
 INTERNAL_ERROR: Final = "internal error, the connection is closed; please report this"
 TIMERS_SWEPT_MIN: Final = 1024
-"""With fewer timers, cancelled ones stay in the heap until their deadline."""
+"""Number of timers below which cancelled ones stay in the heap until their deadline."""
 
 TURN_BOUNDS_US: Final = (1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000)
-"""Bounds (µs) of the histogram of lengths of turns."""
+"""Bounds (µs) of the histogram of the lengths of turns."""
 
 Ready: TypeAlias = Callable[[int], None]
-"""Called with the events (`proxy.net.poll`) of a ready socket."""
+"""Function to call with the events (`proxy.net.poll`) of a ready socket."""
 Failed: TypeAlias = Callable[[Exception], None]
-"""Called with the exception of a callback, to end its connection."""
+"""Function to call with the exception of a callback, to end the callback's connection."""
 
 
 class Timer:
-    """A call at a deadline, unless cancelled."""
+    """A call at a deadline, which can be cancelled."""
 
     __slots__ = ("call", "failed")
 
@@ -66,7 +70,7 @@ class Timer:
         self.failed = failed
 
     def cancel(self) -> None:
-        """Cancel the call; the heap drops its entry at the deadline."""
+        """Cancel the call. The heap drops the timer at its deadline."""
         self.call = self.failed = None
 
 
@@ -76,19 +80,21 @@ class Turns:
     __slots__ = ("busy_us", "longer", "longest_us", "number", "within")
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin with no turns."""
         self.number = 0
         self.busy_us = 0
-        """Sum of the lengths (µs)."""
+        """Sum of the lengths (µs) of all turns."""
         self.longest_us = 0
-        """Length (µs) of the longest turn, 0 while none was longer than a millisecond."""
+        """Length (µs) of the longest turn; 0 as long as no turn has taken more than a millisecond."""
         self.longer = 0
         """Number of turns longer than a millisecond."""
         self.within = [0] * len(TURN_BOUNDS_US)
-        """Their numbers, by the smallest of `TURN_BOUNDS_US` that they are within."""
+        """Number of turns by length: a turn counts for the smallest of `TURN_BOUNDS_US` that it does not
+        exceed.
+        """
 
     def note(self, length_us: int) -> None:
-        """Count a turn of this length (µs)."""
+        """Count a turn of `length_us` (µs)."""
         self.number += 1
         self.busy_us += length_us
         if length_us > TURN_BOUNDS_US[0]:
@@ -103,19 +109,21 @@ class Turns:
 
 
 class Reactor:
-    """Sockets, timers, one buffer; one instance per process, used on one thread."""
+    """Sockets, timers, and one receive buffer; one instance per process, used on one thread."""
 
     def __init__(self, clock_us: Callable[[], int], epoll: Poll | None = None) -> None:
-        """`clock_us` returns monotonic microseconds, the time base of connections and quotas."""
+        """Begin without sockets. `clock_us` returns the monotonic time (µs) that connections and
+        quotas use.
+        """
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.clock = Clock(clock_us())
-        """The time at which the current turn began."""
+        """Time (µs) at which the current turn began."""
         self.now_ms = self.clock.now_us // 1000
-        """The same in ms."""
+        """Time (ms) at which the current turn began."""
         self.epoll = epoll or select.epoll()
         self.on_error: Failed = log_error
-        """Counts and logs an exception of a callback."""
+        """Function that counts and logs an exception of a callback."""
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
         self._left: list[tuple[int, int]] = []
@@ -124,32 +132,32 @@ class Reactor:
         self.turns = Turns()
         """Numbers and lengths of turns."""
         self._failures: dict[int, Failed] = {}
-        """By descriptor: the handlers of exceptions."""
+        """Handlers of exceptions, by descriptor."""
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
         self.buffered = BufferedBytes(self)
-        """Bytes that the relays keep or have not sent."""
+        """Number of bytes that the relays keep or have not sent, and its limit."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
         self.register(self._wake_receiver.fileno(), READ, self._woken)
 
     def register(self, fd: int, events: int, ready: Ready, failed: Failed | None = None) -> None:
-        """Call `ready(events)` whenever `fd` is ready for one of `events`; `failed`, if that raises."""
+        """Call `ready(events)` whenever `fd` is ready for one of `events`; call `failed` if that raises."""
         self._ready[fd] = ready
         if failed is not None:
             self._failures[fd] = failed
         self.epoll.register(fd, events)
 
     def modify(self, fd: int, events: int) -> None:
-        """Change the events that `fd` is watched for; none mutes it (a broken connection is still
-        reported).
+        """Change the events that `fd` is watched for. With no events, only a broken connection is
+        reported.
         """
         self.epoll.modify(fd, events)
 
     def unregister(self, fd: int) -> None:
-        """Stop watching `fd`; call this before closing it."""
+        """Stop watching `fd`. Call this before closing `fd`."""
         del self._ready[fd]
         if self._left:  # the number may soon be another socket's
             self._left = [event for event in self._left if event[0] != fd]
@@ -157,7 +165,9 @@ class Reactor:
         self.epoll.unregister(fd)
 
     def call_at(self, deadline_ms: int, call: Callable[[], None], failed: Failed | None = None) -> Timer:
-        """Call `call` once the clock has reached `deadline_ms`; `failed`, if that raises."""
+        """Call `call` once the clock has reached `deadline_ms`; call `failed` if that raises. Return the
+        timer, which can be cancelled.
+        """
         timers = self._timers
         if len(timers) >= self._sweep_at:  # a cancelled throttle may have weeks left
             timers[:] = [entry for entry in timers if entry[2].call is not None]
@@ -168,13 +178,15 @@ class Reactor:
         return timer
 
     def later(self, call: Callable[[], None], failed: Failed | None = None) -> None:
-        """Call `call` once, in the next turn that has time left after its ready sockets and timers; `failed`
-        if it raises.
+        """Call `call` once, in the next turn that has time left after its ready sockets and timers; call
+        `failed` if that raises.
         """
         self._later.append((call, failed))
 
     def timeout_s(self) -> float | None:
-        """Return how long (s) a driver may wait for sockets: until the next timer; None without timers."""
+        """Return the time (s) for which a driver may wait for sockets: until the next timer; None
+        without timers.
+        """
         if self._later or self._left:
             return 0
         timers = self._timers
@@ -185,7 +197,9 @@ class Reactor:
         return max(timers[0][0] - self._clock_us() // 1000, 0) / 1000 if timers else None
 
     def turn(self, wait_s: float | None) -> None:
-        """Wait at most `wait_s` (None: until a socket is ready), then handle ready sockets and due timers."""
+        """Wait until a socket is ready, for at most `wait_s` (None: without limit), then handle ready sockets
+        and due timers.
+        """
         events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
@@ -193,7 +207,7 @@ class Reactor:
         for fd, what in events:
             left -= 1
             handle = ready.get(fd)
-            if handle is not None:  # an earlier call may have closed it
+            if handle is not None:  # an earlier call may have closed the socket
                 try:
                     handle(what)
                 except Exception as error:  # noqa: BLE001  # a bug must not affect other connections
@@ -215,12 +229,12 @@ class Reactor:
             self._failed(failed, error)
 
     def wake(self) -> None:
-        """Make the current or next wait end at once; may be called from any thread."""
+        """Make the present or next wait end at once. Callable from any thread."""
         with suppress(BlockingIOError):  # a full pipe wakes too
             self._wake_sender.send(b"\0")
 
     def close(self) -> None:
-        """Release the reactor's own descriptors; registered sockets stay open."""
+        """Close the reactor's own descriptors; registered sockets stay open."""
         self.unregister(self._wake_receiver.fileno())
         self._wake_receiver.close()
         self._wake_sender.close()
@@ -234,7 +248,7 @@ class Reactor:
         timers = self._timers
         if timers[0][0] > self.now_ms:
             return
-        newer = next(self._order)  # calls added by these run after the sockets' turn
+        newer = next(self._order)  # timers that these calls add run after the sockets' turn
         ran = 0
         while timers and timers[0][0] <= self.now_ms and timers[0][1] < newer:
             timer = heapq.heappop(timers)[2]
@@ -245,8 +259,10 @@ class Reactor:
                     return
 
     def _run_later(self) -> None:
-        """Run the leftovers of earlier turns, the oldest first, at least one, until the turn is over."""
-        for _ in range(len(self._later)):  # those of this turn wait for the next one
+        """Run the work left by earlier turns, the oldest first, until the time of the turn is over; at least
+        one call.
+        """
+        for _ in range(len(self._later)):  # calls added in this turn wait for the next turn
             call, failed = self._later.popleft()
             self.run(call, failed)
             if self._is_over():
@@ -256,14 +272,18 @@ class Reactor:
         return self._clock_us() - self.clock.now_us >= TURN_US
 
     def _socket_failed(self, fd: int, handle: Ready, error: Exception) -> None:
-        """End the connection of a socket, unless it has ended already."""
+        """Report an exception of a socket's callback, and end the socket's connection unless it has ended
+        already.
+        """
         failed = self._failures.get(fd) if self._ready.get(fd) is handle else None
         self._failed(failed, error)
         if failed is not None and self._ready.get(fd) is handle:  # else each turn would fail again
             self.unregister(fd)
 
     def _failed(self, failed: Failed | None, error: Exception) -> None:
-        """Report an exception, then have its connection ended; that may fail too."""
+        """Report an exception, then call the handler that ends its connection. An exception of that handler
+        is reported too.
+        """
         with suppress(Exception):
             self.on_error(error)
         if failed is not None:

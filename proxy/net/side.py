@@ -1,4 +1,4 @@
-"""A side of a relay: one of its two sockets, and the bytes waiting in either direction."""
+"""One side of a relay: one of its two sockets, and the bytes that wait in either direction."""
 
 from __future__ import annotations
 
@@ -10,36 +10,44 @@ from proxy.connection.effects import End
 from proxy.net.poll import READ
 
 Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
-"""(data, view of it, end, now_ms) -> number of bytes consumed: `Inbound.judge` or `Outbound.judge`."""
+"""Function (data, memoryview of data, end, now_ms) that processes `data[:end]` and returns the number of
+bytes consumed: `Inbound.judge` or `Outbound.judge`.
+"""
 
 
 class Socket(Protocol):
-    """The socket methods that a relay uses, of a `socket.socket` or a `TlsSocket`."""
+    """The methods of a `socket.socket` or a `TlsSocket` that a relay uses."""
 
     def fileno(self) -> int:
         """Return the descriptor to poll."""
 
     def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
-        """Read at most `nbytes`, 0 for as many as fit. Raises OSError, BlockingIOError."""
+        """Read at most `nbytes` into the buffer, 0 for the size of the buffer; return the number of bytes, 0
+        at the end of file. Raises OSError, BlockingIOError.
+        """
 
     def recv(self, bufsize: int, flags: int, /) -> bytes:
-        """Read; used only to peek (MSG_PEEK). Raises OSError, BlockingIOError."""
+        """Return up to `bufsize` bytes without consuming them (`flags` is MSG_PEEK). Raises OSError,
+        BlockingIOError.
+        """
 
     def send(self, data: memoryview | bytes, /) -> int:
-        """Send some bytes, return their number. Raises OSError, BlockingIOError."""
+        """Send some of the bytes, and return their number. Raises OSError, BlockingIOError."""
 
     def sendmsg(self, buffers: Sequence[memoryview | bytes], /) -> int:
-        """Send some bytes of all buffers, return their number. Raises OSError, BlockingIOError."""
+        """Send some bytes of all buffers, and return their number. Raises OSError, BlockingIOError."""
 
     def shutdown(self, how: int, /) -> None:
-        """Close the sending half (SHUT_WR, the only use); later reads only discard. Raises OSError."""
+        """Close the sending half (`how` is SHUT_WR). The caller may still read, and must discard the bytes.
+        Raises OSError.
+        """
 
     def close(self) -> None:
         """Close the socket."""
 
 
 class Side(End):
-    """One of the two sockets, with its end of the connection."""
+    """One of a relay's two sockets, with its state as the connection sees it (`End`)."""
 
     __slots__ = (
         "fd",
@@ -55,7 +63,9 @@ class Side(End):
     )
 
     def __init__(self, sock: Socket, reset: CloseReason) -> None:
-        """Take over a connected socket; `reset` is the close reason if the socket breaks."""
+        """Begin with a connected socket, which the relay owns from now on; `reset` is the close reason if the
+        socket breaks.
+        """
         super().__init__()
         self.sock = sock
         self.fd = sock.fileno()
@@ -64,19 +74,21 @@ class Side(End):
         self.judge: Judge = unconnected
         self.reset = reset
         self.own: bytearray | None = None
-        """The buffer of `kept`, if it has outgrown the shared one."""
+        """Buffer that `kept` is a view of, if the kept bytes need more than the reactor's shared buffer; else
+        None.
+        """
         self.received_bytes = 0
         """Number of bytes read from this socket."""
         self.interest = READ
         self.unsent_bytes = 0
-        """Size of the memory that `unsent` is part of."""
+        """Size (bytes) of the memory that `unsent` is a view of."""
 
     @property
     def held_bytes(self) -> int:
-        """Number of bytes of memory of `kept` and `unsent`."""
+        """Size (bytes) of the memory of `kept` and `unsent`."""
         return (len(self.kept) if self.own is None else len(self.own)) + self.unsent_bytes
 
 
 def unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:
-    """Stand in for the connection that a side does not have yet, or no longer has."""
+    """Judge of a side that has no connection yet, or no longer has one: raise AssertionError."""
     raise AssertionError("a side without a connection")

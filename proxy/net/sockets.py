@@ -14,7 +14,9 @@ import trio
 from proxy.addresses import Address
 
 BACKLOG: Final = 4096
-"""Number of connections that wait in the kernel; the system may allow fewer (net.core.somaxconn)."""
+"""Maximum number of connections that wait in the kernel to be accepted; the system may allow fewer
+(net.core.somaxconn).
+"""
 KEEP_ALIVE: Final = tuple(
     (getattr(socket, name), value)
     for name, value in (
@@ -25,12 +27,12 @@ KEEP_ALIVE: Final = tuple(
     )
     if hasattr(socket, name)
 )
-"""Keepalive ends the connection of a vanished peer after two minutes of silence; the system's default is more
-than two hours. (macOS has the first option under the second name.)
+"""Socket options with which keepalive ends the connection of a vanished peer after two minutes of silence;
+the system's default is more than two hours. (macOS has the first option under the second name.)
 
-No TCP_USER_TIMEOUT: it would also end a connection whose peer is alive but does not read for that long, such
-as busy consumers and throttling brokers. Bytes sent to a vanished peer are retransmitted until the system
-gives up (net.ipv4.tcp_retries2: about 15 minutes).
+TCP_USER_TIMEOUT is not set: it would also end a connection whose peer is alive but does not read for that
+long, such as a busy consumer or a throttling broker. Bytes sent to a vanished peer are retransmitted until
+the system gives up (net.ipv4.tcp_retries2: about 15 minutes).
 """
 NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
@@ -45,7 +47,8 @@ def allow_all_descriptors() -> None:
 
 
 async def ip_addresses(host: str, timeout_s: float) -> list[str]:
-    """Return the IP addresses of a host, looked up in a thread; "" for "", which is every interface.
+    """Return the IP addresses of a host, looked up in a thread. The host "", which stands for every
+    interface, is returned unchanged.
 
     Raises OSError, also after `timeout_s`.
     """
@@ -62,9 +65,9 @@ async def ip_addresses(host: str, timeout_s: float) -> list[str]:
 
 
 def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
-    """Return listening, non-blocking sockets for these IP addresses; "" is every interface.
+    """Return listening, non-blocking sockets for these IP addresses; "" stands for every interface.
 
-    Raises OSError if the port is taken on any of them, or no socket can be opened.
+    Raises OSError if the port is taken on any of them, or if no socket can be opened.
     """
     bound = bind(ips, port)
     try:
@@ -77,7 +80,9 @@ def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
 
 
 def bind(ips: Sequence[str], port: int) -> list[socket.socket]:
-    """Return bound sockets like `listen`; the kernel refuses connections until `listen` is called on them."""
+    """Return sockets that are bound to these IP addresses. The kernel refuses connections until the caller
+    calls `listen` on the sockets. Raises OSError like `listen`.
+    """
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
@@ -103,7 +108,7 @@ def close_all(sockets: list[socket.socket]) -> None:
 
 
 def _bind_everywhere(port: int) -> socket.socket:
-    """Bind one dual-stack socket if the system has IPv6, else IPv4's wildcard."""
+    """Return a socket bound to every interface: dual-stack if the system has IPv6, else IPv4 only."""
     with suppress(OSError):
         if socket.has_dualstack_ipv6():
             return _bind_at("::", port, dual_stack=True)
@@ -126,9 +131,10 @@ def _bind_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket:
 
 
 async def connect(address: Address) -> socket.socket:
-    """Return a connected, non-blocking socket with `set_up` applied; try each IP address of the host in turn.
+    """Return a connected, non-blocking socket with the options of `set_up`. Tries each IP address of the host
+    in turn.
 
-    Raises the last address's OSError. The caller sets the time limit.
+    Raises the OSError of the last address. The caller sets the time limit.
     """
     try:
         found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -156,7 +162,7 @@ async def connect(address: Address) -> socket.socket:
 
 
 def set_up(sock: socket.socket) -> None:
-    """Set TCP_NODELAY and keepalive. Raises OSError."""
+    """Set TCP_NODELAY and keepalive on a connected socket. Raises OSError."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEP_ALIVE:
@@ -164,12 +170,14 @@ def set_up(sock: socket.socket) -> None:
 
 
 def local_host(sock: socket.socket) -> str:
-    """Return the IP address at which the peer reached this socket; IPv4 addresses not mapped to IPv6."""
+    """Return the IP address at which the peer has reached this socket; an IPv4 address mapped to IPv6 as
+    IPv4.
+    """
     return unmapped(str(sock.getsockname()[0]))
 
 
 def unmapped(host: str) -> str:
-    """Return a socket's numeric address; IPv4 addresses not mapped to IPv6.
+    """Return a socket's numeric address; an IPv4 address mapped to IPv6 as IPv4.
 
     >>> unmapped("::ffff:10.0.0.1"), unmapped("10.0.0.1"), unmapped("::1")
     ('10.0.0.1', '10.0.0.1', '::1')

@@ -1,14 +1,15 @@
 """Trio's half of the proxy: accepting clients, connecting to brokers, stopping.
 
-`server` joins the parts, logs ended connections, and drains; `listeners` accept, `connection_limiter` says
-which connections and when (KIP-612), `establish` connects a client to its broker or refuses it.
+`server` joins the parts, logs ended connections, and drains. `listeners` accept connections,
+`connection_limiter` decides which ones are accepted and when (KIP-612), `establish` connects a client to its
+broker or refuses the client.
 
-- Rates and counts of connections come before TLS, and before a broker is connected: a refusal must be
-  cheap.
+- Rates and numbers of connections are checked before the TLS handshake and before a broker is connected, so
+  that a refusal costs little.
 - Connections to the bootstrap listener go to a broker whose node id is known, if there is one: quotas are
-  per broker, and the connection must count for the right one.
-- While a broker cannot be reached, its listener refuses connections; the port stays bound, and Weir tries
-  the broker twice a second. A TLS listener that brokers share stays open, and holds the client. Refused by
-  Weir for another reason, a client is held for 0.7 s: it has seen a connection that worked and broke, and
-  would otherwise try hundreds of times in an outage.
+  per broker, and the connection must count for its own broker.
+- While a broker cannot be reached, its listener refuses connections. The port stays bound, and Weir tries to
+  connect to the broker twice a second. A TLS listener that brokers share stays open, and holds the client.
+- A client that Weir refuses for another reason is held for 0.7 s. Such a client has seen an established
+  connection break, and would otherwise reconnect hundreds of times during an outage.
 """

@@ -1,6 +1,7 @@
 """The connection limiter: which connections are accepted, and when (KIP-612), before any other work for them.
 
-`quotas.connections` computes; this module joins it to the configuration, the clock and socket addresses.
+`quotas.connections` computes the decisions; this module applies them to the configuration, the clock and the
+addresses of sockets.
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ if TYPE_CHECKING:
 
 
 class Rejection(NamedTuple):
-    """The reason for rejecting a connection, and how long its socket is kept open."""
+    """The close reason for a rejected connection, and the time for which its socket is kept open."""
 
     reason: CloseReason
     detail: str
     hold_s: float | None = None
-    """Time (s) to keep the socket; None for the default of refused clients."""
+    """Time (s) for which to keep the socket open; None for the default time of refused clients."""
 
 
 class ConnectionLimiter:
-    """Asked twice per connection: `delay_s` before accepting it, `enter` after. Call `leave` once for each
-    connection that `enter` has accepted.
+    """Decides about connections. Call `delay_s` before accepting a connection, `enter` after accepting it,
+    and `leave` at the end of each connection that `enter` has not rejected.
     """
 
     def __init__(self, config: Config, table: QuotaTable, now_ms: Callable[[], int]) -> None:
-        """`table` has the rates of IP addresses; `now_ms` is the clock of all quotas."""
+        """Begin without connections. `table` has the rates of IP addresses; `now_ms` is the clock of all
+        quotas (ms).
+        """
         settings = config.settings
         self.quotas = ConnectionQuotas(
             table,
@@ -44,12 +47,12 @@ class ConnectionLimiter:
         self._now_ms = now_ms
 
     def delay_s(self, node_id: int | None) -> float:
-        """Return how long (s) to delay accepting this connection and those behind it."""
+        """Return the time (s) by which to delay accepting this connection and the connections behind it."""
         return self.quotas.arrive(node_id, self._now_ms()) / 1000
 
     def enter(self, node_id: int | None, host: str) -> Rejection | None:
-        """Accept a connection of this address, or return the rejection. The rate is checked first, as in
-        Kafka.
+        """Count a connection from this address, and return None; or return the rejection. The rate is checked
+        before the number, as in Kafka.
         """
         ip = plain_ip(host)
         wait_ms = self.quotas.admit(node_id, ip, self._now_ms())
@@ -63,5 +66,5 @@ class ConnectionLimiter:
         return None
 
     def leave(self, host: str) -> None:
-        """Note the end of a connection that `enter` has accepted."""
+        """Count the end of a connection that `enter` has not rejected."""
         self._counts.close(plain_ip(host))

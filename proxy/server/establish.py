@@ -35,17 +35,17 @@ from proxy.server.listeners import OVERLOAD
 log = structlog.get_logger("weir")
 
 HOLD_S: Final = 0.7
-"""Time (s) before a refused client's connection is closed; about the pause that clients make after several
-failures.
+"""Time (s) for which a refused client's connection is kept open; about the pause that clients make after
+several failures.
 """
 HELD_MAX: Final = 1000
-"""Number of refused clients held at a time, one descriptor each; more are closed at once."""
+"""Maximum number of refused clients that are held, one descriptor each; further ones are closed at once."""
 PROBE_S: Final = 0.5
 """Time (s) between attempts to reach a broker whose listener refuses connections."""
 AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIMEOUT})
-"""The listener keeps refusing connections while attempts fail for these reasons."""
+"""Close reasons of a failed attempt for which the listener keeps refusing connections."""
 NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
-"""errno of connect() when descriptors, memory or local ports have run out."""
+"""Values of errno of connect() when descriptors, memory or local ports have run out."""
 
 
 class Client(NamedTuple):
@@ -54,19 +54,21 @@ class Client(NamedTuple):
     sock: Socket
     peer: Address
     host: str
-    """The address at which the client has reached Weir."""
+    """Address at which the client has reached Weir."""
     user: str = ANONYMOUS
-    """The principal of the client's certificate."""
+    """Principal of the client's certificate."""
 
 
 StartRelay: TypeAlias = Callable[[Client, Socket, int | None], None]
-"""(client, broker, node id): takes over both sockets."""
+"""Function (client, broker's socket, node id) that starts a relay, which then owns both sockets."""
 RefuseUntil: TypeAlias = Callable[[int | None, Callable[[], Awaitable[None]]], Awaitable[None]]
-"""(node id of the listener or None, until): have a listener refuse connections until `until` returns."""
+"""Coroutine function (node id of the listener or None, until) that has a listener refuse connections until
+`until` returns.
+"""
 
 
 class RefusalError(Exception):
-    """The client cannot be served."""
+    """The client cannot be served, for a close reason."""
 
     def __init__(self, reason: CloseReason, detail: str, hold_s: float | None = None) -> None:
         super().__init__(detail)
@@ -87,7 +89,7 @@ class Connector:
         start_relay: StartRelay,
         refuse_until: RefuseUntil,
     ) -> None:
-        """Share the server's address book and counters."""
+        """Begin without clients; share the server's address book, limiter and counters."""
         self._config = config
         self._address_book = address_book
         self._limiter = limiter
@@ -96,7 +98,7 @@ class Connector:
         self._start_relay = start_relay
         self._refuse_until = refuse_until
         self._refusing: set[int | None] = set()
-        """Node ids of the listeners that refuse connections; None is the bootstrap listener."""
+        """Node ids of the listeners that refuse connections; None stands for the bootstrap listener."""
         self._held = 0
         self._tls_acceptor: TlsAcceptor | None = None
         if config.tls.listener is not None:
@@ -104,7 +106,7 @@ class Connector:
         self._upstream = Upstream(config.tls.upstream)
 
     async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
-        """Connect to the broker and start a relay, or refuse the client."""
+        """Connect an accepted client to its broker and start a relay, or refuse the client."""
         pending = _PendingConnection(sock, node_id, peer)
         try:
             await self._relay(pending)
@@ -123,7 +125,9 @@ class Connector:
             raise
 
     async def _relay(self, pending: _PendingConnection) -> None:
-        """Raises RefusalError; the client's socket is still open then."""
+        """Connect a client to its broker and start a relay. Raises RefusalError; the client's socket is still
+        open then.
+        """
         counters, node_id, peer = self._counters, pending.node_id, pending.peer
         if counters.sessions_open >= self._config.settings.connections_max:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
@@ -143,7 +147,9 @@ class Connector:
                 self._limiter.leave(peer.host)
 
     async def _client(self, pending: _PendingConnection) -> Client:
-        """Set up the socket; at a TLS listener, shake hands and get the principal. Raises RefusalError."""
+        """Set up the client's socket; at a TLS listener, shake hands and read the principal. Return the
+        client. Raises RefusalError.
+        """
         plain = pending.plain
         host = _set_up(plain)
         if self._tls_acceptor is None:
@@ -159,7 +165,9 @@ class Connector:
         return Client(accepted.sock, pending.peer, host, accepted.user)
 
     async def _connect(self, node_id: int | None) -> tuple[Socket, int | None]:
-        """Connect to a broker; for the bootstrap listener, to any. Raises RefusalError."""
+        """Return a socket connected to this broker, and its node id; for the bootstrap listener (None), to
+        any broker. Raises RefusalError.
+        """
         failure: RefusalError | None = None
         timeout_s = self._config.settings.connect_timeout_s
         targets = self._targets(node_id)
@@ -177,8 +185,8 @@ class Connector:
         return self._config.settings.connections_max - self._counters.sessions_open
 
     def _targets(self, node_id: int | None) -> list[tuple[Address, int | None]]:
-        """Return addresses in order of preference: first brokers whose node id, and so whose quotas, are
-        known.
+        """Return addresses and node ids of brokers in order of preference: brokers whose node id is known
+        come first, because quotas are per broker.
         """
         nodes = self._address_book.nodes
         if node_id is not None:
@@ -198,13 +206,15 @@ class Connector:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
     def _note_error(self, error: Exception) -> None:
-        """Count and log a bug."""
+        """Count and log an unexpected exception."""
         self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
         kind = ("internal, refused", type(error).__name__)
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
     async def _refuse_others(self, pending: _PendingConnection) -> None:
-        """Have the listener refuse connections until its broker is back, then close this client."""
+        """Have the listener refuse connections until its broker can be reached again, and close
+        this client.
+        """
         node_id = pending.node_id
         if node_id in self._refusing:
             pending.sock.close()
@@ -216,7 +226,9 @@ class Connector:
             self._refusing.remove(node_id)
 
     async def _until_back(self, pending: _PendingConnection) -> None:
-        """Close this client; return once its broker can be reached, or fails for another reason."""
+        """Close this client; return once its broker can be reached, or fails for another reason than those of
+        `AWAY`.
+        """
         pending.sock.close()
         while True:
             await trio.sleep(PROBE_S)
@@ -224,7 +236,9 @@ class Connector:
                 return
 
     async def _is_away(self, node_id: int | None) -> bool:
-        """Try to reach a broker. Failures are counted like a client's, because alerts use these counters."""
+        """Try to reach a broker; return True if it cannot be reached. A failure is counted like a client's,
+        because alerts use these counters.
+        """
         try:
             broker, _node_id = await self._connect(node_id)
         except RefusalError as refusal:
@@ -249,20 +263,22 @@ class Connector:
 
 
 class _PendingConnection:
-    """A client without a broker yet; the TLS handshake may change its socket and node id."""
+    """A client that has no broker yet. The TLS handshake may change its socket and node id."""
 
     __slots__ = ("node_id", "peer", "plain", "sock")
 
     def __init__(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
         self.plain = sock
         self.sock: Socket = sock
-        """The socket to close."""
+        """Socket to close at the end."""
         self.node_id = node_id
         self.peer = peer
 
 
 def _set_up(sock: socket.socket) -> str:
-    """Return the address at which the client has reached Weir. Raises RefusalError."""
+    """Set the options of a client's socket; return the address at which the client has reached Weir. Raises
+    RefusalError.
+    """
     try:
         sock.setblocking(False)
         sockets.set_up(sock)

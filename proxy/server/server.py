@@ -1,6 +1,7 @@
 """The server: Trio's half of the proxy.
 
-It listens, connects, discovers brokers, reloads, expires budgets, drains; the reactor moves the bytes.
+The server listens, connects, discovers brokers, reloads files, expires budgets and drains; the reactor moves
+the bytes.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ from quotas.limiters.throttle import INT32_MAX
 log = structlog.get_logger("weir")
 
 EXPIRY_S: Final = 30.0
-"""Time (s) between looking for idle budgets, as Kafka does for idle sensors."""
+"""Time (s) between two removals of idle budgets; Kafka checks for idle sensors as often."""
 
 
 class Server:
     """One cluster behind one bootstrap listener and a listener per broker."""
 
     def __init__(self, config: Config, reactor: Reactor, quotas: QuotaRegistry) -> None:
-        """Prepare; `serve` opens the listeners."""
+        """Begin without listeners; `serve` opens them."""
         self.config = config
         self.counters = Counters()
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
-        """Describes and alters quotas for clients; set it before `serve`."""
+        """Describes and alters quotas for clients; to be set before `serve`."""
         self.usage = _usage_registries(config.settings) if config.records_usage else None
-        """Usage counters, if usage is recorded."""
+        """Usage registries; None if usage is not recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
@@ -80,7 +81,7 @@ class Server:
             stream_above_bytes=BUFFER_BYTES,
         )
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
-        """Restarts the process's tasks after failures."""
+        """Restarts the tasks of the process after failures."""
         reactor.on_error = self._note_error
         reactor.buffered.limit(config.settings.buffered_bytes_max)
         reactor.buffered.on_change = self._note_buffered
@@ -100,20 +101,21 @@ class Server:
         )
         self._relays: set[Relay] = set()
         self._lingering: set[Lingering] = set()
-        """Clients' sockets that outlive their relays."""
+        """Clients' sockets that are still open after their relays have ended."""
         self._port_per_broker = config.advertised_listeners is config.ports
         self._ips: list[str] = []
-        """IP addresses of `listen`, looked up once at the start, because that may take seconds."""
+        """IP addresses of `listen`; looked up once at the start, because a look-up may take seconds."""
         self._stop = trio.Event()
         self._ended = trio.Event()
         self._draining = False
         self._token: trio.lowlevel.TrioToken | None = None
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen and relay until `stop`, then drain; `task_status.started()` once clients can connect.
+        """Listen and relay until `stop` is called, then drain. Calls `task_status.started()` once clients can
+        connect.
 
-        Raises ConfigError if a port is taken or no upstream can be reached. Cancelling closes everything at
-        once.
+        Raises ConfigError if a port is taken or no upstream can be reached. Cancelling closes all connections
+        at once.
         """
         self._token = trio.lowlevel.current_trio_token()
         try:
@@ -136,7 +138,7 @@ class Server:
             self._rate_limited_log.close()
 
     def _start_housekeeping(self, nursery: trio.Nursery) -> None:
-        """Start the periodic tasks; a failure of one stops no other."""
+        """Start the periodic tasks; a failure of one task stops no other."""
 
         def now_ms() -> int:
             return self._reactor.now_ms
@@ -153,7 +155,9 @@ class Server:
         start(Task.SHADOW_LOG, PERIOD_S, lambda: in_steps(shadow_log.look(now_ms())))
 
     def stop(self) -> None:
-        """Accept no more clients; let requests in flight finish within the drain time."""
+        """Accept no more clients, and close each connection when its requests in flight are answered, at the
+        latest after the drain time.
+        """
         self._stop.set()
 
     @property
@@ -163,7 +167,9 @@ class Server:
 
     @property
     def plans(self) -> Plans:
-        """Plans of every (API, version) that clients have used; `requests` counts them. Read only."""
+        """Plans of every (API key, version) that clients have used; `requests` counts their requests. Read
+        only.
+        """
         return self._plans
 
     @property
@@ -173,7 +179,7 @@ class Server:
 
     @property
     def buffered(self) -> BufferedBytes:
-        """Bytes that connections have read and not passed on."""
+        """Number of bytes that connections have read and not sent yet, and its limit."""
         return self._reactor.buffered
 
     @property
@@ -187,14 +193,16 @@ class Server:
         return from_clients, from_brokers
 
     def _run_soon(self, call: Callable[[], None]) -> None:
-        """Schedule a call in Trio's next turn."""
+        """Have Trio call `call` in its next turn. Callable from any thread."""
         assert self._token is not None
         self._token.run_sync_soon(call)
 
     # Listening
 
     async def _listen(self) -> None:
-        """Open every listener, or none and raise ConfigError; log only when all are open."""
+        """Open all listeners, and log them. Raises ConfigError if one cannot be opened; none stays
+        open then.
+        """
         config = self.config
         nodes, untold = await first_brokers(config, self.address_book)
         with _listening_at(config.listen, "choose another --listen"):
@@ -212,7 +220,7 @@ class Server:
 
     def _broker_port(self, node_id: int) -> int:
         port = self.config.ports.port(node_id)
-        assert port is not None  # checked before the first listener
+        assert port is not None  # checked before the first listener was opened
         return port
 
     def _open_broker_listener(self, node_id: int, port: int) -> None:
@@ -222,7 +230,7 @@ class Server:
     # Connections
 
     def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
-        """Start a relay, which owns both sockets from now on."""
+        """Start a relay, which then owns both sockets."""
         self.counters.sessions_opened += 1
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
@@ -279,14 +287,14 @@ class Server:
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
     def _note_buffered(self) -> None:
-        """Log that reading stops, or goes on."""
+        """Log that reading stops because of the limit of buffered bytes, or continues."""
         buffered = self._reactor.buffered
         details = {"buffered_bytes": buffered.bytes, "buffered_bytes_max": buffered.bytes_max}
         write = _reading_stops if buffered.full else _reading_goes_on
         self._rate_limited_log.note(("buffered", buffered.full), write, details)
 
     async def _drain(self) -> None:
-        """Wait, for a limited time, until every request in flight is answered."""
+        """Wait until all requests in flight are answered, for at most `drain_timeout_s`."""
         timeout_s = self.config.settings.drain_timeout_s
         self._draining = True
         log.info("draining", connections=len(self._relays), timeout_s=timeout_s)
@@ -300,8 +308,8 @@ class Server:
         await self._all_closed(2 * DISCARD_MS / 1000)
 
     async def _all_closed(self, timeout_s: float) -> None:
-        """Wait, for a limited time, until every connection is closed."""
-        self._reactor.wake()  # its current wait does not include new timers
+        """Wait until all connections are closed, for at most `timeout_s`."""
+        self._reactor.wake()  # the wait in progress does not include new timers
         if self._relays or self._lingering:
             with trio.move_on_after(timeout_s):
                 await self._ended.wait()
@@ -317,7 +325,7 @@ def _usage_registries(settings: Settings) -> UsageRegistries:
 
 @contextmanager
 def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> Iterator[None]:
-    """Raise ConfigError instead of OSError."""
+    """Raise ConfigError, with `remedy` in its text, in place of OSError."""
     try:
         yield
     except OSError as error:

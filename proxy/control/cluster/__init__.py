@@ -1,6 +1,6 @@
-"""Weir's own requests to brokers: discovery of brokers, their versions.
+"""Weir's own requests to brokers: to discover brokers, and to learn their versions.
 
-`access` has TLS and login (`login`), and sends a request on a connection of its own; `connection` sends one
-request at a time; `discovery` asks for brokers and versions. Queries on behalf of a client are not here: they
-go over the client's own connection (`proxy.handlers.broker_query`).
+`access` connects with TLS and SASL (`login`), and sends a request on a connection of its own. `connection`
+sends one request at a time; `discovery` asks for brokers and versions. Queries on behalf of a client are in
+`proxy.handlers.broker_query`: they use the client's own connection.
 """

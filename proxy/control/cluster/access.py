@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Weir's credentials, and whether brokers use TLS."""
+    """Weir's credentials for brokers, and the TLS settings for connections to brokers."""
 
     credentials: Credentials | None = None
     tls: ContextOfFiles | None = None
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """Return the access that is configured."""
+        """Return the access that the configuration describes."""
         return cls(config.credentials, config.tls.upstream)
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
-        """Connect and log in; each step, and each later answer, may take `timeout_s`.
+        """Connect to a broker and log in. Connecting and logging in may take `timeout_s` together, and so may
+        each later response.
 
         Raises QuestionError (LoginError and TlsError are subclasses); ConfigError if the files of
         `upstream_*` cannot be used.
@@ -55,13 +56,13 @@ class Access:
     async def ask(
         self, address: Address, request: Message, answer: type[M], version: int, timeout_s: float
     ) -> M:
-        """Send one request, in a version with header v1, on a connection of its own; return the response.
+        """Send one request on a connection of its own, in a version with header v1; return the response.
 
-        Raises as `connect`.
+        Raises the same errors as `connect`.
         """
         async with await self.connect(address, timeout_s) as connection:
             return await connection.ask(request, answer, version)
 
 
 DIRECT: Final = Access()
-"""Without TLS and credentials."""
+"""Access without TLS and credentials."""

@@ -26,7 +26,7 @@ TLS_ALERT: Final = b"\x15\x03"
 
 
 class QuestionError(Exception):
-    """A broker did not answer."""
+    """A broker did not answer a request of Weir's own; the text names the address and the reason."""
 
     def __init__(self, text: str, *, reachable: bool, foreign: bool) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class QuestionError(Exception):
 
 
 class LoginError(QuestionError):
-    """A broker rejects Weir's own credentials; a retry will not help."""
+    """A broker rejects Weir's own credentials; another attempt would fail too."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, reachable=True, foreign=False)
@@ -62,34 +62,34 @@ class ClosedError(QuestionError):
 
 
 class Connection:
-    """A connection to a broker; an async context manager, which closes it."""
+    """Weir's own connection to a broker. As an async context manager, it closes the connection at the end."""
 
     def __init__(self, stream: trio.abc.Stream, address: Address, timeout_s: float) -> None:
-        """Each answer may take `timeout_s`."""
+        """Begin with a connected stream; each response may take `timeout_s`."""
         self._stream = stream
         self.address = address
         self._timeout_s = timeout_s
 
     @property
     def stream(self) -> trio.abc.Stream:
-        """The stream, for callers with their own frames; not while a request is in flight."""
+        """The stream, for callers that send frames of their own while no request is in flight."""
         return self._stream
 
     async def ask(self, request: Message, answer: type[M], version: int) -> M:
-        """Send the request in a version with header v1; return the response. Raises QuestionError with the
-        address in its text.
+        """Send the request in a version with header v1, and return the response. Raises QuestionError with
+        the address in its text.
         """
         with failures(self.address, self._timeout_s):
             return decode(await self._exchange(_frame(request, version)), answer, version)
 
     async def ask_raw(self, request: Message, version: int) -> bytes:
-        """Return the encoded response, for `decode`. Raises QuestionError."""
+        """Send the request; return the encoded response, for `decode`. Raises QuestionError."""
         with failures(self.address, self._timeout_s):
             return await self._exchange(_frame(request, version))
 
     async def send_token(self, token: bytes) -> bytes:
-        """Send a length and a SASL token, without a Kafka header (SaslHandshake v0); return the broker's
-        token.
+        """Send a SASL token with its length but without a Kafka header (after SaslHandshake v0), and return
+        the broker's token.
 
         Raises QuestionError.
         """
@@ -135,7 +135,7 @@ class Connection:
 
 @contextmanager
 def failures(address: Address, timeout_s: float, *, reachable: bool = True) -> Iterator[None]:
-    """Raise QuestionError, with the address in its text, for errors of the connection."""
+    """Raise QuestionError, with the address in its text, in place of errors of the connection."""
     try:
         yield
     except ProtocolError as error:
@@ -164,7 +164,7 @@ def _frame(request: Message, version: int) -> bytes:
 
 
 def decode(frame: bytes, answer: type[M], version: int) -> M:
-    """Decode a response without its length prefix. Raises ProtocolError."""
+    """Decode a response that has no length prefix. Raises ProtocolError."""
     (correlation_id,) = LENGTH.unpack_from(frame)
     if correlation_id != CORRELATION_ID:
         raise ProtocolError(f"its answer is to request {correlation_id}, which was not asked")

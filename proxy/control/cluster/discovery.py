@@ -1,7 +1,7 @@
 """Ask the cluster for its brokers (Metadata), and a broker for its API versions, on connections of their own.
 
-Weir also learns brokers from forwarded responses. Asking opens their listeners before the first client needs
-one, and follows brokers that appear or move while no client is connected.
+Weir also learns brokers from the responses that it forwards. By asking, it opens their listeners before the
+first client needs one, and notices brokers that appear or move while no client is connected.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 log = structlog.get_logger("weir")
 
 METADATA_VERSION: Final = 1
-"""Every broker from 0.10 on has this version, in which an empty list of topics means none."""
+"""Version of Metadata that every broker from 0.10 on has, and in which an empty list asks for no topics."""
 API_VERSIONS_VERSION: Final = 0
-"""Every broker from 0.10 on has this version, which lists the same ranges as later ones."""
+"""Version of ApiVersions that every broker from 0.10 on has; it lists the same ranges as later versions."""
 
 
 class DiscoveryError(Exception):
-    """No broker listed the cluster's brokers."""
+    """No broker has listed the cluster's brokers."""
 
     def __init__(self, failures: list[QuestionError]) -> None:
         super().__init__("; ".join(map(str, failures)))
         self.first = str(failures[0]) if failures else ""
-        """The first failure's text."""
+        """Text of the first failure; empty if no broker was asked."""
         reachable = [failure for failure in failures if failure.reachable]
         self.reachable = bool(reachable)
         """True if a broker accepted a connection, and TLS is not the problem."""
         self.tls = next((str(failure) for failure in failures if isinstance(failure, TlsError)), "")
-        """The TLS problem, if it was the first failure; else empty."""
+        """Text of the first failure that is a TLS problem; empty if none is."""
         self.foreign = bool(reachable) and all(failure.foreign for failure in reachable)
         """True if no peer that accepted a connection answered as a Kafka broker does. A broker that closes
         the connection may require SASL.
@@ -54,9 +54,9 @@ class DiscoveryError(Exception):
 async def discover(
     bootstrap: Iterable[Address], timeout_s: float, access: Access = DIRECT
 ) -> dict[int, Address]:
-    """Return the cluster's brokers by node id, from the first address that answers.
+    """Return the cluster's brokers by node id, as told by the first address that answers.
 
-    Raises DiscoveryError.
+    Raises DiscoveryError if no address answers.
     """
     failures: list[QuestionError] = []
     question = MetadataRequest(topics=[])
@@ -71,8 +71,8 @@ async def discover(
 
 
 async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
-    """Return the cluster's brokers, which all have ports; or none, and why the upstream does not list
-    them.
+    """Return the cluster's brokers, which all have ports, and an empty text; or no brokers, and the reason
+    why the upstream does not list them.
 
     Raises ConfigError if no address can be a Kafka broker, if TLS fails, if Weir's credentials are refused,
     or if the ports do not fit.
@@ -96,7 +96,7 @@ async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict
 
 
 async def refresh(config: Config, address_book: AddressBook) -> None:
-    """Ask the cluster for brokers that are new or have moved."""
+    """Ask the cluster for its brokers; record new and moved ones. Log if no broker answers."""
     try:
         known = [*address_book.nodes.values(), *config.upstream]
         nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
@@ -110,7 +110,7 @@ async def refresh(config: Config, address_book: AddressBook) -> None:
 async def ask_versions(
     address: Address, timeout_s: float, access: Access = DIRECT
 ) -> dict[int, VersionRange]:
-    """Return a broker's versions by API key. Raises QuestionError."""
+    """Ask a broker for its versions, and return them by API key. Raises QuestionError."""
     question = ApiVersionsRequest()
     answer = await access.ask(address, question, ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s)
     if answer.error_code != ErrorCode.NONE:

@@ -1,8 +1,8 @@
 """SASL login of Weir's own connections: PLAIN (RFC 4616), SCRAM (RFC 5802, KIP-84).
 
-Brokers from 1.0 on take tokens in SaslAuthenticate requests (KIP-152) and give the reason of a refusal. Older
-brokers take tokens without a Kafka header, and close the connection. ApiVersions, which a broker answers
-before the login, shows which kind it is.
+Brokers from 1.0 on take tokens in SaslAuthenticate requests (KIP-152) and tell the reason of a refusal. Older
+brokers take tokens without a Kafka header, and close the connection if they refuse. The response to
+ApiVersions, which brokers send before the login, shows which of the two a broker does.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from proxy.handlers.api_versions.api_versions import ranges
 PLAIN: Final = "PLAIN"
 AUTHENTICATE_VERSION: Final = 0
 SAID_CHARS_MAX: Final = 200
-"""Number of characters shown of a broker's text about a refusal."""
+"""Maximum number of characters of a broker's text that are shown when it refuses the login."""
 
 Exchange: TypeAlias = Callable[[bytes], Awaitable[bytes]]
-"""Sends a token, returns the broker's token."""
+"""Function that sends a token and returns the broker's token."""
 
 
 async def log_in(connection: Connection, credentials: Credentials) -> None:
-    """Log in. Raises QuestionError; LoginError if the broker rejects the mechanism or the user."""
+    """Authenticate Weir at a broker. Raises QuestionError; LoginError if the broker rejects the mechanism or
+    the user.
+    """
     exchange = await _shake_hands(connection, credentials)
     try:
         if credentials.mechanism == PLAIN:
@@ -54,7 +56,9 @@ async def log_in(connection: Connection, credentials: Credentials) -> None:
 
 
 async def _shake_hands(connection: Connection, credentials: Credentials) -> Exchange:
-    """Return how this broker takes tokens. Raises QuestionError."""
+    """Agree on the mechanism, and return the function that exchanges tokens with this broker. Raises
+    QuestionError.
+    """
     spoken = ranges(await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0))
     modern = ApiKey.SASL_AUTHENTICATE in spoken
     version = 1 if modern else 0
@@ -97,23 +101,25 @@ def _refused(credentials: Credentials) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a broker's text as one short line."""
+    """Return a broker's text as one line of at most `SAID_CHARS_MAX` characters."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= SAID_CHARS_MAX else f"{line[:SAID_CHARS_MAX]}..."
 
 
 async def _scram(exchange: Exchange, credentials: Credentials) -> None:
-    """Run SCRAM. Raises ScramException, also if the broker does not prove that it knows the password."""
+    """Authenticate by SCRAM. Raises ScramException, also if the broker does not prove that it knows the
+    password.
+    """
     client = ScramClient([credentials.mechanism], credentials.username, credentials.password)
     first = await exchange(client.get_client_first().encode())
     client.set_server_first(_text(first))
-    # Thousands of rounds of hashing; the broker sets the number.
+    # Thousands of rounds of hashing, so run in a thread; the broker chooses the number of rounds.
     final = await trio.to_thread.run_sync(client.get_client_final)
     client.set_server_final(_text(await exchange(final.encode())))
 
 
 def _text(token: bytes) -> str:
-    """Decode a token. Raises ScramException."""
+    """Return a token as text. Raises ScramException if it is not UTF-8."""
     try:
         return token.decode()
     except UnicodeDecodeError:

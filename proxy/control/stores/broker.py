@@ -1,7 +1,7 @@
-"""Quotas stored by the brokers (KIP-546, Kafka 2.6 and later), mirrored and enforced by Weir.
+"""Quotas stored by the brokers (KIP-546, Kafka 2.6 and later), which Weir copies and enforces.
 
-Weir keeps one connection and asks every second; it compares answers as bytes and decodes only changed ones.
-Quotas that Weir does not support are skipped, and logged once.
+Weir keeps one connection and asks every second. It compares the responses as bytes, and decodes only changed
+ones. Quotas that Weir does not support are skipped, and logged once.
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ log = structlog.get_logger("weir.quotas")
 
 ASK_EVERY_S: Final = 1.0
 SHARE: Final = 20
-"""The pause between two requests, as a multiple of the time that the last one took: large answers are
-requested less often.
+"""Pause between two requests, as a multiple of the time that the last request took, so that large responses
+are requested less often.
 """
 LOAD_S: Final = 30.0
 SETTLE_STEPS: Final = 50
-"""Number of times to ask whether an alteration has reached the broker that is asked."""
+"""Maximum number of times to ask whether a broker's quotas show an alteration that another broker
+has stored.
+"""
 SETTLE_STEP_S: Final = 0.1
 STORED_AT: Final = 8
-"""Offset behind correlation id and throttle_time_ms, which are not part of the stored quotas."""
+"""Offset (bytes) of the stored quotas in a response, behind correlation id and throttle_time_ms."""
 SAID_MAX: Final = 1000
 SAID_CHARS_MAX: Final = 200
 REASONS_MAX: Final = 3
@@ -61,12 +63,16 @@ BROKERS_MAX: Final = 100
 
 
 class BrokerStore:
-    """See `store.QuotaStore`. `follow` may run once; without it each call opens a connection."""
+    """Quotas stored by the brokers; implements `store.QuotaStore`. `follow` may run once at a time; while it
+    does not run, each call opens a connection of its own.
+    """
 
     name = "broker"
 
     def __init__(self, brokers: Sequence[Address], access: Access, timeout_s: float) -> None:
-        """Ask `brokers` in turn until one answers, then also those that it lists."""
+        """Begin without a connection. `brokers` are asked in turn until one answers; then also the brokers
+        that it lists.
+        """
         self._brokers = list(brokers)
         self._access = access
         self._timeout_s = timeout_s
@@ -74,12 +80,12 @@ class BrokerStore:
         self._turn = trio.Lock()
         self._followed = False
         self._known: tuple[bytes, QuotaTable] | None = None
-        """The last answer, and its quotas."""
+        """The stored quotas in the last response, encoded and decoded; None before the first response."""
         self._said: set[Skipped] = set()
 
     async def load(self) -> QuotaTable:
-        """Ask for the quotas. Raises StoreError; UnfitError if the brokers lack the API, or do not authorize
-        Weir.
+        """Return the brokers' quotas. Raises StoreError; UnfitError if the brokers lack the API, or do not
+        authorize Weir.
         """
         try:
             with trio.fail_after(LOAD_S):
@@ -88,7 +94,9 @@ class BrokerStore:
             raise StoreError(f"no broker has told its quotas within {LOAD_S:g} s") from None
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Ask the brokers for their quotas, about once a second, until cancelled."""
+        """Ask the brokers for their quotas about once a second, until cancelled. Await `changed` with each
+        new table, and call `failed` when no broker answers.
+        """
         self._followed = True
         told: QuotaTable | None = None
         try:
@@ -109,7 +117,9 @@ class BrokerStore:
             await self._close()
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Have a broker store the changes; return once it shows them. Raises StoreError."""
+        """Have a broker store the changes, and return all quotas once they show the changes. Raises
+        StoreError.
+        """
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))
 
@@ -122,7 +132,9 @@ class BrokerStore:
                     await self._close()
 
     async def _ask(self) -> QuotaTable:
-        """Raises StoreError."""
+        """Ask for the quotas; decode and return them if they have changed, else return the known ones. Raises
+        StoreError.
+        """
         frame = await self._answer(lambda connection: connection.ask_raw(EVERYTHING, VERSION))
         stored = frame[STORED_AT:]
         if self._known is None or self._known[0] != stored:
@@ -132,7 +144,9 @@ class BrokerStore:
         return self._known[1]
 
     async def _alter(self, request: AlterClientQuotasRequest, changes: Changes) -> QuotaTable:
-        """Raises StoreError."""
+        """Send the alteration to a broker, and ask for the quotas until they show the changes; return them.
+        Raises StoreError.
+        """
         answer = await self._answer(
             lambda connection: connection.ask(request, AlterClientQuotasResponse, VERSION)
         )
@@ -149,7 +163,7 @@ class BrokerStore:
         )
 
     def _say(self, skipped: Sequence[Skipped]) -> None:
-        """Log skipped quotas, each once."""
+        """Log the quotas that Weir does not enforce, each quota once."""
         new = [skip for skip in skipped if skip not in self._said]
         if new and len(self._said) < SAID_MAX:
             self._said.update(new[:SAID_MAX])
@@ -158,8 +172,8 @@ class BrokerStore:
     # Connections
 
     async def _answer(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """Ask on the open connection, or on a new one: brokers close idle connections, and old logins. Raises
-        StoreError.
+        """Call `ask` with the open connection, or with a new one if there is no connection or the broker has
+        closed it: brokers close connections that are idle, or whose login has expired. Raises StoreError.
         """
         try:
             if self._connection is not None:
@@ -177,7 +191,9 @@ class BrokerStore:
             raise
 
     async def _connect(self) -> Connection:
-        """Raises StoreError."""
+        """Return a connection to the first broker that accepts one and has the API. Raises StoreError;
+        UnfitError if no broker can serve as a store.
+        """
         failures: list[str] = []
         unfit = 0
         for address in list(self._brokers):
@@ -192,7 +208,9 @@ class BrokerStore:
         raise kind("; ".join(failures[:REASONS_MAX]))
 
     async def _connect_to(self, address: Address) -> Connection:
-        """Raises QuestionError, UnfitError."""
+        """Return a connection to this broker, if the broker has the quota APIs. Raises QuestionError;
+        UnfitError if it lacks them.
+        """
         connection = await self._access.connect(address, self._timeout_s)
         try:
             spoken = ranges(await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0))
@@ -213,7 +231,9 @@ class BrokerStore:
 
 
 def _read(frame: bytes) -> tuple[QuotaTable, Sequence[Skipped]]:
-    """Decode the quotas. Raises StoreError."""
+    """Decode the quotas in a response; return them, and the quotas that Weir does not support. Raises
+    StoreError.
+    """
     try:
         answer = decode(frame, DescribeClientQuotasResponse, VERSION)
     except ProtocolError as error:
@@ -227,15 +247,15 @@ def _read(frame: bytes) -> tuple[QuotaTable, Sequence[Skipped]]:
 
 
 def _said(error_code: int, message: str | None) -> str:
-    """Return a broker's error as one line."""
+    """Return a broker's error message as one line."""
     return " ".join((message or f"error {error_code}").split())[:SAID_CHARS_MAX]
 
 
 def _shows(table: QuotaTable, changes: Changes) -> bool:
-    """Return True if the table has all these values."""
+    """Return True if the table has the values of all changes."""
     return all(table.values.get(quota) == rate for quota, rate in changes.items())
 
 
 def broker_store(config: Config) -> BrokerStore:
-    """Return the store; it connects at its first use."""
+    """Return the configured store. It connects to a broker at its first use."""
     return BrokerStore(config.upstream, Access.of(config), config.settings.connect_timeout_s)

@@ -1,7 +1,7 @@
-"""Quotas in a file: read when it changes, rewritten by alterations over the wire.
+"""Quotas in a file. Weir reads the file when it has changed, and rewrites it for alterations over the wire.
 
-A rewrite preserves the operator's text where possible (`quotas.table.quota_edit`), and is atomic: any
-reader, even after a crash, finds the old text or the new one.
+A rewrite keeps the operator's text where possible (`quotas.table.quota_edit`), and is atomic: any reader,
+even after a crash, finds the old text or the new one.
 """
 
 from __future__ import annotations
@@ -27,58 +27,68 @@ from quotas.table.options import Options
 from quotas.table.quota_edit import edited
 
 TRIES: Final = 3
-"""Number of attempts at an alteration if another process writes the file meanwhile."""
+"""Number of attempts at an alteration; an attempt fails if another process writes the file meanwhile."""
 LOCK_TRIES: Final = 100
 LOCK_STEP_S: Final = 0.1
-"""Time (s) between attempts while another process has locked the file; altering 100,000 entries takes
+"""Time (s) between attempts to lock a file that another process has locked. Altering 100,000 entries takes
 seconds.
 """
 
 
 class Found(NamedTuple):
-    """The file's quotas, and the stat that shows whether the file has changed."""
+    """The file's quotas, and the stamp that the file had when they were read."""
 
     table: QuotaTable
     seen: Stamp
 
 
 class FileStore:
-    """One quota file; without a path, no quotas, and alterations fail."""
+    """Quotas in one file; implements `store.QuotaStore`. Without a path, there are no quotas and alterations
+    fail.
+    """
 
     name = "file"
 
     def __init__(self, path: Path | None) -> None:
-        """`path` is read later."""
+        """Begin without reading the file; see `start` and `load`."""
         self._path = path
         self._watch = FileWatch(() if path is None else (path,))
         self._turn = trio.Lock()
 
     def start(self) -> QuotaTable:
-        """Read the file before Trio runs. Raises ConfigError: one line with file, position and remedy."""
+        """Read the file before Trio runs, and return its quotas. Raises ConfigError, whose text is one line
+        with file, position and remedy.
+        """
         if self._path is None:
             return QuotaTable()
         return self._known(_read(self._path))
 
     async def load(self) -> QuotaTable:
-        """Read the file in a thread: 100,000 entries take seconds."""
+        """Read the file in a thread, because 100,000 entries take seconds; return its quotas. Raises
+        StoreError.
+        """
         async with self._turn:
             return await self._load()
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Rewrite the file."""
+        """Make the changes in the file, in a thread; return all its quotas. Raises StoreError."""
         if self._path is None:
             raise StoreError("there is no quota file: start weir with --quotas FILE, or set quotas")
         async with self._turn:
             return self._known(await trio.to_thread.run_sync(rewrite, self._path, changes))
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Read the file whenever it has changed."""
+        """Read the file whenever it has changed, until cancelled. Await `changed` with the quotas; call
+        `failed` if the file cannot be read.
+        """
         while self._path is not None:
             await trio.sleep(file_watch.LOOK_S)
             await self.look(changed, failed)
 
     async def look(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Read the file if it has changed."""
+        """Read the file if it has changed. Await `changed` with the quotas; call `failed` if the file cannot
+        be read.
+        """
         async with self._turn:
             if not await self._watch.look():
                 return
@@ -90,7 +100,7 @@ class FileStore:
                 await changed(table)
 
     async def _load(self) -> QuotaTable:
-        """Raises StoreError."""
+        """Read the file in a thread, and return its quotas. Raises StoreError."""
         if self._path is None:
             return QuotaTable()
         self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
@@ -105,20 +115,21 @@ class FileStore:
 
 
 def read_quota_file(path: Path | None) -> QuotaTable:
-    """Read a quota file; None means no quotas. Raises ConfigError: one line with file, position and
-    remedy.
+    """Read a quota file, and return its quotas; no quotas if `path` is None. Raises ConfigError, whose text
+    is one line with file, position and remedy.
     """
     return QuotaTable() if path is None else _read(path).table
 
 
 def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Options | None = None) -> Found:
-    """Make the changes in the quota file, durably; return what is in it then. Blocks. Raises StoreError.
+    """Make the changes in the quota file, durably; return the file's quotas afterwards. Blocks. Raises
+    StoreError.
 
-    They are changes of its enforced entries, or of its shadow entries; these get `options`, None: they keep
-    theirs.
+    The changes apply to enforced entries, or with `shadow` to shadow entries. The altered entries get
+    `options`; None keeps the options that they have.
 
-    Nothing is written if they are made already. A text that somebody else writes meanwhile is not lost: the
-    changes are then made to that one.
+    The file is not written if it has all these values already. If another process writes the file meanwhile,
+    the changes are made in the text of that process.
     """
     with _held(path):
         for _try in range(TRIES):
@@ -130,11 +141,11 @@ def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Opti
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Lock the quota file, so that other Weirs and `weir quotas` do not alter it. Raises StoreError if
-    another process keeps the lock.
+    """Lock the quota file, so that no other Weir and no `weir quotas` alters it. Raises StoreError if another
+    process keeps the lock.
 
-    The lock is on a file that only its owner can open, beside the quota file: any process that may read a
-    directory could lock the directory.
+    The locked file is one beside the quota file that only its owner can open: a directory could be locked by
+    any process that may read it.
     """
     lock = path.with_name(f".{path.name}.lock")
     fd = _locked(path, lock)
@@ -148,13 +159,13 @@ def _held(path: Path) -> Iterator[None]:
 
 
 def _locked(path: Path, lock: Path) -> int | None:
-    """Return the descriptor of the locked file; None if the directory cannot be written, nor the quota file
-    then. Raises StoreError.
+    """Return the descriptor of the locked file `lock`; None if the directory cannot be written, because the
+    quota file cannot be written then either. Raises StoreError if another process keeps the lock.
     """
     for _try in range(LOCK_TRIES):
         try:
             fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
-        except PermissionError:  # another user's process holds it
+        except PermissionError:  # another user's lock file
             if not os.access(path.parent, os.W_OK):
                 return None
         except OSError:
@@ -168,12 +179,14 @@ def _locked(path: Path, lock: Path) -> int | None:
 
 
 def _lock(fd: int, lock: Path) -> bool:
-    """Lock the file; return False if another process has locked it, or removed it meanwhile."""
+    """Lock the file with this descriptor; return False if another process has locked it, or has removed it
+    meanwhile.
+    """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except OSError:  # the file system may have no locks
         return True
     try:
         return os.path.samestat(os.fstat(fd), lock.stat())
@@ -192,7 +205,9 @@ def _read(path: Path) -> Found:
 
 
 def _rewrite(path: Path, changes: Changes, *, shadow: bool, options: Options | None) -> Found | None:
-    """Try once; None if the file has changed meanwhile."""
+    """Make the changes in one attempt, and return the file's quotas; None if another process has written the
+    file meanwhile. Raises StoreError.
+    """
     if path.is_symlink():
         raise StoreError(
             f"{path}: the quota file is a link, such as Kubernetes mounts: change what it is made from"

@@ -1,7 +1,7 @@
-"""The quota manager: keeps the store's quotas in force, and alters them for admins.
+"""The quota manager: puts the store's quotas in force, and alters them for admins.
 
-Alterations run one after another. Each is answered when it is stored, in force, and in the audit log. If the
-store fails, the last known quotas stay in force.
+Alterations run one after another. The response to an alteration is sent when the alteration is stored, in
+force, and in the audit log. If the store fails, the last known quotas stay in force.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ log = structlog.get_logger("weir.quotas")
 audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
-"""Number of alterations that may wait."""
+"""Maximum number of alterations that may wait."""
 AUDIT_LINES: Final = 50
-"""Number of lines written in one go: about a millisecond."""
+"""Number of audit lines written in one step, which takes about a millisecond."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Alteration:
-    """The requested changes, and the callback for their result."""
+    """The requested changes, the principal and address of the client, and the callback for the result."""
 
     changes: Changes
     who: str
@@ -45,7 +45,7 @@ class _Alteration:
 
 
 class QuotaManager:
-    """Joins a store and the quotas in force; `QuotaAdmin` for the connections of a process."""
+    """Joins a store and the quota registry; the `QuotaAdmin` of all connections of a process."""
 
     def __init__(
         self,
@@ -56,7 +56,9 @@ class QuotaManager:
         state: StoreHealth,
         supervisor: Supervisor,
     ) -> None:
-        """`table` is the store's content at the start, `admins` are names of principals."""
+        """Begin with `table`, the store's content at the start, in force. `admins` are the names of the
+        principals that may alter quotas.
+        """
         self._store = store
         self._quota_registry = quota_registry
         self._table = table
@@ -68,11 +70,13 @@ class QuotaManager:
         self._reading = trio.Lock()
         self._applying = trio.Lock()
         self._computing = trio.CapacityLimiter(1)
-        """Threads share the interpreter: each one more would take time from the sockets."""
+        """Limits computations to one thread at a time: threads share the interpreter, so each further thread
+        would take time from the sockets.
+        """
         self._reread_asked = False
         self._queue, self._alterations = trio.open_memory_channel[_Alteration](WAITING_MAX)
 
-    # Called by connections, outside of Trio but on its thread
+    # Called by connections, on Trio's thread but outside of Trio's tasks
 
     @property
     def table(self) -> QuotaTable:
@@ -80,7 +84,9 @@ class QuotaManager:
         return self._table
 
     def rejection(self, user: str, peer: str) -> str | None:
-        """Return why this principal may not describe and alter quotas; None if it may."""
+        """Return the reason why this principal may not describe and alter quotas; None if it may. Log a
+        rejection.
+        """
         if user in self._admins:
             return None
         if self._state.note_denied():
@@ -91,15 +97,17 @@ class QuotaManager:
         return f"User:{user} is none of Weir's admins."
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Queue the alteration."""
+        """Queue the alteration. `done` is called with the error, None for success."""
         self._soon(partial(self._enqueue, _Alteration(changes, who, peer, done)))
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Call `work` in a thread."""
+        """Call `work` in a thread, and `done` with its result; None if it has failed."""
         self._soon(partial(self._start, work, done))
 
     def altered_at_broker(self) -> None:
-        """Read the brokers' quotas at once; one read serves all alterations meanwhile."""
+        """Read the brokers' quotas now, because an alteration was forwarded to a broker. One read serves all
+        alterations that come before it begins.
+        """
         if not self._reread_asked:
             self._reread_asked = True
             self._soon(partial(self._start_soon, self._reread))
@@ -107,7 +115,7 @@ class QuotaManager:
     # Called by the process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow the store and make alterations until cancelled."""
+        """Follow the store and make alterations, until cancelled."""
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -120,7 +128,7 @@ class QuotaManager:
                 self._nursery = None
 
     async def reload(self) -> bool:
-        """Read the store, changed or not; return True if that succeeded. Never raises."""
+        """Read the store, even if it has not changed; return True if that has succeeded. Never raises."""
         try:
             await self._changed(await self._store.load())
             return True
@@ -134,7 +142,7 @@ class QuotaManager:
     # Following
 
     async def _follow(self, works: Works) -> None:
-        """Follow the store; first read it if the last read failed."""
+        """Follow the store until cancelled. If the last read has failed, read the store first."""
         if not self._state.last_was_good and await self.reload():
             works()
         try:
@@ -160,7 +168,9 @@ class QuotaManager:
         )
 
     async def _put_in_force(self, table: QuotaTable) -> bool:
-        """Return True if the table differs. Tables come into force in the order of the calls."""
+        """Put the table in force; return True if it differs from the table in force. Tables come into force
+        in the order of the calls.
+        """
         async with self._applying:
             if not await trio.to_thread.run_sync(self._prepare, table):
                 return False
@@ -170,7 +180,7 @@ class QuotaManager:
             return True
 
     def _prepare(self, table: QuotaTable) -> bool:
-        """Do the slow part in a thread; return True if the table differs."""
+        """Do the slow part of putting the table in force, in a thread; return True if the table differs."""
         if table == self._table:
             return False
         self._quota_registry.prepare(table)
@@ -193,7 +203,7 @@ class QuotaManager:
             _tell(alteration.done, await self._alter(alteration))
 
     async def _alter(self, alteration: _Alteration) -> str | None:
-        """Store the changes and put them in force; return the error, if any."""
+        """Store the changes and put them in force; return the error for the client, None for success."""
         try:
             changed = await self._make(alteration)
         except StoreError as error:
@@ -205,7 +215,9 @@ class QuotaManager:
         return None
 
     async def _make(self, alteration: _Alteration) -> bool:
-        """Return True if any value has changed. Raises StoreError."""
+        """Store the changes, put them in force and write the audit log; return True if any value has changed.
+        Raises StoreError.
+        """
         before = self._table.values
         await self._put_in_force(await self._store.alter(alteration.changes))
         changed = {quota: value for quota, value in alteration.changes.items() if before.get(quota) != value}
@@ -239,7 +251,7 @@ async def _compute(
 
 
 def _tell(done: Callable[[T], None], result: T) -> None:
-    """Call `done`; a bug in one connection must not affect others."""
+    """Call `done` with the result, and log an exception: a bug in one connection must not affect others."""
     try:
         done(result)
     except Exception:
@@ -249,7 +261,7 @@ def _tell(done: Callable[[T], None], result: T) -> None:
 async def _write_audit(
     alteration: _Alteration, before: Mapping[Quota, float], changed: Mapping[Quota, float | None]
 ) -> None:
-    """Write one line for each changed value, all of them; sockets are served in between."""
+    """Write an audit line for each changed value, even if cancelled; sockets are served between the steps."""
     for number, ((entity, key), value) in enumerate(changed.items(), start=1):
         if number % AUDIT_LINES == 0:
             await trio.lowlevel.cancel_shielded_checkpoint()

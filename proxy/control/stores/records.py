@@ -3,10 +3,10 @@
     key     {"entity":{"client-id":null,"user":"alice"},"mode":"enforce"}
     value   {"quotas":{"producer_byte_rate":1048576.0},"version":1}
 
-JSON, sorted and without spaces, so that an entity has exactly one key. A name that is null is the default, as
-in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce` or
-`shadow`. Options are beside the quotas, where an entry has some: `"pacing":"smooth"`, `"scope":"cluster"`. A
-record without a value removes what the entity has.
+Both are JSON, sorted and without spaces, so that an entity has exactly one key. A null name is the default
+entity, as in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce`
+or `shadow`. The options of an entry are beside its quotas: `"pacing":"smooth"`, `"scope":"cluster"`. A record
+without a value removes the quotas of its entity and mode.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from quotas.table.quota_entry import least, most
 from quotas.table.quota_table import Quota, QuotaKey, keys_of
 
 VERSION: Final = 1
-"""Records with another version belong to another release of Weir: they are ignored."""
+"""Version of the records that this release of Weir writes and reads; records of other versions are
+ignored.
+"""
 ENTITIES_MAX: Final = 500_000
 ENFORCE: Final = "enforce"
 SHADOW: Final = "shadow"
@@ -35,25 +37,25 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
 class RecordError(ValueError):
-    """A record is not Weir's, or has another version."""
+    """A record was not written by Weir, or has another version."""
 
 
 class Slot(NamedTuple):
-    """The subject of a record."""
+    """Entity and mode that a record is about: the content of its key."""
 
     entity: Entity
     shadow: bool
 
 
 class Record(NamedTuple):
-    """A key, and a value or None."""
+    """Key and value of a record; the value is None in a record that removes the quotas."""
 
     key: bytes
     value: bytes | None
 
 
 class Found(NamedTuple):
-    """A record of the log; any client may have written it."""
+    """A record read from the topic; any client may have written it."""
 
     offset: int
     key: bytes | None
@@ -63,11 +65,11 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive records of the log."""
+    """Consecutive records of the topic."""
 
     records: Sequence[Found]
     at_end: bool
-    """True if these are the last records of the log."""
+    """True if these are the last records of the topic."""
 
 
 class _Key(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,7 +89,7 @@ class _Value(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Said(NamedTuple):
-    """The content of a record's value."""
+    """Quotas and options in a record's value."""
 
     quotas: dict[QuotaKey, float]
     options: Options = PLAIN
@@ -99,8 +101,8 @@ _VALUE_DECODER: Final = msgspec.json.Decoder(_Value)
 
 
 def write(slot: Slot, quotas: Mapping[QuotaKey, float], options: Options = PLAIN) -> Record:
-    """Return the record that says so; without quotas it has no value. Raises RecordError for a name that is
-    not valid Unicode.
+    """Return the record with these quotas and options; without quotas, the record has no value. Raises
+    RecordError for a name that is not valid Unicode.
     """
     key = {"entity": _parts(slot.entity), "mode": SHADOW if slot.shadow else ENFORCE}
     value = _Value(VERSION, {quota.value: rate for quota, rate in quotas.items()}, *options)
@@ -121,7 +123,9 @@ def _parts(entity: Entity) -> dict[str, str | None]:
 
 
 def read_key(key: bytes | None) -> Slot:
-    """Raises RecordError."""
+    """Return the entity and mode in a record's key. Raises RecordError if the key is not one that Weir
+    writes.
+    """
     try:
         found = _KEY_DECODER.decode(key or b"")
         entity = _entity(found.entity)
@@ -136,7 +140,7 @@ def read_key(key: bytes | None) -> Slot:
 
 
 def _entity(parts: dict[str, str | None]) -> Entity:
-    """Raises ValueError."""
+    """Return the entity with these names, by entity type. Raises ValueError if there is no such entity."""
     unknown = parts.keys() - {"user", "client-id", "client-id-prefix", "ip", "topic"}
     if unknown or {"client-id", "client-id-prefix"} <= parts.keys():
         raise ValueError(f"an entity of {', '.join(sorted(parts))[:60]!r}")
@@ -151,7 +155,7 @@ def _entity(parts: dict[str, str | None]) -> Entity:
 
 
 def read_value(value: bytes) -> Said:
-    """Raises RecordError."""
+    """Return the quotas and options in a record's value. Raises RecordError if Weir cannot read the value."""
     try:
         version = _VERSION_DECODER.decode(value).version
         if version != VERSION:
@@ -168,17 +172,19 @@ def read_value(value: bytes) -> Said:
 
 
 class Stored:
-    """The quotas in the records read so far."""
+    """The quotas in the records that were read so far."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Begin without quotas."""
         self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
         self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
-        """Values by quota, enforced and in shadow, as a table takes them: there may be many."""
+        """Values by quota: enforced ones, and those in shadow. A table is made of them without a conversion,
+        because there may be many.
+        """
         self._options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one more record. Raises RecordError, and then changes nothing."""
+        """Apply one more record. Raises RecordError if the record cannot be used; nothing is changed then."""
         slot = read_key(key)
         quotas, options = Said({}) if value is None else read_value(value)
         misplaced = quotas.keys() - set(keys_of(slot.entity))
@@ -198,17 +204,18 @@ class Stored:
                 all_options[slot.entity, quota_key] = options
 
     def table(self) -> QuotaTable:
-        """All of it."""
+        """Return all quotas as a table."""
         return QuotaTable(*self._values, *self._options)
 
 
 def alteration(
     table: QuotaTable, changes: Changes, *, shadow: bool = False, options: Options | None = None
 ) -> list[Record]:
-    """Return the records that change a table so: one for each entity that is altered, with all it has then.
-    These entries get `options`; None: they keep theirs.
+    """Return the records that make these changes to the table: one for each altered entity, with all its
+    quotas.
 
-    Raises RecordError.
+    The altered entries get `options`; None keeps the options that they have. Raises RecordError for a name
+    that is not valid Unicode.
     """
     before = table.shadow if shadow else table.values
     after: dict[Entity, dict[QuotaKey, float]] = {}

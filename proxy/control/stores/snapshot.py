@@ -1,7 +1,7 @@
-"""A snapshot of the last known quotas, for starts without access to the store.
+"""A snapshot of the last known quotas, for starts while the store is not available.
 
-It is a quota file (`quotas.table.quota_file`). Quotas that the format cannot express are omitted, and
-logged once.
+The snapshot is a quota file (`quotas.table.quota_file`). Quotas that this format cannot express are omitted,
+and logged once.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ HEAD: Final = "# The last known quotas, written by weir; changes made here are l
 
 
 class LastKnown:
-    """A store that starts with the snapshot if it must, and keeps the snapshot up to date."""
+    """A store with a snapshot: starts with the snapshot if the store is not available, and keeps the snapshot
+    up to date.
+    """
 
     def __init__(self, store: QuotaStore, path: Path | None) -> None:
-        """`path` is the snapshot's; None: no snapshot."""
+        """Begin with this store; `path` is the path of the snapshot, None for no snapshot."""
         self._store = store
         self._path = path
         self._failure: StoreError | None = None
@@ -43,11 +45,12 @@ class LastKnown:
 
     @property
     def name(self) -> str:
-        """The store's name."""
+        """Name of the store."""
         return self._store.name
 
     async def start(self) -> QuotaTable:
-        """Return the stored quotas, else the snapshot, else no quotas; `follow` logs which.
+        """Return the stored quotas; if the store is not available, those of the snapshot; without a snapshot,
+        no quotas. `follow` logs the choice.
 
         Raises ConfigError for a cluster that cannot be such a store.
         """
@@ -62,15 +65,17 @@ class LastKnown:
         return table
 
     async def load(self) -> QuotaTable:
-        """Read the store."""
+        """Return the quotas in the store. Raises StoreError."""
         return await self._store.load()
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Alter the store."""
+        """Make the changes in the store, and return all its quotas. Raises StoreError."""
         return await self._store.alter(changes)
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Log first if the store was not available at the start; repeat that once a minute."""
+        """Follow the store until cancelled, and write each new table to the snapshot. If the store was not
+        available at the start, log that first, and again every minute until it is.
+        """
         said_s = -math.inf
 
         async def note(table: QuotaTable) -> None:
@@ -113,8 +118,8 @@ class LastKnown:
                 log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])
 
     def _write(self, path: Path, table: QuotaTable) -> list[str]:
-        """Write these quotas unless they are written; return those that the format cannot express. Raises
-        OSError.
+        """Write these quotas to the snapshot unless they are in it; return those that the format cannot
+        express, as text. Raises OSError.
         """
         if table == self._written:
             return []
@@ -139,7 +144,7 @@ class LastKnown:
 
 
 def read_snapshot(path: Path) -> QuotaTable:
-    """Raises StoreError."""
+    """Return the quotas in the snapshot. Raises StoreError if the snapshot cannot be read."""
     try:
         return parse(path.read_text("utf-8"))
     except OSError as error:
@@ -149,7 +154,9 @@ def read_snapshot(path: Path) -> QuotaTable:
 
 
 def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
-    """Replace the file in one step; return what it cannot say. Raises OSError."""
+    """Write the quotas to the snapshot, atomically; return those that the format cannot express, as text.
+    Raises OSError.
+    """
     entries = entries_of(table)
     try:
         text, left_out = render_entries(entries), list[str]()
@@ -160,7 +167,9 @@ def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
 
 
 def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
-    """Render quota by quota; return the text and the errors."""
+    """Render the entries quota by quota; return the text, and the errors of quotas that the format cannot
+    express.
+    """
     said, left_out = [], []
     for entry in entries:
         kept = {}

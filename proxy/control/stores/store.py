@@ -1,5 +1,5 @@
-"""A quota store: the source of the quota table, and the destination of changes; its health, for metrics and
-logs.
+"""The interface of quota stores, which the quota table is read from and changes are written to; and a store's
+health, for metrics and logs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaTable
 
 Changed: TypeAlias = Callable[[QuotaTable], Awaitable[None]]
-"""Puts a table in force, and returns when it is."""
+"""Coroutine function that puts a table in force, and returns when the table is in force."""
 
 Result: TypeAlias = Literal["stored", "unchanged", "failed"]
 RESULTS: Final[tuple[Result, ...]] = ("stored", "unchanged", "failed")
-"""Results of an alteration; unchanged: the store had these values already."""
+"""Results of an alteration. "unchanged": the store had these values already."""
 
 
 class StoreError(Exception):
@@ -24,21 +24,21 @@ class StoreError(Exception):
 
 
 class UnfitError(StoreError):
-    """The cluster or file cannot serve as this store, now or later: Weir must not start."""
+    """The cluster or file can never serve as this store: Weir must not start."""
 
 
 class QuotaStore(Protocol):
-    """A store of quotas. Its methods are awaited in Trio tasks; they run slow work in threads."""
+    """A store of quotas. Its methods are awaited in Trio tasks, and run slow work in threads."""
 
     @property
     def name(self) -> str:
-        """The name in logs and metrics, such as `file`."""
+        """Name in logs and metrics, such as `file`."""
 
     async def load(self) -> QuotaTable:
         """Return all stored quotas. Raises StoreError."""
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Store the changes, durably; return all stored quotas. Raises StoreError."""
+        """Store the changes durably, and return all stored quotas. Raises StoreError."""
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Await `changed` with each new table until cancelled; call `failed` while the store cannot be read.
@@ -48,7 +48,9 @@ class QuotaStore(Protocol):
 
 
 class StoreHealth:
-    """The result of the latest read, the time of the latest successful one, and alterations."""
+    """Health of a store: result of the latest read, time of the latest successful read, alterations,
+    rejections.
+    """
 
     def __init__(
         self,
@@ -61,31 +63,31 @@ class StoreHealth:
         self.name = name
         """The store's name."""
         self.foreign_records = foreign_records
-        """Returns the number of records of the quota topic that no Weir wrote."""
+        """Function that returns the number of records of the quota topic that no Weir has written."""
         self.last_was_good = True
         self.last_good_s = wall_clock_s()
         """Unix time (s) of the latest successful read."""
         self.last_change_s = 0.0
-        """Unix time (s) of the latest change that Weir has stored; 0 if none."""
+        """Unix time (s) of the latest change that Weir has stored; 0 before the first change."""
         self.alterations: Counter[Result] = Counter()
         self.denied = 0
         """Number of requests rejected because the client is no admin."""
         self._denial_said_s = 0.0
 
     def note(self, *, good: bool) -> None:
-        """Note a read of the store."""
+        """Record the result of a read of the store."""
         self.last_was_good = good
         if good:
             self.last_good_s = self._wall_clock_s()
 
     def note_alteration(self, result: Result) -> None:
-        """Note an alteration and its result."""
+        """Record an alteration and its result."""
         self.alterations[result] += 1
         if result == "stored":
             self.last_change_s = self._wall_clock_s()
 
     def note_denied(self) -> bool:
-        """Note a rejected request; return True if it is to be logged, at most once a second."""
+        """Record a rejected request; return True if it must be logged (at most one a second)."""
         self.denied += 1
         now_s = self._wall_clock_s()
         say = abs(now_s - self._denial_said_s) >= 1

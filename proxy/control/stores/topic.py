@@ -1,11 +1,11 @@
-"""Quotas in a compacted topic of the cluster, followed by every Weir that has it configured.
+"""Quotas in a compacted topic of the cluster, which all Weirs that have this topic configured follow.
 
-Alterations write whole entities. If two Weirs alter the same entity at the same time, the later record in the
-topic wins, for all quotas of the entity.
+An alteration writes all quotas of each altered entity. If two Weirs alter the same entity at the same time,
+the later record in the topic wins, for all quotas of the entity.
 
-A Weir marks its records by a header. Records without it are applied, because Weirs before the mark wrote such
-records and an operator may write some by hand; they are counted, and the log says so. A client that reaches
-the brokers past Weir can forge the mark: only the brokers' ACLs keep it from writing.
+A Weir marks its records by a header. Records without this header are applied too, because Weirs before this
+header wrote such records, and an operator may write some by hand. They are counted, and logged. A client that
+reaches the brokers past Weir can forge the header: only the brokers' ACLs can keep that client from writing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("weir.quotas")
 
 POLL_S: Final = 0.5
-"""Time (s) that a thread waits for records, and so the delay of a stop."""
+"""Time (s) for which a thread waits for records, and so the delay when Weir stops."""
 PROBE_EVERY_S: Final = 3.0
 SILENT_S: Final = 2.0
-"""Time (s) without records while loading, after which the topic's existence is checked."""
+"""Time (s) without records while loading after which Weir checks that the topic exists."""
 RETRY_S: Final = 1.0
 LOAD_S: Final = 30.0
 ALTER_S: Final = 15.0
@@ -47,98 +47,105 @@ REPLICAS_MAX: Final = 3
 UNREAD: Final = "the quota topic was not read to its end"
 UNALTERED: Final = "the quota topic did not take the change, or did not give it back: describe it to see"
 TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-"""Kafka's `Topic.validate`."""
+"""Valid names of topics, as in Kafka's `Topic.validate`."""
 
 
 class ClusterFacts(NamedTuple):
-    """Facts about a cluster, needed before its topic is used."""
+    """Facts about a cluster that must be known before its topic is used."""
 
     brokers: int
     idempotent: bool
-    """True if the cluster has idempotent producers (0.11)."""
+    """True if the cluster has idempotent producers (Kafka 0.11 and later)."""
 
 
 class LogReader(Protocol):
-    """Reads the log from its start to its end, and on."""
+    """Reads the topic from its start to its end, and then new records."""
 
     def read(self, timeout_s: float) -> Batch:
-        """Return new records, waiting at most `timeout_s`. Raises StoreError."""
+        """Return the next records; wait for at most `timeout_s`. Raises StoreError."""
 
     def probe(self) -> None:
-        """Check that the log still exists, and is the same one. Raises StoreError."""
+        """Check that the topic still exists, and was not deleted and created again. Raises StoreError."""
 
     def close(self) -> None:
         """Close the reader."""
 
 
 class LogWriter(Protocol):
-    """Appends one group of records."""
+    """Appends one group of records to the topic."""
 
     def send(self, records: Sequence[Record]) -> None:
-        """Begin to append. Raises StoreError."""
+        """Begin to append the records. Raises StoreError."""
 
     def wait(self, timeout_s: float) -> int | None:
-        """Return the offset of the last record once all are durable; None after `timeout_s`. Raises
-        StoreError.
+        """Wait until all records are durable, and return the offset of the last one; None after `timeout_s`.
+        Raises StoreError.
         """
 
     def close(self) -> None:
-        """Close the writer; records that are not durable yet may be lost."""
+        """Close the writer. Records that are not durable yet may be lost."""
 
 
 class Log(Protocol):
-    """The log behind a topic store: read from its start, and appended to.
+    """The topic behind a topic store: read from its start, and appended to.
 
-    Every call may block for seconds, and runs in a thread; each reader or writer is used by one thread at a
-    time.
+    Every call may block for seconds, so it runs in a thread. One thread at a time uses a reader or writer.
     """
 
     def prepare(self, replication_factor: int) -> None:
-        """Create the log if it is missing, and check its settings. Raises StoreError."""
+        """Create the topic if it is missing, and check its settings. Raises StoreError."""
 
     def reader(self) -> LogReader:
-        """Return a reader at the start. Raises StoreError."""
+        """Return a reader at the start of the topic. Raises StoreError."""
 
     def writer(self, *, idempotent: bool) -> LogWriter:
-        """Return a writer. Raises StoreError."""
+        """Return a writer; `idempotent` if the cluster has idempotent producers. Raises StoreError."""
 
 
 class TopicStore:
-    """See `store.QuotaStore`. `follow` may run once; without it each call reads the whole topic."""
+    """Quotas in a compacted topic; implements `store.QuotaStore`. `follow` may run once at a time; while it
+    does not run, each call reads the whole topic.
+    """
 
     name = "topic"
 
     def __init__(self, topic: Log, facts: Callable[[], Awaitable[ClusterFacts]]) -> None:
-        """`facts` raises StoreError."""
+        """Begin without reading the topic. `facts` asks the cluster for its facts, and raises StoreError."""
         self._log = topic
         self._facts = facts
         self._made = False
-        """True once the topic exists. If it is deleted later, the quotas stay in force."""
+        """True once the topic was created or found. If the topic is deleted later, the quotas stay
+        in force.
+        """
         self._followed = False
         self._known: QuotaTable | None = None
-        """The follower's table, once it has read the whole topic."""
+        """Quotas that `follow` has read last; None until it has read the whole topic."""
         self._offset = -1
         self._failure: StoreError | None = None
-        """Why the follower has failed; None while it works."""
+        """The latest failure of `follow`; None while it reads."""
         self._moved = trio.Event()
         self._altering = trio.Lock()
         self.skipped = 0
-        """Number of records that were not Weir's, or had another version."""
+        """Number of records that could not be used, because Weir has not written them or they have another
+        version.
+        """
         self._skipped_to = -1
         self.foreign = 0
-        """Number of records without a Weir's mark; 0 on clusters whose records have no headers."""
+        """Number of records without the header of a Weir; 0 on clusters whose records have no headers."""
         self._foreign_to = -1
         self._marks = False
         """True if the cluster's records have headers."""
 
     async def load(self) -> QuotaTable:
-        """Create the topic if it is missing, and read it to its end. Raises StoreError."""
+        """Create the topic if it is missing, read it to its end, and return its quotas. Raises StoreError."""
         with _bounded(LOAD_S, UNREAD):
             async with self._reading() as reading:
                 return await reading.to_end()
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Read on until cancelled; start again after a failure, and then always call `changed`."""
+        """Read the topic until cancelled. Await `changed` with each new table, and call `failed` after a
+        failure. Then read from the start again, and await `changed` even if the table is the same.
+        """
         self._followed = True
         try:
             while True:
@@ -155,7 +162,9 @@ class TopicStore:
     async def alter(
         self, changes: Changes, *, shadow: bool = False, options: Options | None = None
     ) -> QuotaTable:
-        """Write the entities that change, and return once the change was read back. Raises StoreError."""
+        """Write the altered entities to the topic, and return all quotas once the change was read back.
+        Raises StoreError.
+        """
         async with self._altering:
             with _bounded(ALTER_S, UNALTERED):
                 table = await self._newest()
@@ -176,7 +185,9 @@ class TopicStore:
         self._made = True
 
     async def _follow(self, changed: Changed) -> None:
-        """Raises StoreError."""
+        """Read the topic from its start until cancelled, and await `changed` with each new table. Raises
+        StoreError.
+        """
         async with self._reading() as reading:
             with _bounded(LOAD_S, UNREAD):
                 table = await reading.to_end()
@@ -188,7 +199,9 @@ class TopicStore:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[_Reading]:
-        """Raises StoreError."""
+        """Create the topic if it is missing, and open a pass over it from its start, closed at the end of the
+        block. Raises StoreError.
+        """
         await self._prepare()
         reader = await trio.to_thread.run_sync(self._log.reader)
         try:
@@ -202,7 +215,9 @@ class TopicStore:
         moved.set()
 
     def _skip(self, offset: int, error: RecordError) -> None:
-        """Count a record that cannot be used; further passes over the topic do not count it again."""
+        """Count and log a record that cannot be used. A record that a former pass has counted is not counted
+        again.
+        """
         if offset > self._skipped_to:
             self._skipped_to = offset
             self.skipped += 1
@@ -215,7 +230,9 @@ class TopicStore:
                 )
 
     def _note_unmarked(self, offset: int) -> None:
-        """Count a record that no Weir has marked, once."""
+        """Count and log a record without the header of a Weir. A record that a former pass has counted is not
+        counted again.
+        """
         if offset > self._foreign_to and self._marks:
             self._foreign_to = offset
             self.foreign += 1
@@ -228,7 +245,9 @@ class TopicStore:
                 )
 
     async def _newest(self) -> QuotaTable:
-        """Raises StoreError."""
+        """Return the quotas that `follow` has read last; if it does not run, read the topic. Raises
+        StoreError if the topic cannot be read.
+        """
         if not self._followed:
             return await self.load()
         while self._known is None:
@@ -238,7 +257,7 @@ class TopicStore:
         return self._known
 
     async def _append(self, records: list[Record]) -> int:
-        """Return the last record's offset. Raises StoreError."""
+        """Append the records, and return the offset of the last one. Raises StoreError."""
         facts = await self._facts()
         writer = await trio.to_thread.run_sync(partial(self._log.writer, idempotent=facts.idempotent))
         try:
@@ -251,7 +270,9 @@ class TopicStore:
                 await trio.to_thread.run_sync(writer.close)
 
     async def _read_back(self, offset: int) -> QuotaTable:
-        """Raises StoreError."""
+        """Wait until `follow` has read the record at `offset`, and return the quotas; if it does not run,
+        read the topic. Raises StoreError.
+        """
         if not self._followed:
             return await self.load()
         while self._known is None or self._offset < offset:
@@ -260,7 +281,7 @@ class TopicStore:
 
 
 class _Reading:
-    """One pass over the topic, from its start."""
+    """One pass over the topic, from its start to its end and on."""
 
     def __init__(
         self,
@@ -275,7 +296,7 @@ class _Reading:
         self.offset = -1
 
     async def to_end(self) -> QuotaTable:
-        """Read to the end. Raises StoreError."""
+        """Read to the end of the topic, and return its quotas. Raises StoreError."""
         heard_s = trio.current_time()
         while not (batch := await self._read()).at_end:
             if batch.records:
@@ -285,7 +306,7 @@ class _Reading:
         return await trio.to_thread.run_sync(self._table)
 
     async def next(self) -> QuotaTable:
-        """Return the table when it has changed. Raises StoreError."""
+        """Wait for new records, and return the quotas with them applied. Raises StoreError."""
         probed_s = trio.current_time()
         while not (await self._read()).records:
             if trio.current_time() - probed_s >= PROBE_EVERY_S:
@@ -320,7 +341,7 @@ class _Reading:
 
 @contextmanager
 def _bounded(seconds: float, what: str) -> Iterator[None]:
-    """Raise StoreError after this time."""
+    """Raise StoreError if the block takes more than `seconds`; its text begins with `what`."""
     try:
         with trio.fail_after(seconds):
             yield
@@ -329,14 +350,14 @@ def _bounded(seconds: float, what: str) -> Iterator[None]:
 
 
 def topic_store(config: Config) -> TopicStore:
-    """Return the store; it connects at its first use. Raises ConfigError."""
+    """Return the configured store. It connects to the cluster at its first use. Raises ConfigError."""
     topic = config.settings.quota_topic
     if not TOPIC_NAME.fullmatch(topic):
         raise ConfigError(
             f"quota_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
         )
     try:
-        from proxy.control.stores.topic_log import TopicLog, properties  # optional, and 20 MB
+        from proxy.control.stores.topic_log import TopicLog, properties  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
             "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
@@ -345,7 +366,7 @@ def topic_store(config: Config) -> TopicStore:
 
 
 async def cluster_facts(config: Config) -> ClusterFacts:
-    """Ask the cluster. Raises StoreError."""
+    """Ask the cluster for the facts that the topic store needs. Raises StoreError."""
     access, timeout_s = Access.of(config), config.settings.connect_timeout_s
     failure: Exception | None = None
     try:

@@ -1,4 +1,6 @@
-"""librdkafka: how it reaches brokers, its errors, and a compacted topic of one partition as a `topic.Log`."""
+"""Access to brokers through librdkafka: its settings, its errors, and a compacted topic of one partition as a
+`topic.Log`.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ DELIVERY_S: Final = 10.0
 BATCH_MAX: Final = 1000
 PARTITION: Final = 0
 MARK: Final = "weir"
-"""Key of the header in which a Weir says its host. It is a mark and no proof: a client that reaches the
-brokers past Weir can write it too. Older Weirs ignore it, and write none.
+"""Key of the header in which a Weir writes its host name. The header proves nothing: a client that reaches
+the brokers past Weir can write it too. Older Weirs ignore the header, and write none.
 """
 
-# Kafka's error codes, and (negative) librdkafka's.
+# Error codes of Kafka, and (negative ones) of librdkafka.
 NOT_ALLOWED: Final = frozenset({29, 31})
 """TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED."""
 EXISTS: Final = 36
@@ -49,8 +51,8 @@ OF_GROUPS: Final = frozenset({15, 16, 30})
 
 
 def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
-    """Return the properties of every librdkafka client, password included; `brokers` are added to the
-    upstream.
+    """Return the properties that all librdkafka clients of Weir need, password included. `brokers` are added
+    to the addresses of `upstream`.
     """
     settings, credentials = config.settings, config.credentials
     addresses = dict.fromkeys([*config.upstream, *brokers])
@@ -80,16 +82,16 @@ def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
 
 
 class TopicLog:
-    """One topic. It connects only while it is used."""
+    """One topic. It has a connection only while a reader, a writer or `prepare` is in use."""
 
     def __init__(self, topic: str, properties: Properties) -> None:
-        """`properties` are common to all librdkafka clients."""
+        """Begin without a connection; `properties` are those of all librdkafka clients."""
         self._topic = topic
         self._properties = properties
 
     def prepare(self, replication_factor: int) -> None:
-        """Create the topic unless it exists, or Weir is not authorized; check that it is compacted, if
-        authorized.
+        """Create the topic unless it exists or Weir is not authorized to. Check that the topic is compacted,
+        if Weir is authorized to. Raises StoreError.
         """
         admin = AdminClient(self._properties)
         wanted = NewTopic(self._topic, 1, replication_factor, config={"cleanup.policy": "compact"})
@@ -107,21 +109,21 @@ class TopicLog:
             )
 
     def reader(self) -> TopicReader:
-        """Return a consumer at the start."""
+        """Return a consumer at the start of the topic. Raises StoreError."""
         with failures(f"cannot read the topic {self._topic}"):
             return TopicReader(self._topic, self._properties)
 
     def writer(self, *, idempotent: bool) -> TopicWriter:
-        """Return a producer."""
+        """Return a producer. Raises StoreError."""
         with failures(f"cannot write to the topic {self._topic}"):
             return TopicWriter(self._topic, self._properties, idempotent=idempotent)
 
 
 class TopicReader:
-    """A consumer that commits nothing."""
+    """A consumer of the topic that commits no offsets."""
 
     def __init__(self, topic: str, properties: Properties) -> None:
-        """Raises KafkaException."""
+        """Begin at the start of the topic. Raises KafkaException."""
         self._what = f"cannot read the topic {topic}"
         self._partition = TopicPartition(topic, PARTITION, OFFSET_BEGINNING)
         self._next = 0
@@ -145,7 +147,7 @@ class TopicReader:
             self._down = error
 
     def read(self, timeout_s: float) -> Batch:
-        """Return after the first records, or after `timeout_s`."""
+        """Return the next records, or no records after `timeout_s`. Raises StoreError."""
         with failures(self._what):
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(BATCH_MAX, 0)]
@@ -168,7 +170,9 @@ class TopicReader:
             return Batch(records, at_end)
 
     def probe(self) -> None:
-        """Ask the partition's leader for its offsets."""
+        """Ask the partition's leader for its offsets, to check that the topic still exists and was not
+        created again. Raises StoreError.
+        """
         with failures(self._what):
             _low, high = self._consumer.get_watermark_offsets(self._partition, timeout=PROBE_S, cached=False)
         if high < self._next:
@@ -180,16 +184,18 @@ class TopicReader:
 
 
 class TopicWriter:
-    """A producer with ordered records and acks from all in-sync replicas."""
+    """A producer that keeps the order of records, and asks for acks from all in-sync replicas."""
 
     def __init__(self, topic: str, properties: Properties, *, idempotent: bool) -> None:
-        """Raises KafkaException."""
+        """Begin with no records. Raises KafkaException."""
         self._topic = topic
         self._what = f"cannot write to the topic {topic}"
         self._headers: dict[str, str | bytes | None] | None = (
             {MARK: socket.gethostname().encode()} if idempotent else None
         )
-        """Brokers before 0.11 have neither headers nor idempotent producers."""
+        """Headers of each record; None for brokers before 0.11, which have neither headers nor idempotent
+        producers.
+        """
         self._waiting = 0
         self._offset = -1
         self._failed: KafkaError | None = None
@@ -205,7 +211,7 @@ class TopicWriter:
         )
 
     def send(self, records: Sequence[Record]) -> None:
-        """Queue all records."""
+        """Queue all records. Raises StoreError."""
         self._waiting = len(records)
         with failures(self._what):
             for key, value in records:
@@ -226,7 +232,9 @@ class TopicWriter:
             self._offset = max(self._offset, message.offset() or 0)
 
     def wait(self, timeout_s: float) -> int | None:
-        """Serve delivery reports."""
+        """Serve delivery reports for at most `timeout_s`; return the last record's offset once all records
+        are acknowledged, else None. Raises StoreError.
+        """
         with failures(self._what):
             self._producer.flush(timeout_s)
             if self._failed is not None:
@@ -234,13 +242,13 @@ class TopicWriter:
         return None if self._waiting else self._offset
 
     def close(self) -> None:
-        """Drop queued records."""
+        """Drop the records that are still queued."""
         self._producer.purge()
         self._producer.flush(0)
 
 
 def awaited(futures: Mapping[K, Future[T]]) -> T:
-    """Return the result of the only future. Raises KafkaException."""
+    """Wait for the only future, and return its result. Raises KafkaException."""
     (future,) = futures.values()
     return future.result(2 * ADMIN_S)
 
@@ -251,7 +259,9 @@ def _bytes(field: str | bytes | None) -> bytes | None:
 
 @contextmanager
 def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Iterator[None]:
-    """Raise StoreError for librdkafka's errors, except the ignored codes."""
+    """Raise StoreError in place of librdkafka's errors, with `what` before the reason; suppress errors with
+    the codes `ignored`.
+    """
     try:
         yield
     except KafkaException as failure:
@@ -263,7 +273,7 @@ def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Ite
 
 
 def told(error: KafkaError) -> str:
-    """Return the error as one line; for missing permissions, which ones to grant."""
+    """Return the error as one line; if permissions are missing, with the permissions to grant."""
     if error.code() == ALL_BROKERS_DOWN:
         return "no broker answers"
     text = " ".join(error.str().split())

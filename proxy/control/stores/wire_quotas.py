@@ -1,4 +1,4 @@
-"""Client quotas in Kafka's requests (KIP-546), and as Weir's quotas."""
+"""Convert client quotas between Kafka's messages (KIP-546) and Weir's quotas."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from quotas.table.entities import Prefix
 from quotas.table.imported import Imported
 
 VERSION: Final = 0
-"""Version of both requests: every broker from 2.6 on has it, and it lacks nothing."""
+"""Version of both requests. Every broker from 2.6 on has it, and it can express all client quotas."""
 EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
-"""Asks for all stored quotas."""
+"""The request for all stored quotas."""
 PARTS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
-"""Names of an entity's parts, by Kafka's entity types."""
+"""Fields of an entity, by Kafka's entity types."""
 
 _Request = AlterClientQuotasRequest
 
 
 def imported(answer: DescribeClientQuotasResponse) -> Imported:
-    """Return the quotas in an answer, and those that Weir does not support."""
+    """Return the quotas in a response, and those that Weir does not support."""
     found = Imported()
     for entry in answer.entries or []:
         _take(entry, found)
@@ -52,8 +52,8 @@ def _take(entry: DescribeClientQuotasResponse.EntryData, found: Imported) -> Non
 
 
 def as_request(changes: Changes) -> AlterClientQuotasRequest:
-    """Return the request that makes brokers store the changes. Raises StoreError for changes that they do not
-    support.
+    """Return the request that makes brokers store the changes. Raises StoreError for changes that brokers do
+    not support.
     """
     entries: dict[Entity, AlterClientQuotasRequest.EntryData] = {}
     for (entity, key), rate in changes.items():
@@ -65,7 +65,9 @@ def as_request(changes: Changes) -> AlterClientQuotasRequest:
 
 
 def _parts(entity: Entity) -> Iterable[AlterClientQuotasRequest.EntityData]:
-    """Raises StoreError."""
+    """Yield the entity's names as Kafka's entity types and names. Raises StoreError for prefixes and topics,
+    which only Weir supports.
+    """
     if isinstance(entity.client_id, Prefix) or entity.topic is not None:
         raise StoreError(f"brokers cannot store a quota of {entity}: prefixes and topics are Weir's own")
     for kind, name in (("user", entity.user), ("client-id", entity.client_id), ("ip", entity.ip)):

@@ -1,4 +1,4 @@
-"""Usage records: read from the registries once an interval, written to files or a topic on a thread.
+"""Usage records: read from the registries once per interval, and written to files or a topic on a thread.
 
     request -> UsageCounters -> RequestInFlight -> response     counted in `proxy.connection.usage_counters`
                   |
@@ -6,14 +6,17 @@
                   |
     queue -> thread -> files | topic                            `writer`, `files`, `topic`
 
-Nothing is counted unless it is recorded (`usage_dir`, `usage_topic`); `start` builds all of it. A new figure:
-a field with a default in `usage.records`, counted by `UsageCounters` and set in its record.
+Usage is counted only if it is recorded (`usage_dir`, `usage_topic`); `start` builds all parts. A new figure
+is a field with a default in `usage.records`, counted by `UsageCounters` and set in its record.
 
-- Counters travel with the request cost: with recording every request is timed, without it nothing is.
-- A request keeps its counters until its response, and what is counted on drained counters makes them active
-  again. So nothing is lost or counted twice, and a drain may be cut in slices that leave the loop free.
-- A sampled client (`usage_trace_share`) is chosen by a hash of its names: the same at every broker.
-- Throttles are counted where they are computed. A mutation quota in shadow counts without a ledger.
+- While usage is recorded, the cost of every request is estimated; otherwise only of requests that are
+  charged.
+- A request keeps its counters until its response, and a count on drained counters makes them active again.
+  So no count is lost or counted twice, and a drain may pause between records to let sockets be served.
+- A hash of its names decides whether a client is sampled (`usage_trace_share`): every broker samples the
+  same clients.
+- A throttle is counted where its throttle time is computed. A mutation quota in shadow counts without a
+  ledger.
 - Records beyond `usage_queue_records`, and traced requests beyond 100,000 per broker, are counted as
   dropped; clients beyond `usage_entities_max` share the overflow entity.
 """

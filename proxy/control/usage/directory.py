@@ -1,8 +1,8 @@
-"""The usage directory: files being written, finished and removed.
+"""The usage directory: files are written, finished and removed.
 
-A file being written is locked, and cut back to whole lines after a failed write. It is called
-`.usage-INSTANCE-NUMBER.jsonl.part`: readers of directories ignore names that begin with a dot. A finished
-file is called `usage-INSTANCE-NUMBER.jsonl`. Traces have files of their own.
+A file that is being written is locked, and after a failed write cut back to whole lines. Its name is
+`.usage-INSTANCE-NUMBER.jsonl.part`: readers of directories ignore names that begin with a dot. The name of a
+finished file is `usage-INSTANCE-NUMBER.jsonl`. Traces have files of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from proxy.atomic_write import sync_directory
 from proxy.control.usage.tally import Kind, Tally
 
 Write: TypeAlias = Callable[[int, memoryview], int]
-"""As `os.write`."""
+"""Function that writes bytes to a descriptor and returns their number, like `os.write`."""
 
 MODE: Final = 0o640
-"""For the owner and the group of the readers, because records contain user names. The umask may remove
-more.
+"""Permissions of files: the group may read them, and no other user, because records contain user names. The
+umask may remove more.
 """
 TAIL_BYTES: Final = 64 * 1024
 _FINISHED: Final = re.compile(rf"(?:{'|'.join(Kind)})-.*\.jsonl")
@@ -38,12 +38,14 @@ class _File(NamedTuple):
 
 
 def finished_name(kind: Kind, instance: str, number: int) -> str:
-    """Return a name that no other file has had; names of one instance sort by age."""
+    """Return the name of a finished file. No other file has had this name; names of one instance
+    sort by age.
+    """
     return f"{kind.value}-{instance}-{number:08d}.jsonl"
 
 
 def unfinished_name(name: str) -> str:
-    """Return the file's name while it is being written."""
+    """Return the name that the file has while it is being written."""
     return f".{name}.part"
 
 
@@ -56,7 +58,9 @@ def make(directory: Path) -> None:
 
 
 def recover(directory: Path, tally: Tally) -> None:
-    """Finish files whose writers were killed, where possible. Raises OSError."""
+    """Finish the files of killed processes, where possible. Raises OSError if the directory cannot
+    be read.
+    """
     for entry in _scan(directory):
         match = _UNFINISHED.fullmatch(entry.name)
         if match is None:
@@ -66,7 +70,7 @@ def recover(directory: Path, tally: Tally) -> None:
 
 
 def prune(directory: Path, keep_bytes: int, tally: Tally) -> None:
-    """Delete the oldest finished files until all have at most `keep_bytes`. Raises OSError."""
+    """Delete the oldest finished files until the remaining ones have at most `keep_bytes`. Raises OSError."""
     files = sorted(entry for entry in _scan(directory) if _FINISHED.fullmatch(entry.name))
     too_many = sum(file.length for file in files) - keep_bytes
     for file in files:
@@ -98,11 +102,13 @@ class UnevenError(OSError):
 
 
 class PartFile:
-    """A file that is renamed when finished. The lock shows other processes that its writer lives."""
+    """A file that is being written, and renamed when finished. Its lock tells other processes that its writer
+    is alive.
+    """
 
     def __init__(self, path: Path, write: Write = os.write) -> None:
-        """Create the file. Raises OSError: FileExistsError if it exists, BlockingIOError if another process
-        took it for abandoned before it was locked.
+        """Create and lock the file. Raises OSError: FileExistsError if the file exists, BlockingIOError if
+        another process has taken it for an abandoned file before it was locked.
         """
         self.path = path
         self.length = 0
@@ -118,8 +124,8 @@ class PartFile:
             raise
 
     def append(self, lines: bytes, records: int) -> None:
-        """Write all of these whole lines, or none. Raises OSError; UnevenError if some were written, with
-        part of a line at the end: leave the file then.
+        """Write all of these whole lines, or no line. Raises OSError; UnevenError if a part was written and
+        could not be removed: the caller must then `leave` the file.
         """
         rest = memoryview(lines)
         try:
@@ -137,7 +143,7 @@ class PartFile:
         self.records += records
 
     def finish(self, name: str) -> None:
-        """Rename the file, once all of it is on the disk. Raises OSError; closes the file in any case."""
+        """Sync the file, and rename it. Raises OSError; closes the file in any case."""
         try:
             os.fsync(self._fd)
             _rename(self.path, name)
@@ -152,13 +158,13 @@ class PartFile:
             os.close(self._fd)
 
     def leave(self) -> None:
-        """Close the file as it is; the next recovery finishes it."""
+        """Close the file and keep its name; the next recovery finishes it."""
         os.close(self._fd)
 
 
 def finish_for_the_dead(path: Path, name: str) -> int:
-    """Cut an abandoned file after its last whole line, and rename it. Return the number of bytes removed; -1
-    if another process is writing it, or has just finished it. Raises OSError.
+    """Cut an abandoned file behind its last whole line, and rename it. Return the number of bytes removed; -1
+    if another process is writing the file, or has just finished it. Raises OSError.
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a link may lead to any file
     try:
@@ -182,7 +188,7 @@ def finish_for_the_dead(path: Path, name: str) -> int:
 
 
 def _is_at(path: Path, fd: int) -> bool:
-    """Return True if this path still leads to this file."""
+    """Return True if the path still leads to the file with this descriptor."""
     try:
         return os.path.samestat(path.stat(), os.fstat(fd))
     except FileNotFoundError:
@@ -190,7 +196,7 @@ def _is_at(path: Path, fd: int) -> bool:
 
 
 def _whole_lines(fd: int, length: int) -> int:
-    """Return the number of bytes up to the end of the last line."""
+    """Return the number of bytes up to the end of the last whole line."""
     end = length
     while end > 0:
         begin = max(end - TAIL_BYTES, 0)
@@ -202,6 +208,6 @@ def _whole_lines(fd: int, length: int) -> int:
 
 
 def _rename(path: Path, name: str) -> None:
-    """Rename within the directory, and sync the directory. Raises OSError."""
+    """Rename the file within its directory, and sync the directory. Raises OSError."""
     path.rename(path.with_name(name))
     sync_directory(path.parent)

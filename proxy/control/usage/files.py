@@ -1,4 +1,4 @@
-"""Records in files, one JSON object a line."""
+"""Write records to files, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class FileRules(NamedTuple):
     rotate_s: float
     rotate_bytes: int
     keep_bytes: int
-    """0: no limit."""
+    """Maximum size (bytes) of all finished files together; 0 for no limit."""
 
 
 class Clocks(NamedTuple):
-    """Clocks in seconds."""
+    """Clocks that return seconds."""
 
     monotonic_s: Callable[[], float]
     wall_s: Callable[[], float]
-    """Unix time."""
+    """Unix time (s)."""
 
 
 class _Writing(NamedTuple):
-    """An open file, its final name, and when to finish it."""
+    """An open file, its final name, and the time at which to finish it."""
 
     part: PartFile
     name: str
@@ -42,7 +42,7 @@ class _Writing(NamedTuple):
 
 
 class Files:
-    """An `Outlet` that writes files."""
+    """An `Outlet` that writes files into the usage directory."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Files:
         clocks: Clocks,
         write: Write = os.write,
     ) -> None:
-        """`instance` is part of the file names."""
+        """Begin with no file; `instance` becomes part of the file names."""
         self.name = str(path)
         self._path = path
         self._instance = instance
@@ -65,7 +65,9 @@ class Files:
         self._number = 0
 
     def open(self) -> None:
-        """Finish files that other processes left. Raises OutletError."""
+        """Create the directory if it is missing, and finish files that killed processes have left. Raises
+        OutletError.
+        """
         try:
             directory.make(self._path)
             directory.recover(self._path, self._tally)
@@ -73,9 +75,11 @@ class Files:
             raise self._told(error) from None
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Write all records, or none and raise OutletError; the file then has whole lines, as before.
+        """Write all records and return their number. Raises OutletError if no record was written; the file is
+        unchanged then.
 
-        Or write some, if the others could be neither written nor removed again.
+        Return a smaller number if only these records were written and the others could not be removed from
+        the file.
         """
         try:
             writing = self._writing.get(kind) or self._begin(kind)
@@ -100,14 +104,14 @@ class Files:
                 self._finish(kind)
 
     def close(self, timeout_s: float) -> None:
-        """Finish all files; takes as long as the disk needs."""
+        """Finish all files. This takes as long as the disk needs, whatever `timeout_s` is."""
         del timeout_s
         for kind in list(self._writing):
             with suppress(OutletError):  # counted; the file is finished at the next start
                 self._finish(kind)
 
     def _begin(self, kind: Kind) -> _Writing:
-        """Raises OSError."""
+        """Create the next file of this kind. Raises OSError."""
         while True:
             self._number += 1
             name = directory.finished_name(kind, self._instance, self._number)
@@ -120,7 +124,7 @@ class Files:
             return self._writing[kind]
 
     def _finish(self, kind: Kind) -> None:
-        """Raises OutletError."""
+        """Finish the file of this kind, and delete old files beyond the limit. Raises OutletError."""
         writing = self._writing.pop(kind)
         try:
             if not writing.part.length:
@@ -135,7 +139,9 @@ class Files:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Raises OutletError."""
+        """Finish the files of killed processes, and delete the oldest files beyond `keep_bytes`. Raises
+        OutletError.
+        """
         try:
             directory.recover(self._path, self._tally)
             if self._rules.keep_bytes:

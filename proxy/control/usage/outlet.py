@@ -1,5 +1,5 @@
-"""The destination of records: the common part of files and topics, and records as JSON. Used on the writer's
-thread only.
+"""The destination of usage records: the interface that files and topics share, and records as JSON. Used on
+the writer's thread only.
 """
 
 from __future__ import annotations
@@ -18,36 +18,37 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class OutletError(Exception):
-    """Nothing can be written now, for the reason in one line. A retry may succeed."""
+    """No record can be written now; the text is one line with the reason. A later attempt may succeed."""
 
 
 class Outlet(Protocol):
-    """Takes records, and counts written ones in its `Tally`."""
+    """A destination of records, which counts the written ones in its `Tally`."""
 
     name: str
-    """The destination, for the log."""
+    """Name of the destination, for the log."""
 
     def open(self) -> None:
-        """Prepare; called again after each failure. Raises OutletError."""
+        """Prepare to write. The writer calls this again after each failure. Raises OutletError."""
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Take some of the records, from the first on; return their number, which may be 0 after a moment.
+        """Write some of the records, beginning with the first, and return their number. It may be 0, after a
+        short wait, if no record can be taken now.
 
-        Raises OutletError if none was taken.
+        Raises OutletError if no record was written.
         """
 
     def tend(self) -> None:
-        """Do periodic work; called about once a second, and more often under load.
+        """Do periodic work. The writer calls this about once a second, and more often under load.
 
         Raises OutletError.
         """
 
     def close(self, timeout_s: float) -> None:
-        """Finish writing, within about this time; never raises."""
+        """Finish writing within about `timeout_s`. Never raises."""
 
 
 def lines(records: Sequence[Record]) -> bytes:
-    """Return one JSON object per line."""
+    """Return the records as JSON, one object per line."""
     try:
         return _ENCODER.encode_lines(records)
     except UnicodeEncodeError:
@@ -55,12 +56,12 @@ def lines(records: Sequence[Record]) -> bytes:
 
 
 def key(record: Record) -> bytes:
-    """Return the key that all records of a client share."""
+    """Return the key of the client's records in a topic."""
     return f"{record.user}/{record.client_id}".encode("utf-8", "replace")
 
 
 def value(record: Record) -> bytes:
-    """Return one JSON object."""
+    """Return the record as one JSON object."""
     try:
         return _ENCODER.encode(record)
     except UnicodeEncodeError:
@@ -68,7 +69,9 @@ def value(record: Record) -> bytes:
 
 
 def _writable(record: Record) -> Record:
-    """Replace invalid text by question marks: JSON in a token may contain half a surrogate pair."""
+    """Return the record with question marks for invalid text: a name from a JSON token may contain half a
+    surrogate pair.
+    """
     return msgspec.structs.replace(record, user=_text(record.user), client_id=_text(record.client_id))
 
 

@@ -1,4 +1,4 @@
-"""Read usage records out of the registries, once an interval: a Trio task, between turns of the reactor."""
+"""Read usage records from the registries once per interval, in a Trio task."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from usage import TraceRecord, UsageRecord
 log = structlog.get_logger("weir.usage")
 
 SLACK_SHARE: Final = 20
-"""An end that is missed by less than a 20th of an interval counts as met: records that align are better than
-exact odd times.
+"""Share of an interval, as a divisor: if an interval ends within a 20th of its length from the aligned time,
+it counts as ending at that time, because aligned records are more useful than exact odd times.
 """
 SLACK_MS_MAX: Final = 100
 SLICE: Final = 250
-"""Number of records read in one turn of the loop, about a millisecond; then sockets are served."""
+"""Number of records read in one step, which takes about a millisecond; then sockets are served."""
 CLOSE_S: Final = 5.0
-"""Time (s) to write waiting records when Weir stops."""
+"""Maximum time (s) to write the waiting records when Weir stops."""
 
 
 class Interval(NamedTuple):
-    """The time that records cover."""
+    """The period of time that a record covers."""
 
     time_ms: int
-    """Unix time (ms) of the beginning."""
+    """Beginning of the interval, in Unix time (ms)."""
     length_ms: int
-    """Length (ms), at least 1."""
+    """Length of the interval (ms), at least 1."""
 
 
 class Intervals:
     """Consecutive intervals, without gaps unless the wall clock is set.
 
-    They end at multiples of their length on the wall clock, so that records of all Weirs align. A monotonic
-    clock measures the length. The two clocks are compared at each end: setting the wall clock, forwards or
-    back, moves the next records, and makes none of them longer or shorter.
+    They end at multiples of their length on the wall clock, so that the records of all Weirs align. A
+    monotonic clock measures their length. The two clocks are compared at each end: if the wall clock is set,
+    forwards or back, the times of the next records move, and their lengths stay right.
     """
 
     def __init__(self, length_ms: int, wall_ms: int, mono_ms: int) -> None:
-        """Begin the first interval now: Unix time, and any monotonic time."""
+        """Begin the first interval now, at Unix time `wall_ms` and monotonic time `mono_ms`."""
         self._length_ms = length_ms
         self._slack_ms = min(max(length_ms // SLACK_SHARE, 1), SLACK_MS_MAX)
         self._begin_ms = wall_ms
@@ -54,12 +54,12 @@ class Intervals:
         """Time (ms) by which the wall clock was set during the last interval, positive if forwards."""
 
     def wait_ms(self, wall_ms: int) -> int:
-        """Return the time (ms) until the interval should end."""
+        """Return the time (ms) until the present interval should end."""
         end_ms = (self._begin_ms // self._length_ms + 1) * self._length_ms
         return min(max(end_ms - wall_ms, 0), self._length_ms + self._slack_ms)
 
     def next(self, wall_ms: int, mono_ms: int, *, last: bool = False) -> Interval:
-        """End the interval now, and begin another. The last one ends early."""
+        """End the present interval and return it; begin the next. With `last`, the end may be at any time."""
         passed_ms = max(mono_ms - self._begin_mono_ms, 1)
         begin_ms = self._begin_ms
         self.stepped_ms = wall_ms - passed_ms - begin_ms
@@ -73,61 +73,63 @@ class Intervals:
         return Interval(begin_ms, end_ms - begin_ms)
 
     def _aligned(self, wall_ms: int, begin_ms: int) -> int:
-        """Return the nearest multiple of the length if the end was close to it, else the wall time."""
+        """Return the nearest multiple of the interval's length if the interval has ended close to it; else
+        the wall time (ms).
+        """
         nearest_ms = (wall_ms + self._length_ms // 2) // self._length_ms * self._length_ms
         met = abs(wall_ms - nearest_ms) <= self._slack_ms and nearest_ms > begin_ms
         return nearest_ms if met else wall_ms
 
 
 class Registries(Protocol):
-    """The methods of `proxy.connection.usage.UsageRegistries` that are used here."""
+    """The methods of `proxy.connection.usage_registries.UsageRegistries` that the recorder uses."""
 
     @property
     def traces_dropped(self) -> int:
-        """Number of traced requests for which there was no room."""
+        """Number of traced requests that were dropped because the maximum was kept already."""
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Return usage since the last drain."""
+        """Yield the usage since the last drain."""
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """Return requests traced since the last call."""
+        """Yield the requests whose traces have become complete since the last call."""
 
 
 class Sink(Protocol):
-    """Takes records without waiting: `Writer`."""
+    """Takes records without waiting. `Writer` is one."""
 
     @property
     def tally(self) -> Tally:
         """Counts of the records taken."""
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write."""
 
     def put(self, kind: Kind, records: Sequence[Record]) -> None:
-        """Take records, or drop and count them."""
+        """Take the records, or drop and count those for which there is no room."""
 
     def close(self, timeout_s: float) -> None:
-        """Write waiting records; blocks for at most this time."""
+        """Write the waiting records; block for at most `timeout_s`."""
 
 
 class Report(Protocol):
-    """Logs problems for operators."""
+    """Logs problems of recording for operators."""
 
     def __call__(self, *, last: bool = False) -> None:
-        """Log new problems, after an interval or at the end."""
+        """Log the problems since the last call; `last` at the end of the process."""
 
 
 class Clocks(NamedTuple):
-    """Clocks in ms."""
+    """Clocks that return ms."""
 
     wall_ms: Callable[[], int]
-    """Unix time."""
+    """Unix time (ms)."""
     session_ms: Callable[[], int]
-    """The connections' clock, monotonic."""
+    """Monotonic time (ms), as on the clock of the connections."""
 
 
 class Recorder:
-    """Records usage at the end of each interval; one per process."""
+    """Writes usage records at the end of each interval; one per process."""
 
     def __init__(
         self,
@@ -152,7 +154,7 @@ class Recorder:
         self._traces_dropped = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Record until cancelled; then record the end of the last interval, and close the sink."""
+        """Record usage until cancelled; then record the last, shorter interval, and close the sink."""
         self._sink.start()
         task_status.started()
         try:
@@ -198,7 +200,7 @@ class Recorder:
             self._traces_dropped = dropped
 
     async def _put(self, kind: Kind, records: Iterator[Record]) -> None:
-        """Pass records to the sink in slices."""
+        """Pass the records to the sink in steps, between which sockets are served."""
         while some := list(islice(records, SLICE)):
             self._sink.put(kind, some)
             await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""Build the recording of usage from the configuration."""
+"""Build the recording of usage that the configuration describes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOPIC_NAME_MAX: Final = 249
 
 
 class Recording(NamedTuple):
-    """Recording that is ready to start."""
+    """The parts of recording, ready to start."""
 
     writer: Writer
     instance: str
@@ -48,7 +48,7 @@ class Recording(NamedTuple):
     def recorder(
         self, registries: UsageRegistries, session_ms: Callable[[], int], supervisor: Supervisor
     ) -> Recorder:
-        """Return the recorder; its interval begins now. `session_ms` is the connections' clock."""
+        """Return the recorder; its first interval begins now. `session_ms` is the connections' clock (ms)."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
         report = Report(self.writer.tally, self.writer.outlet.name, time.monotonic)
         clocks = Clocks(lambda: time.time_ns() // 1_000_000, session_ms)
@@ -56,7 +56,7 @@ class Recording(NamedTuple):
 
 
 def recording(config: Config) -> Recording | None:
-    """Prepare to record usage, if configured; None if not. Raises ConfigError."""
+    """Prepare to record usage; return None if the configuration does not ask for it. Raises ConfigError."""
     if not config.records_usage:
         return None
     settings = config.settings
@@ -67,7 +67,7 @@ def recording(config: Config) -> Recording | None:
 
 
 def new_instance(host: str, start_s: float, nonce: str) -> str:
-    """Return this process's name in records: letters, digits and dashes, as used in file names.
+    """Return the name of this process in records: letters, digits and dashes, because file names contain it.
 
     >>> new_instance("weir-1.example.com", 1763775570, "3f9a2c")
     'weir-1-20251122T013930Z-3f9a2c'
@@ -77,7 +77,7 @@ def new_instance(host: str, start_s: float, nonce: str) -> str:
 
 
 def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
-    """Raises ConfigError."""
+    """Return an outlet to the configured directory. Raises ConfigError if files cannot be created there."""
     path = Path(settings.usage_dir)
     try:
         directory.make(path)
@@ -89,7 +89,7 @@ def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
 
 
 def _topic(config: Config, tally: Tally) -> Outlet:
-    """Return the outlet; it connects at its first use. Raises ConfigError."""
+    """Return an outlet to the configured topic. It connects at its first use. Raises ConfigError."""
     settings, name = config.settings, config.settings.usage_topic
     topics = {Kind.USAGE: name, Kind.TRACE: f"{name}-{Kind.TRACE.value}"}
     if not all(TOPIC_NAME.fullmatch(topic) for topic in topics.values()):
@@ -99,7 +99,7 @@ def _topic(config: Config, tally: Tally) -> Outlet:
         )
     try:
         from proxy.control.stores.topic_log import properties
-        from proxy.control.usage import topic  # optional, and 20 MB
+        from proxy.control.usage import topic  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
             "usage_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
@@ -108,7 +108,9 @@ def _topic(config: Config, tally: Tally) -> Outlet:
     wanted = list(topics.values())[: 2 if settings.usage_trace_share > 0 else 1]
 
     def prepare() -> Properties:
-        """Called on the writer's thread, which may block. Raises StoreError."""
+        """Create the topics, and return the producer's properties. Blocks; called on the writer's thread.
+        Raises StoreError.
+        """
         facts = trio.run(cluster_facts, config)
         topic.make_topics(wanted, known, min(REPLICAS_MAX, facts.brokers))
         return topic.sender_properties(known, settings.usage_queue_records, idempotent=facts.idempotent)

@@ -1,4 +1,6 @@
-"""Counts of records: written by the loop and the writer's thread, read by metrics; log lines about them."""
+"""Counts of usage records, written by the loop and the writer's thread and read by metrics; log lines about
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,46 +17,46 @@ PERIOD_S: Final = 60.0
 
 
 class Kind(StrEnum):
-    """The kind of a record; files and topics have this name."""
+    """Kind of a record; names of files and topics contain it."""
 
     USAGE = "usage"
     TRACE = "trace"
 
 
 class Loss(StrEnum):
-    """Why records were dropped."""
+    """Reason why records were dropped."""
 
     QUEUE_FULL = "queue_full"
-    """The disk or the cluster was too slow, or away, and the queue is full."""
+    """The queue was full, because the disk or the cluster was too slow or not available."""
     TRACES_MAX = "traces_max"
-    """An interval had more traced requests than may be kept."""
+    """More requests were traced in an interval than are kept."""
     UNDELIVERED = "undelivered"
-    """The cluster did not acknowledge records in time, or refused them."""
+    """The cluster has refused the records, or has not acknowledged them in time."""
     FILE_LOST = "file_lost"
-    """Written to a file that disappeared, or could not be finished."""
+    """The records were in a file that has disappeared, or that could not be finished."""
     SHUTDOWN = "shutdown"
-    """Still waiting when Weir stopped."""
+    """The records were still waiting when Weir stopped."""
     INTERNAL_ERROR = "internal_error"
-    """A bug in Weir."""
+    """A bug in Weir lost the records."""
 
 
 class Tally:
-    """Counts since the start; each is read without the lock."""
+    """Counts since the start. A single count may be read without the lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.written = dict.fromkeys(Kind, 0)
-        """Number of records in a file, or acknowledged by the cluster."""
+        """Number of records written to a file or acknowledged by the cluster, by kind."""
         self.dropped = dict.fromkeys(Loss, 0)
         self.written_bytes = 0
         self.queued = 0
         """Number of records that wait for the writer."""
         self.unacknowledged = 0
-        """Number of records sent to the cluster and not acknowledged."""
+        """Number of records that were sent to the cluster and not acknowledged yet."""
         self.last_written_s = 0.0
-        """Unix time (s) of the last write; 0 if none."""
+        """Unix time (s) of the last write; 0 before the first."""
         self.failure = ""
-        """Why nothing can be written now; empty while writing works."""
+        """Reason why records cannot be written now; empty while they can."""
         self.finished_files = 0
         self.recovered_files = 0
         """Number of files finished for processes that were killed."""
@@ -62,7 +64,7 @@ class Tally:
         self.deleted_bytes = 0
 
     def note_written(self, kind: Kind, records: int, length: int, now_s: float) -> None:
-        """Count records as written."""
+        """Count records as written, with their `length` (bytes)."""
         with self._lock:
             self.written[kind] += records
             self.written_bytes += length
@@ -70,16 +72,16 @@ class Tally:
             self.failure = ""
 
     def note_dropped(self, loss: Loss, records: int) -> None:
-        """Count records as dropped."""
+        """Count records as dropped, for this reason."""
         with self._lock:
             self.dropped[loss] += records
 
 
 class Report:
-    """Logs what changed in the tally: at once when a problem begins, once a minute while it lasts."""
+    """Logs problems that the tally shows: when a problem begins, and once a minute while it lasts."""
 
     def __init__(self, tally: Tally, to: str, monotonic_s: Callable[[], float]) -> None:
-        """`to` is the destination of records."""
+        """Begin with no problem logged; `to` is the destination of the records."""
         self._tally = tally
         self._to = to
         self._monotonic_s = monotonic_s
@@ -90,7 +92,7 @@ class Report:
         self._recovered = 0
 
     def __call__(self, *, last: bool = False) -> None:
-        """Log changes of the tally; at the end without waiting for a minute to pass."""
+        """Log the problems since the last call. With `last`, do not wait for a minute to pass."""
         if last:
             self._told_s.clear()
         self._tell_failure()

@@ -1,4 +1,4 @@
-"""Records in a topic, through librdkafka, whose own threads send, compress and retry."""
+"""Write records to a topic through librdkafka, whose own threads send, compress and retry."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 PARTITIONS: Final = 6
-"""Number of partitions, and so of parallel readers; records of one client are in one partition, in order."""
+"""Number of partitions, and so of parallel readers. The records of one client are in one
+partition, in order.
+"""
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 DELIVERY_MS: Final = 300_000
-"""Time (ms) after which undelivered records are lost."""
+"""Time (ms) after which records that were not delivered are dropped."""
 BUFFER_KB: Final = 128 * 1024
 LINGER_MS: Final = 100
 FULL_S: Final = 0.1
-"""Time (s) that a write waits while librdkafka's queue is full."""
+"""Time (s) for which a write waits while librdkafka's queue is full."""
 PURGE_S: Final = 1.0
 
 
 class Sender(Protocol):
-    """The methods of confluent-kafka's producer that are used here."""
+    """The methods of confluent-kafka's producer that the outlet uses."""
 
     def produce(
         self,
@@ -51,25 +53,25 @@ class Sender(Protocol):
         key: bytes,
         on_delivery: Callable[[KafkaError | None, Message], None],
     ) -> None:
-        """Queue a record. Raises BufferError if there is no room, else KafkaException."""
+        """Queue a record. Raises BufferError if the queue is full; KafkaException for other errors."""
 
     def poll(self, timeout: float) -> int:
-        """Call back for delivered and failed records."""
+        """Call back for delivered and failed records; wait for at most `timeout` (s)."""
 
     def flush(self, timeout: float) -> int:
-        """Wait until the queue is empty; return the number of records left."""
+        """Wait until the queue is empty, for at most `timeout` (s); return the number of records left."""
 
     def purge(self) -> None:
-        """Drop queued records."""
+        """Drop the queued records."""
 
 
 def sender_properties(properties: Properties, queue_records: int, *, idempotent: bool) -> Properties:
-    """Return the producer's properties, those for reaching the cluster included."""
+    """Return the properties of the producer: those of all librdkafka clients, and its own."""
     return properties | {
         "acks": "all",
         "enable.idempotence": idempotent,
         "compression.type": "lz4",
-        "partitioner": "murmur2_random",  # partitions as Java's producers do
+        "partitioner": "murmur2_random",  # the partitioner of Java's producers
         "linger.ms": LINGER_MS,
         "message.timeout.ms": DELIVERY_MS,
         "queue.buffering.max.messages": queue_records,
@@ -78,7 +80,7 @@ def sender_properties(properties: Properties, queue_records: int, *, idempotent:
 
 
 def make_topics(topics: Sequence[str], properties: Properties, replication_factor: int) -> None:
-    """Create missing topics, unless Weir is not authorized. Raises StoreError."""
+    """Create the topics that are missing, unless Weir is not authorized to. Raises StoreError."""
     admin = AdminClient(properties)
     for topic in topics:
         config = {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS)}
@@ -88,12 +90,12 @@ def make_topics(topics: Sequence[str], properties: Properties, replication_facto
 
 
 def _producer(properties: Mapping[str, object]) -> Sender:
-    """Raises KafkaException."""
+    """Return a producer of librdkafka. Raises KafkaException."""
     return Producer(dict(properties))
 
 
 class Topic:
-    """See `Outlet`. A record counts as written once the cluster has acknowledged it."""
+    """An `Outlet` that writes to a topic. A record counts as written once the cluster has acknowledged it."""
 
     def __init__(
         self,
@@ -103,7 +105,9 @@ class Topic:
         wall_s: Callable[[], float],
         new_sender: Callable[[Mapping[str, object]], Sender] = _producer,
     ) -> None:
-        """`prepare` creates topics, and returns the producer's properties; it raises StoreError."""
+        """Begin without a connection. `prepare` creates the topics and returns the producer's properties; it
+        raises StoreError.
+        """
         self.name = topics[Kind.USAGE]
         self._topics = topics
         self._prepare = prepare
@@ -116,7 +120,7 @@ class Topic:
         self._delivered = {kind: partial(self._note_delivery, kind) for kind in Kind}
 
     def open(self) -> None:
-        """Connect, unless connected. Raises OutletError."""
+        """Make a producer, unless there is one. Raises OutletError."""
         if self._fatal:
             self._give_up()
         if self._sender is not None:
@@ -129,7 +133,7 @@ class Topic:
             raise self._told(error.args[0]) from None
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Pass records to librdkafka, as many as it takes now. Raises OutletError."""
+        """Pass as many records to librdkafka as it takes now; return their number. Raises OutletError."""
         sender = self._sender
         if sender is None or self._fatal:
             raise OutletError(self._tally.failure or f"cannot write to the topic {self.name}")
@@ -160,7 +164,7 @@ class Topic:
             self._sender.poll(0)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for records in flight; count the others as dropped."""
+        """Wait for records in flight for at most `timeout_s`; count the others as dropped."""
         if self._sender is not None:
             self._loss = Loss.SHUTDOWN
             self._sender.flush(timeout_s)
@@ -181,7 +185,7 @@ class Topic:
             self._tally.failure = str(self._told(error))
 
     def _note_error(self, error: KafkaError) -> None:
-        """Note an error that concerns all brokers, even without a record."""
+        """Record an error that concerns all brokers, even if no record is being sent."""
         if error.fatal():
             self._fatal = True
         if error.fatal() or error.code() == ALL_BROKERS_DOWN:

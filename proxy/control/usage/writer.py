@@ -1,4 +1,4 @@
-"""The writer's thread, and the bounded queue before it. Callers never wait."""
+"""The writer's thread, and the bounded queue of records before it. Callers of `put` never wait."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from proxy.control.usage.tally import Kind, Loss, Tally
 log = structlog.get_logger("weir.usage")
 
 CHUNK: Final = 100
-"""Number of records written at a time: other threads run in between, the reactor's first."""
+"""Number of records written in one step; between steps other threads run, first of all the reactor's."""
 RETRY_S: Final = 1.0
 TEND_S: Final = 0.5
 
 
 class Writer:
-    """Takes records from the loop, and passes them to an outlet on a thread."""
+    """Takes records from the loop, and passes them to an outlet on a thread of its own."""
 
     def __init__(
         self, outlet: Outlet, tally: Tally, queue_records: int, monotonic_s: Callable[[], float]
     ) -> None:
-        """At most `queue_records` wait, including those that a cluster has not acknowledged."""
+        """Begin with an empty queue. At most `queue_records` wait, those included that a cluster has not
+        acknowledged.
+        """
         self.outlet = outlet
         self.tally = tally
         self._queue_records = queue_records
         self._monotonic_s = monotonic_s
         self._queue: deque[tuple[Kind, Sequence[Record]]] = deque()
         self._taken = 0
-        """Number of records taken from the queue's first batch."""
+        """Number of records already taken from the first batch in the queue."""
         self._changed = threading.Condition()
         self._deadline_s: float | None = None
-        """Time (s) by which a close must end."""
+        """Time (s) by which the close must end; None until `close` is called."""
         self._opened = False
         self._thread = threading.Thread(target=self._run, name="weir-usage", daemon=True)
 
@@ -46,7 +48,7 @@ class Writer:
         self._thread.start()
 
     def put(self, kind: Kind, records: Sequence[Record]) -> None:
-        """Queue records while there is room, count the others as dropped. Does not wait."""
+        """Queue records as long as there is room, and count the others as dropped. Does not wait."""
         with self._changed:
             waiting = self.tally.queued + self.tally.unacknowledged
             room = 0 if self._deadline_s is not None else max(self._queue_records - waiting, 0)
@@ -58,7 +60,9 @@ class Writer:
             self.tally.note_dropped(Loss.QUEUE_FULL, len(records) - len(accepted))
 
     def close(self, timeout_s: float) -> None:
-        """Write waiting records and close the outlet, within this time; drop the others. Blocks."""
+        """Write the waiting records and close the outlet within `timeout_s`; count the other records as
+        dropped. Blocks.
+        """
         with self._changed:
             self._deadline_s = self._monotonic_s() + timeout_s
             self._changed.notify()
@@ -75,7 +79,7 @@ class Writer:
         self.finish()
 
     def turn(self) -> float:
-        """Write one chunk, if any waits; return the time (s) until the next turn."""
+        """Write one step of records, if records wait; return the time (s) until the next call."""
         try:
             if not self._opened:
                 self.outlet.open()
@@ -92,7 +96,9 @@ class Writer:
             return RETRY_S
 
     def _write_chunk(self) -> float:
-        """Raises OutletError."""
+        """Write the next records of the queue's first batch; return the time (s) until the next call. Raises
+        OutletError.
+        """
         with self._changed:
             if not self._queue:
                 return TEND_S
@@ -109,7 +115,7 @@ class Writer:
         return 0.0
 
     def finish(self) -> None:
-        """Write all waiting records before the deadline if possible, and close the outlet."""
+        """Write the waiting records, as many as the deadline allows, and close the outlet."""
         assert self._deadline_s is not None
         while self._queue and self._monotonic_s() < self._deadline_s and self.turn() != RETRY_S:
             pass

@@ -1,8 +1,8 @@
-"""Brokers' addresses in responses, replaced by Weir's own.
+"""Replace brokers' addresses in responses by Weir's own.
 
-`rewrite` has a function per kind of response, and a new address field goes there. Fields that clients do not
-connect to stay: controllers' listeners, values of settings, endpoints of applications. `docs/security.md` has
-the reasons, and a test finds fields without one. NodeEndpoints of a response larger than the buffer are
-masked by another tag and zeros, because the frame's length is sent already; a client without this hint asks
-for metadata, as before KIP-951.
+`rewrite` has a function per kind of response; a new address field belongs there. Addresses that clients do
+not connect to are not replaced: controllers' listeners, values of settings, endpoints of applications.
+`docs/security.md` has the reasons, and a test finds address fields without one. NodeEndpoints of a response
+larger than the buffer are masked: another tag and zeros are written over them, because the frame's length was
+sent already. A client without this hint asks for metadata, as before KIP-951.
 """

@@ -2,9 +2,9 @@
 
 Where addresses are near the beginning of a response (Metadata, FindCoordinator, DescribeCluster), only the
 fields up to them are decoded and encoded again; all later fields are forwarded unchanged. The last result is
-kept: while the cluster's brokers stay the same, rewriting is one comparison of bytes. Where addresses are at
-the end (NodeEndpoints of KIP-951, sent only with errors about leadership), a response that has any is
-decoded.
+cached: while the cluster's brokers stay the same, rewriting is one comparison of bytes. Where addresses are
+at the end (NodeEndpoints of KIP-951, sent only with errors about leadership), a response with addresses is
+decoded as a whole.
 """
 
 from __future__ import annotations
@@ -45,20 +45,21 @@ Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Metadata responses list all brokers, before the topics."""
+    """Replace the brokers' addresses in Metadata responses; the topics behind them are not read."""
     plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", edit_metadata)
 
 
 def plan_describe_cluster(plan: Plan) -> None:
-    """DescribeCluster responses (KIP-700) list all brokers."""
+    """Replace the brokers' addresses in DescribeCluster responses (KIP-700)."""
     plan.rewrite = _head(codec(DescribeClusterResponse, plan.version), "brokers", _edit_describe_cluster)
 
 
 def plan_find_coordinator(plan: Plan) -> None:
-    """FindCoordinator responses name one broker (up to v3) or one broker per key (from v4, KIP-699).
+    """Replace the addresses of coordinators in FindCoordinator responses: one broker's up to v3, one per key
+    from v4 on (KIP-699).
 
-    From v4 on, the number of keys is limited, and a response is read once, when it is complete; that of more
-    than `PIECE_ITEMS` keys by a query, in pieces.
+    From v4 on, requests with more than `COORDINATORS_MAX` keys are refused, and a response is decoded once,
+    when it is complete. A response to more than `PIECE_ITEMS` keys is decoded in pieces, by a query.
     """
     if plan.version >= 4:
         codec_ = codec(FindCoordinatorResponse, plan.version)
@@ -70,7 +71,9 @@ def plan_find_coordinator(plan: Plan) -> None:
 
 
 def _bounded_keys(plan: Plan) -> Admit:
-    """Forward requests of at most `COORDINATORS_MAX` keys; close the connection at a larger one."""
+    """Return an `admit` that forwards requests of at most `COORDINATORS_MAX` keys, and closes the connection
+    at a larger one.
+    """
     codec_ = codec(FindCoordinatorRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -83,7 +86,7 @@ def _bounded_keys(plan: Plan) -> Admit:
             )
         except ProtocolError:
             count = -1
-        if not 0 <= count <= end - body:  # no broker reads it
+        if not 0 <= count <= end - body:  # no broker can read it
             return passed_unread(FORWARD)
         if count > COORDINATORS_MAX:
             detail = f"a request for {count} coordinators, limit {COORDINATORS_MAX}: split it"
@@ -95,7 +98,7 @@ def _bounded_keys(plan: Plan) -> Admit:
             request = whole_request(context, codec_, data, body, end)
         except UnencodableError:
             raise
-        except ProtocolError:  # no broker reads it
+        except ProtocolError:  # no broker can read it
             return passed_unread(FORWARD)
         return request if isinstance(request, Query) else Query(_coordinators(context, plan.version, request))
 
@@ -110,14 +113,16 @@ def _coordinators(context: Context, version: int, request: FindCoordinatorReques
 
 
 def plan_produce_endpoints(plan: Plan) -> None:
-    """Produce from v10 has tagged NodeEndpoints (KIP-951)."""
+    """Replace the addresses in the tagged field NodeEndpoints of Produce responses (KIP-951, from v10 on)."""
     tags = tag_section(ProduceResponse, plan.version)
     if plan.version >= 10 and tags is not None:
         plan.rewrite = _tail(codec(ProduceResponse, plan.version), tags, b"\x00", _edit_endpoints)
 
 
 def plan_fetch_endpoints(plan: Plan) -> None:
-    """Fetch from v16 has tagged NodeEndpoints. In a response too large for the buffer, they are masked."""
+    """Replace the addresses in the tagged field NodeEndpoints of Fetch responses (KIP-951, from v16 on). In a
+    response larger than the buffer, the field is masked.
+    """
     tags = tag_section(FetchResponse, plan.version)
     if plan.version >= 16 and tags is not None:
         plan.rewrite = _tail(codec(FetchResponse, plan.version), tags, b"\x00", _edit_endpoints)
@@ -125,7 +130,9 @@ def plan_fetch_endpoints(plan: Plan) -> None:
 
 
 def plan_share_fetch_endpoints(plan: Plan) -> None:
-    """ShareFetch ends with a plain array of NodeEndpoints (KIP-932), mostly empty."""
+    """Replace the addresses in the array NodeEndpoints at the end of ShareFetch responses (KIP-932); it is
+    mostly empty.
+    """
     endpoints = field_offset(ShareFetchResponse, plan.version, "node_endpoints")
     if endpoints is not None:
         plan.rewrite = _tail(
@@ -134,7 +141,7 @@ def plan_share_fetch_endpoints(plan: Plan) -> None:
 
 
 def plan_share_acknowledge_endpoints(plan: Plan) -> None:
-    """ShareAcknowledge ends with the same array as ShareFetch."""
+    """Replace the addresses in the array NodeEndpoints at the end of ShareAcknowledge responses (KIP-932)."""
     endpoints = field_offset(ShareAcknowledgeResponse, plan.version, "node_endpoints")
     if endpoints is not None:
         plan.rewrite = _tail(
@@ -145,20 +152,20 @@ def plan_share_acknowledge_endpoints(plan: Plan) -> None:
 COORDINATORS_MAX: Final = 10_000
 """Maximum number of coordinators that a request may ask for, because each is decoded and encoded again."""
 CACHED_BYTES_MAX: Final = 64 * 1024
-"""Maximum length of rewritten fields that are cached."""
+"""Maximum length (bytes) of rewritten fields that are cached."""
 _KEY_TYPE_BYTES: Final = 1
-"""Size of the first field of FindCoordinator, before the array of keys."""
+"""Size (bytes) of the first field of FindCoordinator requests, which the array of keys follows."""
 _EMPTY_COMPACT_ARRAY = b"\x01"
 _THROTTLE_BYTES = 4
 _BROKERS = 1
-"""DescribeCluster's endpoint type for brokers, from v1; 2 is controllers."""
+"""Endpoint type of brokers in DescribeCluster, from v1 on; controllers have type 2."""
 
 
 def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False) -> Rewrite:
     """Return a rewrite of the fields up to and including `through`. The last result per advertised host is
     cached. With `whole`, the rewrite waits until a response is complete, so that it is decoded only once.
 
-    A throttle time at the start differs between responses, so the edit begins behind the throttle time.
+    If a response begins with a throttle time, which differs between responses, the edit begins behind it.
     """
     throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
@@ -194,8 +201,8 @@ _NOTHING = (-1, b"", b"")
 
 
 def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M]) -> Rewrite:
-    """Return a rewrite of the array or tagged field `endpoints`. Responses with the bytes `nothing` there (an
-    empty field, because no leader has moved) are forwarded unchanged.
+    """Return a rewrite of the array or tagged field `endpoints`. A response that has the bytes `nothing`
+    there (an empty field, because no leader has moved) is forwarded unchanged.
     """
 
     def rewrite(
@@ -214,7 +221,7 @@ def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M
 
 
 def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> ResponseEdit | None:
-    """Overwrite `data[start:stop]` if the length stays the same, else return an edit."""
+    """Overwrite `data[start:stop]` and return None if the length stays the same; else return an edit."""
     if len(replacement) != stop - start:
         return ResponseEdit(start, stop, replacement)
     data[start:stop] = replacement
@@ -257,7 +264,9 @@ def _edit_coordinators(message: FindCoordinatorResponse, addresses: AdvertisedAd
 def _edit_coordinator(
     found: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator, addresses: AdvertisedAddresses
 ) -> None:
-    """Report a coordinator without a listener as not available, so that the client asks again."""
+    """Replace a coordinator's address. A coordinator without a listener is reported as not available, so that
+    the client asks again.
+    """
     if found.node_id >= 0 and not _advertise(found, found.node_id, addresses):
         found.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         found.node_id, found.host, found.port = -1, "", -1
@@ -273,8 +282,8 @@ class _Node(_HostAndPort, Protocol):
 
 
 def _advertise(broker: _HostAndPort, node_id: int, addresses: AdvertisedAddresses) -> bool:
-    """Replace the broker's address by Weir's address for this node; return False if Weir has no such
-    address.
+    """Replace the broker's address by Weir's address for this node; return False if Weir has no listener for
+    the node.
     """
     ours = addresses.of(node_id, Address(broker.host, broker.port))
     if ours is None:

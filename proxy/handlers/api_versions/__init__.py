@@ -1,6 +1,7 @@
 """ApiVersions: the versions that clients may negotiate (KIP-35, KIP-511).
 
-`api_versions` offers what broker and Weir both read; `proxy.handlers.plans` then has the plans of these
-versions. Weir asks for them itself, before a request that depends on them, if the client never does. It
-forwards ApiVersions unchanged, because before SASL a broker allows the request once.
+`api_versions` offers the versions that both the broker and Weir can read; `proxy.handlers.plans` then has the
+plans for these versions. If a client never sends ApiVersions, Weir sends one before a request that depends on
+the broker's versions. Clients' ApiVersions requests are forwarded unchanged, because before SASL a
+broker allows one.
 """

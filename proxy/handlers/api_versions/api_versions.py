@@ -1,7 +1,8 @@
 """ApiVersions: clients negotiate versions that both the broker and Weir understand (KIP-35, KIP-511).
 
-Weir limits the broker's answer to the versions in its schemas, raises it by uplift, removes APIs that the
-schemas lack, and adds APIs that Weir answers itself. From then on the connection knows its broker's versions.
+Weir limits the versions in the broker's response to those of its schemas, raises them by uplift, removes APIs
+that the schemas lack, and adds APIs that Weir answers itself. The response also tells the connection its
+broker's versions.
 
 Weir answers an ApiVersions request newer than its schemas as a broker would: error 35, in version 0, with the
 supported versions of ApiVersions.
@@ -33,7 +34,9 @@ such an API.
 
 
 def plan_api_versions(plan: Plan) -> None:
-    """Offer the versions that the broker and Weir both speak. The last result is kept."""
+    """Replace the versions in ApiVersions responses by those that the broker and Weir both have. The last
+    result is cached.
+    """
     codec_ = codec(ApiVersionsResponse, plan.version)
     cached: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None
 
@@ -62,10 +65,10 @@ def plan_api_versions(plan: Plan) -> None:
 
 
 def refused(data: bytearray, start: int, end: int) -> bool:
-    """Return True if the broker does not know the requested version of ApiVersions.
+    """Return True if the response says that the broker lacks the requested version of ApiVersions.
 
-    Such an answer is not used: it lists versions of ApiVersions only. Brokers send it in version 0,
-    librdkafka's mock cluster sends an error code alone.
+    Such a response is not used, because it lists versions of ApiVersions only. Brokers send it in version 0;
+    librdkafka's mock cluster sends the error code alone.
     """
     if end - start < _ERROR_CODE.size:
         return False
@@ -74,14 +77,14 @@ def refused(data: bytearray, start: int, end: int) -> bool:
 
 
 def ranges(answer: ApiVersionsResponse) -> dict[int, VersionRange]:
-    """Return the versions that a broker lists, by API key; empty if the answer is an error."""
+    """Return the versions in a broker's response, by API key; empty if the response is an error."""
     if answer.error_code != ErrorCode.NONE:
         return {}
     return {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in answer.api_keys}
 
 
 def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> None:
-    """Replace the versions in the broker's answer by the offered ones."""
+    """Replace the versions in the broker's response by the offered ones."""
     told = {entry.api_key: entry for entry in answer.api_keys}
     answer.api_keys = [entry for entry in answer.api_keys if entry.api_key in offered]
     answer.api_keys += [
@@ -94,7 +97,7 @@ def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> N
 def refuse_version(
     _context: Context, data: bytearray, frame: int, _end: int, complete: bool
 ) -> Decision | Wait:
-    """Answer an unknown version of ApiVersions, once the request is complete."""
+    """Answer a request with an unknown version of ApiVersions, once the request is complete."""
     if not complete:
         return WAIT
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)

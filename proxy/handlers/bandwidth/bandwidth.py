@@ -1,24 +1,25 @@
 """Bandwidth quotas on produce and fetch (KIP-13, KIP-124, KIP-219).
 
-Produce is charged with the request's frame length when the request has arrived, as at a broker, so frames
+Produce is charged by the request's frame length when the request has arrived, as at a broker, so frames
 behind it wait for the throttle. Fetch is charged when its response begins to arrive; until then the client's
-next requests wait. A broker too handles one request of a connection at a time. Otherwise a client that
+next requests wait. A broker, too, handles one request of a connection at a time. Otherwise a client that
 pipelines fetches would get all responses before its first throttle.
 
 A fetch of a client over its quota, on any of its connections, gets the throttle time and no records, as from
 a broker. The request still goes to the broker, whose fetch session must learn of changed partitions, but it
-asks for as few bytes as possible. A response also loses its records if other connections of the client have
-exceeded the quota since the request. Share fetches acquire records, so their responses are delivered.
+is changed to ask for as few bytes as possible. A response also loses its records if other connections of the
+client have exceeded the quota since the request. Share fetches acquire records, so their responses are
+delivered.
 
-The first produce or share fetch of a connection may be held for throttles that other connections of its
-client have caused, for a limited time: reconnecting does not avoid a quota. Later requests are throttled only
-by their own connection's charges, as at a broker. In hold mode, responses are delayed with their records, as
-by brokers before KIP-219.
+The first produce or share fetch of a connection may be held, for a limited time, because of throttles that
+other connections of its client have caused: reconnecting does not avoid a quota. Later requests are throttled
+only by their own connection's charges, as at a broker. In hold mode, responses are delayed with their
+records, as by brokers before KIP-219.
 
 Shadow quotas are charged too, but delay and change nothing.
 
-Fetches between brokers are not charged. A fetch between brokers has a replica id, and its principal is known
-to be a broker's. A replica id from any other principal is ignored.
+Fetches between brokers are not charged. Such a fetch has a replica id, and its principal is known to be a
+broker's. A replica id from any other principal is ignored.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ _PRODUCE = {
     (True, True): CHARGED,
     (True, False): CHARGED_UNANSWERED,
 }
-"""(True if a quota or shadow quota applies, True if the broker will respond) → decision."""
+"""Decision by (True if a quota or shadow quota applies, True if the broker will respond)."""
 
 
 def plan_produce(plan: Plan) -> None:
-    """Charge produce requests; with acks=0 the broker sends no response."""
+    """Charge the bytes of produce requests, and hold a connection's first. With acks=0 the broker sends no
+    response.
+    """
     acks = field_offset(ProduceRequest, plan.version, "acks")
     if acks is None:
         raise AssertionError("every produce request has acks")
@@ -90,7 +93,7 @@ def plan_produce(plan: Plan) -> None:
 
 
 def plan_fetch(plan: Plan) -> None:
-    """Charge fetch responses; limit `max_bytes` of requests (KAFKA-9677)."""
+    """Charge the bytes of fetch responses, and limit `max_bytes` of fetch requests (KAFKA-9677)."""
     is_replica_fetch = replica_fetch_test(plan.version, flexible=plan.flexible_request)
     max_bytes, least = field_offset(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
@@ -116,7 +119,9 @@ def plan_fetch(plan: Plan) -> None:
 
 
 def plan_share_fetch(plan: Plan) -> None:
-    """Charge and limit a share consumer's fetch (KIP-932) by the fetch quota."""
+    """Charge the bytes of a share consumer's fetches (KIP-932) to the fetch quota, and limit their
+    `max_bytes`.
+    """
     max_bytes = field_offset(ShareFetchRequest, plan.version, "max_bytes")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -140,7 +145,7 @@ def plan_share_fetch(plan: Plan) -> None:
 def _unlimited(
     context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
 ) -> Forward:
-    """Forward a fetch of a client without a limit; a shadow quota is charged."""
+    """Return the decision to forward a fetch of a client without a limit; a shadow quota is charged."""
     forward = CHARGED if ledger.charges_fetch else FORWARD
     context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
@@ -156,7 +161,9 @@ def _capped(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Forward a fetch, its `max_bytes` limited to what the quota's window allows."""
+    """Limit `max_bytes` of a fetch to the bytes that the quota's window allows, and return the decision to
+    forward the fetch.
+    """
     if max_bytes is None:
         return CHARGED_SERIAL
     body = request_body(data, frame, end, flexible=plan.flexible_request)
@@ -177,7 +184,9 @@ def _capped(
 def asked_least(
     plan: Plan, least: AskLeast, data: bytearray, frame: int, end: int, complete: bool
 ) -> Decision | Wait:
-    """Change a fetch to ask for as few bytes as possible: its records will not be delivered."""
+    """Change a fetch to ask for as few bytes as possible, because its records will not be delivered; return
+    the decision to forward it.
+    """
     body = request_body(data, frame, end, flexible=plan.flexible_request)
     if body == INCOMPLETE:
         return WAIT
@@ -198,7 +207,9 @@ def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
 
 
 def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete: bool) -> int:
-    """Return the field's position, INCOMPLETE or UNREADABLE."""
+    """Return the position of the field; INCOMPLETE if more bytes are needed, UNREADABLE if the bytes are
+    malformed.
+    """
     try:
         return wanted.locate(data, body, end, complete)
     except ProtocolError:
@@ -216,12 +227,16 @@ def _is_replica(
 
 
 def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
-    """Return how long to hold while the client is over its produce quota."""
+    """Return the time (ms) for which to hold a produce request, because the client is over its
+    produce quota.
+    """
     del data, frame, end, complete
     budget = context.client.ledger.produce
     return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)
 
 
 def _charge_fetch_flexible(ledger: ClientLedger, length: int, now_ms: int) -> int:
-    """Charge a fetch response with a flexible header, which has one byte that a broker does not count."""
+    """Charge a fetch response whose header has tagged fields: one byte of it is not counted by brokers.
+    Return the throttle time (ms).
+    """
     return ledger.charge_fetch(length - 1, now_ms)

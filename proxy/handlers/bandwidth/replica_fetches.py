@@ -1,6 +1,7 @@
-"""Recognise fetches of replicas: they have a replica id, as a field, or since v15 as a tag (KIP-903).
+"""Recognise fetches of replicas: they have a replica id, as a field, or from v15 on as a tagged field
+(KIP-903).
 
-Any client can send a replica id, so this is checked only for principals of brokers.
+Any client can send a replica id, so callers look for it only if the principal belongs to a broker.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from protocol.primitives import read_uvarint
 from protocol.scanning.field_offsets import field_offset, tag_section
 
 IsReplicaFetch: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
-"""(data, frame, end, complete) -> True if the fetch `data[frame:end]` is a replica's; None if more bytes are
-needed. Raises ProtocolError.
+"""Function (data, frame, end, complete) that returns True if the fetch `data[frame:end]` is a replica's; None
+if more bytes are needed. Raises ProtocolError if the bytes are malformed.
 """
 REPLICA_FETCH_BYTES: Final = 128 * 1024
-"""A broker's fetch longer than this is taken for a replica's: its tags are behind thousands of partitions,
-which may not fit into the buffer.
+"""Length (bytes) above which a fetch of a broker's principal is taken for a replica's: its tagged fields are
+behind thousands of partitions, which may not fit into the buffer.
 """
 _REPLICA_STATE: Final = 1
-"""The tag of the replica's state."""
+"""Tag of the field with the replica's id and epoch."""
 _REPLICA_ID: Final = Struct(">i")
 
 
 def replica_fetch_test(version: int, *, flexible: bool) -> IsReplicaFetch:
-    """Return the test for fetches of this version; `flexible`: the request header has tagged fields."""
+    """Return the test for fetches of this version; `flexible` is True if the request header has tagged
+    fields.
+    """
     plainly = field_offset(FetchRequest, version, "replica_id")
     tags = tag_section(FetchRequest, version)
 
@@ -53,7 +56,7 @@ def replica_fetch_test(version: int, *, flexible: bool) -> IsReplicaFetch:
 
 
 def _replica_id(data: bytearray, position: int, end: int) -> int:
-    """Return the replica id among the tagged fields that begin at `position`; -1 if absent."""
+    """Return the replica id among the tagged fields that begin at `position`; -1 if no field has it."""
     count, position = read_uvarint(data, position, end)
     for _field in range(count):
         tag, position = read_uvarint(data, position, end)

@@ -1,8 +1,9 @@
-"""Requests that create, delete, grow, shorten or configure topics: protected topics are removed and refused.
+"""Requests that create, delete, grow, shorten or configure topics: protected topics are removed from the
+request and refused.
 
-A request that contains no protected name goes its usual way, without being decoded. Others are decoded. The
-remaining topics go on in a request of their own, through the other capabilities (mutation quotas, uplift),
-and the response gets results for the refused ones.
+A request that contains no protected name is forwarded as usual, without being decoded. Other requests are
+decoded. Their remaining topics are sent in a request of their own, through the other capabilities (mutation
+quotas, uplift), and results for the refused topics are added to the response.
 """
 
 from __future__ import annotations
@@ -44,33 +45,33 @@ if TYPE_CHECKING:
     from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 
 REFUSED_BYTES_MAX: Final = 64 * 1024
-"""The longest request with a protected name that is decoded for a client who is no admin; the connection is
-closed at a longer one.
+"""Maximum length (bytes) of a request with a protected name that is decoded for a client that is no admin;
+the connection is closed at a longer one.
 """
 TEXT: Final = "the topic is Weir's own: only Weir's admins may change it"
 _REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _TOPIC_RESOURCE: Final = 2
 _UNCLEAN: Final = 1
 _IDS_FROM: Final = 6
-"""The first version of DeleteTopics that has topic ids."""
+"""First version of DeleteTopics that has topic ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """How an API's request names topics, and its response answers for them."""
+    """The fields in which an API's request names topics and its response has their results."""
 
     entries: str
-    """The request's array."""
+    """Name of the array of topics in the request."""
     name: Callable[[Any], str | None]
-    """(entry) -> the topic's name; None for none."""
+    """Function that returns the topic's name of an entry; None for no name."""
     results: str
-    """The response's array."""
+    """Name of the array of results in the response."""
     refused: Callable[[Any, str], object]
-    """(entry, name) -> its result in the response."""
+    """Function (entry, topic's name) that returns the result that refuses the entry."""
 
 
 def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
-    """Refuse changes of protected topics, unless an admin makes them."""
+    """Refuse changes of protected topics, unless the client is an admin."""
     inner, codec_ = plan.admit, codec(request_type(plan.api_key), plan.version)
     has_ids = plan.api_key == ApiKey.DELETE_TOPICS and plan.version >= _IDS_FROM
 
@@ -112,7 +113,7 @@ class _Guarded:
     def __init__(
         self, context: Context, plan: Plan, protected: ProtectedTopics, inner: Admit | None, head: bytes
     ) -> None:
-        """`head` is the request's frame up to its body."""
+        """Begin with a request of the connection `context`; `head` is the request's frame up to its body."""
         self._context = context
         self._plan = plan
         self._protected = protected
@@ -121,7 +122,7 @@ class _Guarded:
         self._refuses = protected.refuses(context.client)
 
     def decision(self, request: Message) -> Decision | None:
-        """Return the decision; None if the request goes its usual way."""
+        """Return the decision about the request; None if the request is to be forwarded as usual."""
         if isinstance(request, AddPartitionsToTxnRequest):
             return self._transaction(request)
         if isinstance(request, ElectLeadersRequest) and request.topic_partitions is None:
@@ -136,7 +137,7 @@ class _Guarded:
         return Query(self._without(request, change, names))
 
     def _names(self, request: Message, change: _Change) -> set[str]:
-        """Return the protected topics that the request names."""
+        """Return the names of the protected topics that the request would change."""
         if isinstance(request, ElectLeadersRequest) and request.election_type != _UNCLEAN:
             return set()
         return {
@@ -146,7 +147,7 @@ class _Guarded:
         }
 
     def _noted(self, names: set[str]) -> bool:
-        """Log a change of these topics, if any; return True if it is to be refused."""
+        """Log a change of these protected topics, if any; return True if the change must be refused."""
         if names and self._refuses:
             self._protected.refused(self._context, self._plan.api_key, names)
         elif names:
@@ -154,7 +155,9 @@ class _Guarded:
         return bool(names) and self._refuses
 
     def _by_id(self, request: DeleteTopicsRequest, change: _Change) -> BrokerQuery:
-        """Ask for the protected topics' ids; then decide."""
+        """Ask the broker for the protected topics' ids, then send the request without protected topics;
+        return the response with their refusals.
+        """
         there = yield from broker_topics(self._context, sorted(self._protected.names))
         ids = {topic.topic_id: name for name, topic in there.by_name.items() if name in self._protected.names}
         by_id = replace(change, name=lambda entry: ids.get(entry.topic_id, entry.name))
@@ -162,7 +165,9 @@ class _Guarded:
         return (yield from self._without(request, by_id, names if self._noted(names) else set()))
 
     def _without(self, request: Message, change: _Change, names: set[str]) -> BrokerQuery:
-        """Forward the request without these topics, if others remain, and add their refusals."""
+        """Send the request without the topics `names`, if others remain; return the response with refusals of
+        `names`.
+        """
         entries = getattr(request, change.entries)
         kept = [entry for entry in entries if change.name(entry) not in names]
         refused = [entry for entry in entries if change.name(entry) in names]
@@ -175,7 +180,7 @@ class _Guarded:
         return answer
 
     def _forwarded(self, request: Message) -> Asking[Message]:
-        """Return the response to a request that goes through the other capabilities."""
+        """Send the request through the other capabilities, and return the response."""
         plan, frame = self._plan, bytearray(self._head)
         frame += codec(type(request), plan.version).encode(request)
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
@@ -187,7 +192,9 @@ class _Guarded:
         return (yield from forward(plan, request, response_type(plan.api_key)))
 
     def _transaction(self, request: AddPartitionsToTxnRequest) -> Decision | None:
-        """Refuse all of a request that adds a protected topic: a broker adds all partitions or none."""
+        """Refuse the whole request if it adds a protected topic, because a broker adds all partitions or
+        none. Return None if the request is to be forwarded as usual.
+        """
         topics = [*request.v3_and_below_topics]
         topics += [topic for one in request.transactions for topic in one.topics]
         if not self._noted({topic.name for topic in topics} & self._protected.names):
@@ -230,7 +237,7 @@ class _Guarded:
         return Reply(response_frame(self._plan.api_key, self._plan.version, correlation_id, answer))
 
 
-# The name of an entry
+# Functions that return the topic's name of an entry
 
 
 def _name(entry: Any) -> str | None:
@@ -243,7 +250,7 @@ def _configured(entry: Any) -> str | None:
     return name if entry.resource_type == _TOPIC_RESOURCE else None
 
 
-# The result of a refused entry
+# Functions that return the result of a refused entry
 
 
 def _not_created(_entry: Any, name: str) -> object:

@@ -1,9 +1,9 @@
 """The requests that are charged request time, and their costs (KIP-124).
 
 `CLASSES` has every API of the schemas. Requests that brokers exempt are exempt here: the SASL exchange, and
-requests between brokers. The latter are exempt only for the brokers' own principals (`super_users` with
-`inter_broker`), because any client can pretend to be a broker. Produce with acks=0 is exempt request by
-request. All other requests are charged, even unknown ones.
+requests between brokers. Requests between brokers are exempt only for the brokers' own principals
+(`super_users` with `inter_broker`), because any client can pretend to be a broker. Produce requests are
+exempt if they have acks=0. All other requests are charged, even unknown ones.
 
 Costs depend on the broker's release, which is derived from its ApiVersions: Fetch got a new version in most
 releases.
@@ -135,23 +135,26 @@ CLASSES: Final[Mapping[ApiKey, Charged]] = {
     K.ALTER_SHARE_GROUP_OFFSETS: Charged.GUESSED,
     K.DELETE_SHARE_GROUP_OFFSETS: Charged.GUESSED,
 }
-"""Every API (a test checks that). Also exempt: produce with acks=0, and replica fetches of brokers'
-principals.
+"""Class of every API (a test checks that none is missing). Also exempt are produce requests with acks=0, and
+replica fetches of brokers' principals.
 """
 
 _CONVERTED_BELOW: Final = 4
-"""Fetches below this version get records in older formats; a broker that still has this version converts
-them.
+"""Version of Fetch below which records are sent in older formats. A broker that still has such a version
+converts records for it.
 """
 _ASKED_BY_BROKERS_ONLY: Final = 1
-"""The last version of OffsetForLeaderEpoch that was a cluster action (Kafka 2.0); consumers use later ones.
+"""Last version of OffsetForLeaderEpoch that was a cluster action (Kafka 2.0); consumers use later
+versions.
 """
 _NEWEST_FETCH: Final = ((7, "1.1"), (12, "2.8"))
-"""(last version of Fetch, release): a broker with no later version has the costs of this release."""
+"""Releases by last version of Fetch: a broker without a later version has the costs of that release."""
 
 
 def generation(broker: Mapping[int, VersionRange] | None) -> str:
-    """Return the release whose shipped cost table applies to a broker with these versions, by API key."""
+    """Return the release whose shipped cost table applies to a broker with these versions (API key
+    → range).
+    """
     fetch = (broker or {}).get(K.FETCH)
     if fetch is None:
         return "3.9"
@@ -162,7 +165,7 @@ def generation(broker: Mapping[int, VersionRange] | None) -> str:
 
 
 def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None) -> None:
-    """Set a plan's cost, by the version used towards the broker."""
+    """Set the cost of a plan's requests, by the version used towards the broker."""
     known = schema.api(plan.api_key)
     kind = Charged.GUESSED if known is None else CLASSES[ApiKey(plan.api_key)]
     api = table.rest if known is None else table.of(known.name)
@@ -175,7 +178,7 @@ def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None
 
 
 def _was_cluster_action(api_key: int, broker: Mapping[int, VersionRange] | None) -> bool:
-    """Return True if this API is a cluster action at such an old broker."""
+    """Return True if this API was a cluster action in the release of a broker with these versions."""
     epochs = (broker or {}).get(K.OFFSET_FOR_LEADER_EPOCH)
     return (
         api_key == K.OFFSET_FOR_LEADER_EPOCH and epochs is not None and epochs.max <= _ASKED_BY_BROKERS_ONLY

@@ -1,8 +1,8 @@
 """SASL: SaslHandshake, SaslAuthenticate, and the owners of delegation tokens.
 
 All frames are forwarded unchanged. The connection's principal changes when the broker has accepted the
-client, and not before (`exchange` decides when). Until then the client's next requests wait, as at a broker,
-and are then charged to the new principal. Tokens without a Kafka header are in `proxy.connection.tokens`.
+client, and not before (`exchange` decides when). Until then the client's next requests wait, as at a broker;
+they are charged to the new principal. Tokens without a Kafka header are in `proxy.connection.tokens`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 TOKEN_BYTES_MAX: Final = 512 * 1024
 """Maximum length of a token or a SASL request: the default of Kafka's `sasl.server.max.receive.size`."""
 ANSWER_BYTES_MAX: Final = 1024 * 1024
-"""Maximum size of a broker's response that is kept until complete, to be read as a whole."""
+"""Maximum size (bytes) of a broker's response that is kept until it is complete, to be read as a whole."""
 
 
 def plan_sasl_handshake(plan: Plan) -> None:
-    """Track the exchange that a SaslHandshake begins; it ends an exchange in progress, without success."""
+    """Track the exchange that a SaslHandshake begins. An exchange in progress ends, without success."""
     request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
     flexible = plan.flexible_request
 
@@ -79,8 +79,8 @@ def plan_sasl_handshake(plan: Plan) -> None:
 
 
 def plan_sasl_authenticate(plan: Plan) -> None:
-    """Read tokens and their responses. Without an exchange that the broker has accepted, they have no
-    effect.
+    """Read SASL tokens and the broker's responses to them. They have no effect unless the broker has accepted
+    a SaslHandshake.
     """
     request = codec(SaslAuthenticateRequest, plan.version)
     response = codec(SaslAuthenticateResponse, plan.version)
@@ -117,7 +117,8 @@ def plan_sasl_authenticate(plan: Plan) -> None:
 
 def _charge_refused(context: Context, plan: Plan, error_code: int, length: int) -> None:
     """Charge request time if the broker has refused the request because no exchange was in progress. Such a
-    response comes from a broker's request handlers; requests of an exchange cost no request time.
+    request was processed by the broker's request handlers; requests of an exchange are not, and cost no
+    request time.
     """
     if error_code == ErrorCode.ILLEGAL_SASL_STATE:
         context.charge_time(plan, length)
@@ -144,7 +145,7 @@ def _wait(body: int, end: int) -> Wait:
 
 
 def settle(context: Context, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
-    """Handle the broker's answer to a token."""
+    """Process the result of the broker's response to a token."""
     if step is Step.SUCCEEDED:
         succeeded(context, exchange)
     elif step is Step.FAILED:
@@ -152,7 +153,7 @@ def settle(context: Context, exchange: Exchange, step: Step, error_code: int = E
 
 
 def succeeded(context: Context, exchange: Exchange) -> None:
-    """Change the principal: the broker has accepted the client."""
+    """Change the principal, because the broker has accepted the client."""
     context.client.follow(None)
     context.client.become(_principal(context, exchange))
     context.counters.authentications_succeeded[exchange.mechanism] += 1
@@ -161,7 +162,7 @@ def succeeded(context: Context, exchange: Exchange) -> None:
 
 
 def _failed(context: Context, exchange: Exchange, error_code: int) -> None:
-    """Keep the principal: the broker has refused the client."""
+    """Keep the principal and count the failure: the broker has refused the client."""
     context.counters.authentications_failed[exchange.mechanism] += 1
     log.debug(
         "authentication failed",
@@ -191,7 +192,7 @@ def _principal(context: Context, exchange: Exchange) -> str:
 
 
 def _hidden(context: Context, what: str, user: str, why: str) -> str:
-    """Log, once for each kind, that clients run under a substitute name."""
+    """Log, once for each `what`, that clients get the substitute name `user`; return that name."""
     context.counters.names_hidden += 1
     if context.identities.first_time(what):
         log.warning("cannot see the names of authenticated clients", how=what, user=user, reason=why)
@@ -202,7 +203,7 @@ def _hidden(context: Context, what: str, user: str, why: str) -> str:
 
 
 def plan_create_delegation_token(plan: Plan) -> None:
-    """Learn the owner of a new token."""
+    """Learn the owner of a new delegation token from CreateDelegationToken responses."""
     response = codec(CreateDelegationTokenResponse, plan.version)
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
@@ -217,7 +218,9 @@ def plan_create_delegation_token(plan: Plan) -> None:
 
 
 def plan_describe_delegation_token(plan: Plan) -> None:
-    """Learn the owners of all tokens in a response of at most `ANSWER_BYTES_MAX`."""
+    """Learn the owners of delegation tokens from DescribeDelegationToken responses of at most
+    `ANSWER_BYTES_MAX`.
+    """
     response = codec(DescribeDelegationTokenResponse, plan.version)
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:

@@ -27,19 +27,19 @@ from protocol.sasl import (
 )
 
 NAMED: Final = frozenset({PLAIN, OAUTHBEARER, *SCRAM})
-"""Mechanisms whose tokens show the name."""
+"""Mechanisms whose tokens show the client's name."""
 OTHER: Final = "other"
-"""The name used for mechanisms that Kafka lacks: clients can send any text."""
+"""Name used for all mechanisms that Kafka lacks, because clients can send any text."""
 SCRAM_SUCCESS: Final = b"v="
 SCRAM_ERROR: Final = b"e="
 _AFTER_SUCCESS: Final = frozenset({ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE})
-"""Error codes of a SaslHandshake that begins re-authentication, which proves that a hidden exchange has
-succeeded before.
+"""Error codes in the response to a SaslHandshake that begins a re-authentication, which proves that a hidden
+exchange before it has succeeded.
 """
 
 
 class Step(Enum):
-    """The meaning of a broker's answer for the exchange."""
+    """Meaning of a broker's response for the exchange."""
 
     GOES_ON = auto()
     SUCCEEDED = auto()
@@ -47,7 +47,7 @@ class Step(Enum):
 
 
 class Exchange:
-    """An exchange, from SaslHandshake on."""
+    """A SASL exchange, from the client's SaslHandshake on."""
 
     __slots__ = (
         "_claim",
@@ -64,29 +64,32 @@ class Exchange:
     def __init__(self, mechanism: str, claim: str, *, raw: bool, before: Exchange | None = None) -> None:
         """Begin with the client's SaslHandshake.
 
-        `claim` is the claim of OAUTHBEARER tokens that has the name. `raw`: tokens have no Kafka header
-        (SaslHandshake v0). `before` is the previous exchange, if it may still be in progress.
+        `claim` is the claim of OAUTHBEARER tokens that has the name. `raw` is True if tokens have no Kafka
+        header (SaslHandshake v0). `before` is the previous exchange, if it may still be in progress, else
+        None.
         """
         self.before = before
-        """The previous exchange, which this one may end; see `has_succeeded`."""
+        """The previous exchange, which this SaslHandshake may prove to have succeeded; see `has_succeeded`.
+        None if no exchange was in progress.
+        """
         self.mechanism = mechanism if mechanism in NAMED or mechanism == GSSAPI else OTHER
         self.raw = raw
         self.accepted = False
-        """True if the broker has answered the handshake without an error."""
+        """True if the broker has answered the SaslHandshake without an error."""
         self.claimed: Claimed | None = None
-        """The name in the token that the broker answers next, or has answered; None if the token cannot be
-        read.
+        """Name in the client's latest readable token, which the broker accepts or refuses; None if the token
+        cannot be read.
         """
         self.unreadable = ""
-        """Why the token cannot be read; the text has nothing of the token."""
+        """Reason why the token cannot be read, without any part of the token; empty if it can."""
         self.answers = 0
-        """Number of tokens from the broker."""
+        """Number of tokens that the broker has sent."""
         self._claim = claim
         self._tokens = 0
 
     @property
     def hidden(self) -> bool:
-        """True if the mechanism does not show the name."""
+        """True if the tokens of the mechanism do not show the client's name."""
         return self.mechanism not in NAMED
 
     @property
@@ -95,15 +98,15 @@ class Exchange:
         return self._tokens > 0
 
     def has_succeeded(self, error_code: int) -> bool:
-        """Return True if this hidden exchange has succeeded, given the broker's answer to the next
-        SaslHandshake.
+        """Return True if this hidden exchange has succeeded, given the error code of the broker's response to
+        the next SaslHandshake.
 
         A broker closes the connection at a SaslHandshake within an exchange.
         """
         return self.hidden and self.answers > 0 and error_code in _AFTER_SUCCESS
 
     def token(self, token: bytes) -> None:
-        """Read a token from the client."""
+        """Read the name in a token from the client."""
         self._tokens += 1
         if self.hidden:
             return
@@ -117,7 +120,9 @@ class Exchange:
             self.claimed, self.unreadable, self._tokens = claimed, "", 1
 
     def answer(self, error_code: int, token: bytes, session_lifetime_ms: int = 0) -> Step:
-        """Read the broker's answer to the latest token."""
+        """Process the broker's response to the latest token: its error code and token. Return its meaning for
+        the exchange.
+        """
         if error_code != ErrorCode.NONE or (self.mechanism in SCRAM and token.startswith(SCRAM_ERROR)):
             succeeded_before = self.has_succeeded(error_code)
             self.claimed, self._tokens, self.answers = None, 0, 0

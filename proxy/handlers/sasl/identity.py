@@ -1,4 +1,4 @@
-"""Principals that SASL exchanges do not show: set by the operator, or learnt."""
+"""Principals that SASL exchanges do not show: set by the operator, or learnt from brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of connections that have not authenticated."""
 OWNERS_MAX: Final = 10_000
-"""Number of delegation tokens whose owners are kept; the least recently used goes first."""
+"""Maximum number of delegation tokens whose owners are kept; the least recently used one is removed first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +24,21 @@ class IdentityRules:
     """The operator's settings. Names are principals' names, without `User:`."""
 
     claim: str = SUBJECT
-    """The claim of OAUTHBEARER tokens that has the name (sasl.oauthbearer.sub.claim.name)."""
+    """Claim of OAUTHBEARER tokens that has the client's name (sasl.oauthbearer.sub.claim.name)."""
     hidden: str = ANONYMOUS
-    """The principal of clients whose mechanism does not show the name, such as GSSAPI."""
+    """Principal of clients whose mechanism does not show the name, such as GSSAPI."""
     unknown_owner: str = ANONYMOUS
     """Principal of clients that have authenticated with a delegation token of an unknown owner."""
     unreadable: str = ANONYMOUS
-    """Principal of clients that have authenticated with a token whose name cannot be read; "" closes their
+    """Principal of clients that have authenticated with a token whose name Weir cannot read; "" closes their
     connections.
     """
 
 
 def identity_rules(settings: Settings) -> IdentityRules:
-    """Return the rules. Raises ConfigError, also if a substitute name would grant rights."""
+    """Return the rules that the settings describe. Raises ConfigError, also if a substitute name would grant
+    rights.
+    """
     claim = settings.sasl_oauthbearer_sub_claim_name.strip()
     if not claim:
         raise ConfigError(
@@ -71,14 +73,14 @@ def _check_stand_in(key: str, name: str) -> None:
 
 
 class Identities:
-    """The rules, and identities learnt by the process; shared by all connections."""
+    """The rules for principals, and principals learnt by the process; shared by all connections."""
 
     def __init__(self, rules: IdentityRules | None = None) -> None:
         """Begin without token owners."""
         self.rules = rules or IdentityRules()
         self.behind_sasl: set[int | None] = set()
-        """Node ids of brokers that have accepted a SaslHandshake: they accept nothing else before
-        authentication.
+        """Node ids of brokers that have accepted a SaslHandshake. Before a login, such a broker accepts no
+        other requests than those of SASL and ApiVersions, so they are not charged.
         """
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._said: set[str] = set()
@@ -98,7 +100,7 @@ class Identities:
         return owner
 
     def first_time(self, what: str) -> bool:
-        """Return True at the first call of the process with this text; for logging once."""
+        """Return True at the first call of the process with this text, so that an event is logged once."""
         new = what not in self._said
         self._said.add(what)
         return new

@@ -1,8 +1,8 @@
 """The topics of a fetch that names no topics because it continues a fetch session (KIP-227).
 
 A broker identifies a fetch session by id alone, so any connection may continue the fetch session. Weir knows
-the topics of a fetch session that began on this connection. It learns the topics of other fetch sessions from
-responses.
+the topics of a fetch session that began on this connection, because its first fetch names them. It learns the
+topics of other fetch sessions from responses.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from protocol.scanning.field_offsets import field_offset
 from protocol.scanning.topic_names import topics_in
 
 About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[bytes]], set[bytes] | None]"
-"""(session, data, body, end, wanted) -> the wanted topics of the fetch with body `data[body:end]`; None if
-unknown. Raises ProtocolError.
+"""Function (session, data, body, end, wanted) that returns the topics among `wanted` that the fetch with body
+`data[body:end]` may have; None if it may have any. Raises ProtocolError if the body is malformed.
 """
 
 UNKNOWN: Final = -1
 _NO_EPOCH: Final = -1
-"""The epoch of a fetch without a session; 0 begins a session."""
+"""Epoch of a fetch without a fetch session; epoch 0 begins a fetch session."""
 _ANSWER_HEAD: Final = Struct(">ihi")
-"""Throttle time, error code, session id: the beginning of a response since v7."""
+"""Throttle time, error code, and id of the fetch session: the beginning of a response since v7."""
 
 
 class FetchSession:
@@ -39,14 +39,14 @@ class FetchSession:
         self.topics: set[bytes] = set()
         """Topics of the fetch session that have a rate."""
         self.is_known = True
-        """True if the latest fetch is of these topics; False if it may be of any."""
+        """True if the latest fetch has only the topics in `topics`; False if it may have any topic."""
         self.other = UNKNOWN
-        """Id of a fetch session that the latest fetch continues and that another connection began."""
+        """Id of a fetch session that the latest fetch continues and that another connection has begun."""
         self._head = b""
-        """First bytes of the body of the first response, which has the id."""
+        """First bytes of the body of the fetch session's first response, which has the id."""
 
     def begin(self, topics: set[bytes]) -> None:
-        """Begin a fetch session with these topics, all that its first fetch names."""
+        """Begin a fetch session with these topics, which its first fetch names."""
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
     def adopt(self) -> None:
@@ -54,7 +54,7 @@ class FetchSession:
         self.id, self.topics = self.other, set()
 
     def answered(self, data: bytearray, start: int, stop: int) -> None:
-        """Read the next bytes of a response's body, which may have the session id."""
+        """Read the id of the fetch session in the next bytes of a response's body, `data[start:stop]`."""
         if self.id == UNKNOWN and self.is_known and len(self._head) < _ANSWER_HEAD.size:
             end = min(stop, start + _ANSWER_HEAD.size - len(self._head))
             self._head += data[start:end]
@@ -63,7 +63,7 @@ class FetchSession:
 
 
 def about(version: int) -> About:
-    """Return a function that finds the topics of fetches in this version, which must name topics."""
+    """Return the function that finds the topics of fetches in this version, in which fetches name topics."""
     topics_of = topics_in(FetchRequest, version, "topics")
     session_id, epoch = (
         field_offset(FetchRequest, version, name) for name in ("session_id", "session_epoch")

@@ -1,20 +1,20 @@
-"""Per-topic byte rates: charges of produce requests and fetch responses to topics that have a rate.
+"""Byte rates of topics: charges of produce requests and fetch responses to topics that have a rate.
 
-They are charged in addition to the client's own quotas: this module wraps the plans of `bandwidth`. The
+These charges are made in addition to the client's own quotas: this module wraps the plans of `bandwidth`. The
 longest throttle counts. The bytes of a topic's records are counted as the frame arrives, and charged at its
-last byte. If a response is larger than the buffer, its head is already forwarded by then, and the response of
-the next fetch tells the throttle time.
+last byte. If a response is larger than the buffer, its head was already forwarded by then, and the response
+to the next fetch tells the throttle time.
 
-Newer versions have topic ids instead of names (KIP-516). While any topic has a rate, clients are not offered
-these versions; a connection that already uses one is closed, and negotiates again.
+Newer versions have topic ids instead of names (KIP-516). While any topic has a rate, these versions are not
+offered to clients. A connection that already uses one is closed, so that the client negotiates again.
 
-While a topic is over its rate, fetches of it get no records, on any connection. A connection's first records
-for the topic are held for a limited time, in whichever request they come: a client that connects anew for
-each request could send at any rate otherwise. A request that is complete, or that begins with such records,
-is held as a whole; in a longer request, the bytes behind those that were read are held. All holds of a
-connection end by one time. A fetch that continues a fetch session names no topics (`fetch_sessions`). If this
-connection began the session, the fetch has the topics named then; if another connection began the session,
-the fetch may have any topic.
+While a topic is over its rate, fetches of the topic get no records, on any connection. A connection's first
+records for the topic are held for a limited time, in whichever request they arrive: otherwise a client could
+produce at any rate by opening a connection for each request. A request that is complete, or that begins with
+such records, is held as a whole; of a longer request, the bytes behind those that were read are held. All
+holds of a connection end by one time. A fetch that continues a fetch session names no topics
+(`fetch_sessions`). If this connection began the fetch session, the fetch has the topics named then; if
+another connection began it, the fetch may have any topic.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from quotas import ClientLedger
 from quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
-"""Next requests wait, as for a fetch under a client's quota: the response decides the cost."""
+"""Decision for fetches of topics with a rate. The next requests wait for the response, which decides the
+cost, as for a fetch under a client's quota.
+"""
 
 METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 
@@ -51,17 +53,17 @@ class TopicByteCounter:
     __slots__ = ("_bytes", "_rates")
 
     def __init__(self, rates: TopicRates, message: type[Message], version: int) -> None:
-        """Count bytes of topics that have a rate."""
+        """Begin to count the bytes of topics that have a rate, in a frame of this message and version."""
         self._rates = rates
         self._bytes = TopicBytes(message, version, rates.names)
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Count the body's next bytes. Raises ProtocolError."""
+        """Count the body's next bytes, `data[start:stop]`. Raises ProtocolError if the body is malformed."""
         self._bytes.feed(data, start, stop)
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return how long (ms) to hold the bytes behind those counted, because topics with a rate have come
-        to which this connection had not produced before, and others have exceeded their rates.
+        """Return the time (ms) for which to hold the bytes behind the counted ones; 0 for no hold. They are
+        held if this connection produces to a topic for the first time while that topic is over its rate.
         """
         seen = context.client.topics_produced
         new = [name for name in self._bytes.begun if name not in seen]
@@ -71,7 +73,7 @@ class TopicByteCounter:
         return context.first_hold_ms(self._rates.throttled_until_ms(name.decode() for name in new))
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the bytes counted; return the throttle time (ms); see `TopicRates.charge`."""
+        """Charge the counted bytes, and return the throttle time (ms); see `TopicRates.charge`."""
         return self._rates.charge(self._bytes.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
@@ -79,23 +81,29 @@ class TopicByteCounter:
 
 
 class FetchByteCounter(TopicByteCounter):
-    """Counts the records of a fetch response; the fetch session, if any, learns its id and topics."""
+    """Counts the records of a fetch response by topic, and tells the fetch session, if any, its id and
+    topics.
+    """
 
     __slots__ = ("_session",)
 
     def __init__(self, rates: TopicRates, version: int, session: FetchSession | None) -> None:
-        """Count bytes of topics that have a rate."""
+        """Begin to count the bytes of topics that have a rate, in a response of this version."""
         super().__init__(rates, FetchResponse, version)
         self._session = session
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Count the body's next bytes, and show them to the fetch session. Raises ProtocolError."""
+        """Count the body's next bytes, `data[start:stop]`, and pass them to the fetch session. Raises
+        ProtocolError if the body is malformed.
+        """
         if self._session is not None:
             self._session.answered(data, start, stop)
         super().feed(data, start, stop)
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the bytes counted, and show the fetch session its topics; return the throttle time (ms)."""
+        """Charge the counted bytes, and add their topics to the fetch session; return the throttle
+        time (ms).
+        """
         session = self._session
         if session is not None:
             if not session.is_known:
@@ -104,12 +112,14 @@ class FetchByteCounter(TopicByteCounter):
         return super().charge(now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
-        """Charge the bytes forwarded: a client that leaves early has received them."""
+        """Charge the bytes that were forwarded: a client that closes early has received them."""
         self._rates.charge(self._bytes.begun, now_ms, told=False)
 
 
 def plan_produce(plan: Plan) -> None:
-    """Charge the topics of a produce request when it is complete."""
+    """Charge the records of produce requests to their topics, once a request is complete, and hold a
+    connection's first records for a topic over its rate.
+    """
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
@@ -133,7 +143,7 @@ def plan_produce(plan: Plan) -> None:
 
 
 def _may_hold(context: Context, rates: TopicRates) -> bool:
-    """Return True if any topic is over its rate, so that a request's topics must be known."""
+    """Return True if any topic is over its rate, so that the request's topics must be known."""
     return context.first_hold_ms(rates.throttled_until_ms()) > 0
 
 
@@ -150,7 +160,9 @@ def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int)
 
 
 def plan_fetch(plan: Plan) -> None:
-    """Charge the topics of a fetch response; throttle fetches of topics over their rate."""
+    """Charge the records of fetch responses to their topics; fetches of topics over their rate get no
+    records.
+    """
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
@@ -191,7 +203,9 @@ def plan_fetch(plan: Plan) -> None:
 def _metered(
     context: Context, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
 ) -> Forward:
-    """Track the fetch session of the fetch with body `data[body:end]`; its response will be counted."""
+    """Track the fetch session of the fetch with body `data[body:end]`; return the decision that has its
+    response counted.
+    """
     session = context.fetch_session = context.fetch_session or FetchSession()
     try:
         asked = topics_of(session, data, body, end, rates.names)
@@ -202,7 +216,7 @@ def _metered(
 
 
 def _over(context: Context, ledger: ClientLedger) -> int:
-    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in
+    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is, and in
     hold mode.
     """
     rates, session = _rates_of(context, ledger), context.fetch_session
@@ -227,7 +241,7 @@ def _tell(context: Context, ledger: ClientLedger) -> int:
 
 
 def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
-    """Return the rates that apply to the client's fetches, if any."""
+    """Return the rates that apply to the client's fetches; None if no rate applies."""
     topics = ledger.topics
     if topics is None or not topics.fetch.names or context.client.is_broker:
         return None
@@ -235,7 +249,7 @@ def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
 
 
 def _named(session: FetchSession) -> list[str] | None:
-    """Return the topics that a fetch of this session may have; None for any."""
+    """Return the topics that a fetch of this fetch session may have; None for any topic."""
     return [name.decode() for name in session.topics] if session.is_known else None
 
 
@@ -258,8 +272,8 @@ _NAMING_MAX: Final[Mapping[int, int]] = {
 
 
 def _unnamed(context: Context, plan: Plan, rates: TopicRates) -> Wait | None:
-    """Handle a version without topic names: close the connection if a topic's rate is enforced, so that the
-    client negotiates again.
+    """Close the connection, which uses a version without topic names, if a topic's rate is enforced; the
+    client then negotiates again. Return None if no rate is enforced, WAIT after closing.
     """
     if not rates.enforces:
         return None

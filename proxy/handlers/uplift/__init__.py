@@ -1,10 +1,11 @@
-"""Versions that the broker lacks, translated to versions that it has.
+"""Uplift: clients use versions that the broker lacks, and Weir translates them to versions that the broker
+has.
 
-`uplift_rule` says which versions are offered, and why others are not; `uplift` makes their plans. Clients
-without uplift pay nothing: an API that is not uplifted has nothing added to its plan.
+`uplift_rule` says which versions are offered, and why others are not; `uplift` makes their plans. Clients of
+other versions pay nothing: uplift adds nothing to the plan of a version that the broker has.
 
-Produce and Fetch are not uplifted: every version that brokers from 0.10 speak has the throttle time, and
-nothing may be added to that path. Uplift never changes the meaning of a request.
+Produce and Fetch are not uplifted: every version that brokers from 0.10 on have contains the throttle time,
+and nothing may be added to the path of the data. Uplift never changes the meaning of a request.
 """
 
 # mypyc: skip, because these requests are rare, so compiling would only make the build longer.

@@ -48,14 +48,16 @@ _THROTTLE: Final = Struct(">i")
 
 
 def learn_versions(context: Context) -> BrokerQuery:
-    """Ask the broker for its versions, because the client has not sent ApiVersions."""
+    """Ask the broker for its versions, because the client has not sent ApiVersions; set them in the
+    connection.
+    """
     answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     context.meet_broker(ranges(answer))
     return None
 
 
 def plan_unknown(plan: Plan) -> None:
-    """Ask for the broker's versions, once per connection, before the first request that depends on them.
+    """Ask for the broker's versions before the first request that depends on them, once per connection.
 
     Within a SASL exchange, forward the request unchanged instead: a broker accepts neither the request nor
     ApiVersions there, and answers with an error.
@@ -73,7 +75,9 @@ def plan_unknown(plan: Plan) -> None:
 
 
 def raised(plan: Plan, version: int, route: Route) -> Plan:
-    """Return the plan of a client's `version`, made of the plan of the broker's version."""
+    """Return the plan for a client's `version` that the broker lacks, made of the plan for the broker's
+    version.
+    """
     taller = replace(plan, version=version, broker_version=plan.version, broker_waits=route.broker_waits)
     if route.kind is Kind.TRANSLATE:
         taller.flexible_request = request_header_version(plan.api_key, version) == 2
@@ -93,7 +97,7 @@ def raised(plan: Plan, version: int, route: Route) -> Plan:
 
 
 def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
-    """Overwrite the version in the request's header, if the request is forwarded."""
+    """Return an `admit` that overwrites the version in the header of a request that is forwarded."""
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision = FORWARD if inner is None else inner(context, data, frame, end, complete)
@@ -105,7 +109,9 @@ def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
 
 
 def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
-    """Insert throttle_time_ms at the beginning or end of the body, beside the edit of `inner`."""
+    """Return a rewrite that inserts throttle_time_ms at the beginning or end (`last`) of the body, beside the
+    edit of `inner`.
+    """
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
@@ -125,7 +131,9 @@ def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
 
 
 def _overwritten(inner: Rewrite | None, throttle: FieldOffset) -> Rewrite:
-    """Report only Weir's throttle time: a broker older than KIP-219 has waited out its own."""
+    """Return a rewrite that replaces the broker's throttle time by Weir's: a broker older than KIP-219 has
+    delayed its response until its own throttle time was over.
+    """
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
@@ -153,9 +161,10 @@ def check(plan: Plan, request: Message) -> Pieces[None]:
 
 
 def forward(plan: Plan, request: Message, answer: type[R], version: int | None = None) -> Asking[R]:
-    """Send the client's request to the broker in the broker's version, or another that it has.
+    """Send the client's request to the broker, and return the response. The request has the broker's version,
+    or `version`, another one that the broker has.
 
-    Raises EncodeError if that version lacks a field; `check` tells in advance.
+    Raises EncodeError if that version lacks a field that the client has set; `check` finds this in advance.
     """
     found = yield from ask(request, plan.broker_version if version is None else version, answer)
     if plan.broker_waits:
@@ -165,7 +174,9 @@ def forward(plan: Plan, request: Message, answer: type[R], version: int | None =
 
 
 def _mark_unknown(answer: Message, version: int) -> None:
-    """Set fields that the broker's version lacks to "unknown", where the default would say otherwise."""
+    """Set fields that the broker's version lacks to "unknown" where their defaults would have another
+    meaning.
+    """
     if isinstance(answer, FindCoordinatorResponse) and version < _MESSAGES_FROM:
         answer.error_message = None
     elif isinstance(answer, CreateTopicsResponse):
@@ -177,13 +188,13 @@ def _mark_unknown(answer: Message, version: int) -> None:
 
 
 _CONFIGS_FROM: Final = 5
-"""The version of CreateTopics whose response has configs."""
+"""First version of CreateTopics whose response has configs."""
 _MESSAGES_FROM: Final = 1
-"""The version of CreateTopics and FindCoordinator whose response has error messages."""
+"""First version of CreateTopics and FindCoordinator whose response has error messages."""
 
 
 def _translate(plan: Plan) -> Admit:
-    """Make the query of a request whose versions differ in layout."""
+    """Return an `admit` that makes a query of each request, because the two versions differ in layout."""
     codec_ = codec(request_type(plan.api_key), plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -208,7 +219,7 @@ def _translated(context: Context, plan: Plan, request: Message) -> BrokerQuery:
 
 
 def unsupported(request: Message, why: str) -> Pieces[Message]:
-    """Return UNSUPPORTED_VERSION for a request that the broker's version cannot express."""
+    """Return the response with UNSUPPORTED_VERSION to a request that the broker's version cannot express."""
     code, text = ErrorCode.UNSUPPORTED_VERSION, f"the broker is too old for this request: {why}"
     match request:
         case FindCoordinatorRequest():

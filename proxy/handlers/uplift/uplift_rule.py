@@ -26,7 +26,7 @@ from protocol.versions import VersionRange
 
 
 class Kind(IntEnum):
-    """The change that a request and its response need, ascending: each includes the lower ones."""
+    """Change that a request and its response need, ascending: each kind includes the lower ones."""
 
     PATCH = 1
     """Overwrite the version number in the request's header."""
@@ -37,20 +37,20 @@ class Kind(IntEnum):
 
 
 class Route(NamedTuple):
-    """How a request in a version that the broker lacks reaches the broker."""
+    """Way in which a request in a version that the broker lacks reaches the broker."""
 
     broker_version: int
     kind: Kind
     throttle: Position | None
-    """Where THROTTLE inserts the field; None for the other kinds."""
+    """Position at which THROTTLE inserts the field; None for the other kinds."""
     broker_waits: bool
     """True if the broker's throttle_time_ms is over when its response arrives, because brokers before KIP-219
-    delay responses; a client of the offered version would wait again.
+    delay responses. A client of the offered version would wait again.
     """
 
 
 class Taken(NamedTuple):
-    """A version difference that Weir can supply."""
+    """Difference between two versions that Weir can supply."""
 
     kind: Kind
     reason: str
@@ -93,14 +93,14 @@ BACKS_OFF_FROM: Final[Mapping[int, int]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
     ApiKey.DELETE_GROUPS: 1,
 }
-"""The first version in which clients wait out throttle_time_ms by themselves (KIP-219). In later APIs they do
-from version 0 on.
+"""First version, by API, in which clients wait for throttle_time_ms by themselves (KIP-219). In APIs added
+later, clients do so from version 0 on.
 """
 
 _DATA_PATH: Final = "clients use versions that have throttle_time_ms, and nothing may be added to this path"
 
 NEVER: Final[Mapping[int, str]] = {ApiKey.PRODUCE: _DATA_PATH, ApiKey.FETCH: _DATA_PATH}
-"""APIs that are never uplifted."""
+"""APIs that are never uplifted, with the reason."""
 
 _PRODUCER_FENCED: Final = "the broker may answer PRODUCER_FENCED (KIP-588)"
 _TRANSACTION_ABORTABLE: Final = "the broker may answer TRANSACTION_ABORTABLE (KIP-890)"
@@ -138,7 +138,9 @@ EXCEPTIONS: Final[Mapping[tuple[int, int], str]] = {
     (ApiKey.SHARE_GROUP_DESCRIBE, 1): _STABLE,
     (ApiKey.SHARE_ACKNOWLEDGE, 1): _STABLE,
 }
-"""Versions that change nothing on the wire but are not offered: they change meanings unrelated to quotas."""
+"""Versions that change nothing on the wire and are nevertheless not offered, because they change meanings
+unrelated to quotas.
+"""
 
 _HAS_THROTTLE: Final = "the response has throttle_time_ms (KIP-124)"
 _BACKS_OFF: Final = "clients wait out throttle_time_ms by themselves (KIP-219)"
@@ -180,12 +182,12 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.CREATE_PARTITIONS, 2): Taken(Kind.TRANSLATE, "flexible encoding"),
     (ApiKey.CREATE_PARTITIONS, 3): Taken(Kind.PATCH, _MAY_REFUSE),
 }
-"""Versions that the rule does not cover, or not completely."""
+"""Versions that Weir can supply although the rule does not cover them, or not completely."""
 
 
 @cache
 def taken(api_key: int, version: int) -> Taken | None:
-    """Return how, and why, Weir supplies the difference from `version` - 1 to `version`; None if it does
+    """Return how, and why, Weir supplies the difference from `version` - 1 to `version`; None if Weir does
     not.
     """
     known = versions(api_key)
@@ -203,7 +205,7 @@ def taken(api_key: int, version: int) -> Taken | None:
 
 
 def reach(api_key: int, broker_max: int) -> int:
-    """Return the highest version that can be offered if the broker's highest is `broker_max`."""
+    """Return the highest version that can be offered if the highest version of the broker is `broker_max`."""
     version = broker_max
     while taken(api_key, version + 1) is not None:
         version += 1
@@ -211,12 +213,14 @@ def reach(api_key: int, broker_max: int) -> int:
 
 
 def may_be_uplifted(api_key: int, version: int) -> bool:
-    """Return True if some broker lacks this version and Weir offers it for that broker."""
+    """Return True if a broker may lack this version and Weir then offers it."""
     return taken(api_key, version) is not None
 
 
 def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
-    """Return how a request reaches a broker with these versions; None if unchanged, or not at all."""
+    """Return how a request in `version` reaches a broker with these versions; None if it is forwarded
+    unchanged, or if Weir does not offer the version.
+    """
     if not broker or not broker.max < version <= reach(api_key, broker.max):
         return None
     crossed = range(broker.max + 1, version + 1)
@@ -239,13 +243,13 @@ def _has_throttle(api_key: int, version: int) -> bool:
 def offered(
     broker: Mapping[int, VersionRange], *, uplift: bool = True, own: Iterable[int] = ()
 ) -> dict[int, VersionRange]:
-    """Return the versions offered to clients, by API key: those of both the broker and Weir, and those that
-    Weir adds.
+    """Return the versions offered to clients, by API key: those that both the broker and Weir have, and those
+    that Weir adds.
 
-    Weir answers the APIs `own` itself, whatever the broker has; it adds nothing to a broker that lists
-    nothing. An API new to a broker is offered in its last version only: from v0 of an API some clients infer
-    the broker's age (kafka-python takes a broker with DescribeClientQuotas v0 for a 2.6 that has
-    transactions).
+    Weir answers the APIs `own` itself, whatever versions the broker has; it adds no API to a broker that
+    lists none. An API that the broker lacks is offered in its last version only: some clients infer the
+    broker's age from v0 of an API (kafka-python takes a broker with DescribeClientQuotas v0 for a 2.6 that
+    has transactions).
     """
     told = {
         api_key: VersionRange(both.min, reach(api_key, both.max)) if uplift else both
@@ -261,7 +265,7 @@ def offered(
 
 
 def beyond(request: Message, broker_version: int) -> str | None:
-    """Return the meaning in a request that no field of `broker_version` can express; else None.
+    """Describe the part of a request that no field of `broker_version` can express; None if all can be.
 
     Fields that the older version lacks need no check: encoding raises EncodeError unless they have their
     defaults.
