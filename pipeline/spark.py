@@ -41,8 +41,8 @@ def session(
     logging.getLogger("DataFrameQueryContextLogger").setLevel(
         logging.CRITICAL
     )  # Spark raises the same errors
-    for name in ("", "py4j.clientserver"):
-        logging.getLogger(name).addFilter(_is_not_raised_too)
+    for logger in ("", "py4j.clientserver"):
+        logging.getLogger(logger).addFilter(_is_not_raised_too)  # a logger keeps each filter once
     is_main = threading.current_thread() is threading.main_thread()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

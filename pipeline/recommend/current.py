@@ -112,7 +112,7 @@ def _resolver(
     return resolve
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kept:
     """Entries of the current file to keep, and the count of dropped values."""
 
@@ -138,13 +138,13 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
     `seen`.
     """
     found = Kept(shadow=[entry for entry in entries_of(table) if entry.is_shadow])
-    dropped, options = 0, table.options()
+    options = table.options()
     for (entity, key), value in table.values.items():
         home = _home(entity, key, plan, level)
         if home is None:
-            dropped += 1
+            found.dropped += 1
         elif home != entity and (home, key) in table.values:
-            dropped += 1  # the entry of `home` outranks this value
+            found.dropped += 1  # the entry of `home` outranks this value
         else:
             if (entity, key) in options:
                 found.options.setdefault(home, options[entity, key])
@@ -153,7 +153,7 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
             found.rates.setdefault(home, {})[key] = value
             if key in plan.quotas and is_of_level(entity, level):
                 found.sums[key] = found.sums.get(key, 0.0) + value
-    return Kept(found.rates, found.shadow, found.sums, dropped, found.options)
+    return found
 
 
 def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
