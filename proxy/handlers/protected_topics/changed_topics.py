@@ -1,8 +1,8 @@
-"""Requests that create, delete, grow, shorten or configure topics: protected topics are removed and refused.
+"""Requests that create, delete, grow, shorten or configure topics: Weir removes and refuses protected topics.
 
-A request that contains no protected name goes its usual way, without being decoded. Others are decoded. The
-remaining topics go on in a request of their own, through the other capabilities (mutation quotas, uplift),
-and the response gets results for the refused ones.
+A request whose bytes contain no protected name is handled without being decoded. Other requests are decoded.
+Their unprotected topics are forwarded in a new request, through the other capabilities (mutation quotas,
+uplift), and the response gets a result for each refused topic.
 """
 
 from __future__ import annotations
@@ -43,33 +43,35 @@ if TYPE_CHECKING:
     from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 
 REFUSED_BYTES_MAX: Final = 64 * 1024
-"""The longest request with a protected name that is decoded for a client who is no admin; the connection is
-closed at a longer one.
+"""Maximum size (bytes) of a request with a protected name that is decoded for a client that is no admin; for
+a longer request the connection is closed.
 """
 TEXT: Final = "the topic is Weir's own: only Weir's admins may change it"
 _REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _TOPIC_RESOURCE: Final = 2
 _UNCLEAN: Final = 1
 _IDS_FROM: Final = 6
-"""The first version of DeleteTopics that has topic ids."""
+"""First version of DeleteTopics that can name topics by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """How an API's request names topics, and its response answers for them."""
+    """The parts of an API's messages that name topics and report a result for each topic."""
 
     entries: str
-    """The request's array."""
+    """Name of the request's array of topics."""
     name: Callable[[Any], str | None]
-    """(entry) -> the topic's name; None for none."""
+    """Function from an entry of the request's array to the topic's name; None if the entry names no topic."""
     results: str
-    """The response's array."""
+    """Name of the response's array of results."""
     refused: Callable[[Any, str], object]
-    """(entry, name) -> its result in the response."""
+    """Function from an entry of the request's array and the topic's name to the entry of the response that
+    refuses the topic.
+    """
 
 
 def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
-    """Refuse changes of protected topics, unless an admin makes them."""
+    """Make the plan refuse changes of protected topics, unless an admin or a broker sends them."""
     inner, codec_ = plan.admit, codec(request_type(plan.api_key), plan.version)
     has_ids = plan.api_key == ApiKey.DELETE_TOPICS and plan.version >= _IDS_FROM
 
@@ -118,7 +120,9 @@ class _Guarded:
         self._refuses = protected.refuses(context.client)
 
     def decision(self, request: Message) -> Decision | None:
-        """Return the decision; None if the request goes its usual way."""
+        """Return the decision about the request; None if the plan shall decide as without protected
+        topics.
+        """
         if isinstance(request, AddPartitionsToTxnRequest):
             return self._transaction(request)
         if isinstance(request, ElectLeadersRequest) and request.topic_partitions is None:
@@ -133,7 +137,7 @@ class _Guarded:
         return Query(self._without(request, change, names))
 
     def _names(self, request: Message, change: _Change) -> set[str]:
-        """Return the protected topics that the request names."""
+        """Return the names of the protected topics that the request names."""
         if isinstance(request, ElectLeadersRequest) and request.election_type != _UNCLEAN:
             return set()
         return {
@@ -143,7 +147,9 @@ class _Guarded:
         }
 
     def _noted(self, names: set[str]) -> bool:
-        """Log a change of these topics, if any; return True if it is to be refused."""
+        """Log that the client changes these topics, or is refused, if there are any names; return True if the
+        change must be refused.
+        """
         if names and self._refuses:
             self._protected.refused(self._context, self._plan.api_key, names)
         elif names:
@@ -151,7 +157,9 @@ class _Guarded:
         return bool(names) and self._refuses
 
     def _by_id(self, request: DeleteTopicsRequest, change: _Change) -> BrokerQuery:
-        """Ask for the protected topics' ids; then decide."""
+        """Return a query for the ids of the protected topics; with the response, decide about the topics to
+        delete by id.
+        """
         there = yield from broker_topics(self._context, sorted(self._protected.names))
         ids = {topic.topic_id: name for name, topic in there.by_name.items() if name in self._protected.names}
         by_id = replace(change, name=lambda entry: ids.get(entry.topic_id, entry.name))
@@ -159,7 +167,9 @@ class _Guarded:
         return (yield from self._without(request, by_id, names if self._noted(names) else set()))
 
     def _without(self, request: Message, change: _Change, names: set[str]) -> BrokerQuery:
-        """Forward the request without these topics, if others remain, and add their refusals."""
+        """Return a query that forwards the request without the topics `names`, unless no topics remain, and
+        adds their refusals to the response.
+        """
         entries = getattr(request, change.entries)
         kept = [entry for entry in entries if change.name(entry) not in names]
         refused = [entry for entry in entries if change.name(entry) in names]
@@ -172,7 +182,7 @@ class _Guarded:
         return answer
 
     def _forwarded(self, request: Message) -> Asking[Message]:
-        """Return the response to a request that goes through the other capabilities."""
+        """Forward the request through the other capabilities, and return its response."""
         plan, frame = self._plan, bytearray(self._head)
         frame += codec(type(request), plan.version).encode(request)
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
@@ -184,7 +194,9 @@ class _Guarded:
         return (yield from forward(plan, request, response_type(plan.api_key)))
 
     def _transaction(self, request: AddPartitionsToTxnRequest) -> Decision | None:
-        """Refuse all of a request that adds a protected topic: a broker adds all partitions or none."""
+        """Refuse the whole request if it adds a protected topic, because a broker adds all partitions or
+        none; else return None.
+        """
         topics = [*request.v3_and_below_topics]
         topics += [topic for one in request.transactions for topic in one.topics]
         if not self._noted({topic.name for topic in topics} & self._protected.names):

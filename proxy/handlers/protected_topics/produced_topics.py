@@ -1,8 +1,8 @@
-"""Produce: records for protected topics are refused.
+"""Refuse produce requests with records for protected topics.
 
-Most requests have one topic, the same as the last one of their connection. `_NamesProtected` compares it, and
-the request is not parsed. A request with several topics is searched or scanned: as a whole if it fits into
-the buffer; if not, its beginning, and the remaining bytes before they go on.
+Most requests have one topic, the same as the previous request of their connection; `_NamesProtected` compares
+its bytes without parsing the request. A request with several topics is searched or scanned: completely if it
+fits into the buffer; else first its beginning, then the remaining bytes before they are forwarded.
 """
 
 from __future__ import annotations
@@ -34,21 +34,25 @@ if TYPE_CHECKING:
 NAMED_MAX: Final = max(
     version for version in schema_of(ProduceRequest).versions if names_topics(ProduceRequest, version)
 )
-"""The last version with topic names."""
+"""The last version of Produce whose requests name their topics; later versions give topic ids."""
 OVERHEAD_BYTES_MAX: Final = 16 * 1024
-"""The most bytes beside records of a refused request that is decoded to be answered; the connection is closed
-at more.
+"""Maximum number of bytes, not counting records, of a refused request that is decoded to answer it; for a
+larger request the connection is closed.
 """
 _LENGTHS_BYTES: Final = 10
-"""The longest count of topics and length of the first name."""
+"""Maximum size (bytes) of the fields before the first topic's name: number of topics, length of the name."""
 _TIMEOUT_BYTES: Final = 4
 _MANY: Final = -2
 SEARCHED_BYTES_MAX: Final = 16 * 1024
-"""Up to this size of a request, searching it for names takes less time than scanning its fields."""
+"""Size (bytes) of a request up to which searching it for protected names takes less time than scanning its
+fields.
+"""
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
-    """Return the versions offered while topics are protected: produce requests name their topics."""
+    """Return the versions to offer while topics are protected: only versions of Produce whose requests name
+    their topics.
+    """
     told = dict(offered)
     if (produce := told.get(ApiKey.PRODUCE)) is not None:
         told[ApiKey.PRODUCE] = VersionRange(produce.min, min(produce.max, NAMED_MAX))
@@ -56,7 +60,7 @@ def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
 
 
 def plan_produce(plan: Plan, protected: ProtectedTopics) -> None:
-    """Refuse records for protected topics, unless an admin sends them."""
+    """Make the plan refuse records for protected topics, unless an admin or a broker sends them."""
     if plan.version > NAMED_MAX:
         plan.admit = _refuse_ids
         return
@@ -105,15 +109,17 @@ def _passed(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Decide as without protected topics; look again at requests that may name one."""
+    """Decide as without protected topics; make later requests of the client look again if they may name a
+    protected topic.
+    """
     decision = inner(context, data, frame, end, complete)
     context.client.cache_unless(plan, _NamesProtected(protected, flexible=plan.flexible_request))
     return decision
 
 
 class _NamesProtected:
-    """A `NeedsLook` for produce requests of one connection that have the same fields up to acks: false for
-    those that surely name no protected topic.
+    """A `NeedsLook` for produce requests of one connection that have the same fields up to acks: returns
+    False if the request certainly names no protected topic.
     """
 
     __slots__ = ("_flexible", "_known", "_protected")
@@ -122,7 +128,9 @@ class _NamesProtected:
         self._protected = protected
         self._flexible = flexible
         self._known = b""
-        """Bytes from timeout_ms to the name of the only topic of the latest such request."""
+        """Bytes from timeout_ms to the topic's name of the latest request that had one topic, an unprotected
+        one.
+        """
 
     def __call__(self, data: bytearray, position: int, end: int, complete: bool) -> bool:
         known = self._known
@@ -143,8 +151,9 @@ class _NamesProtected:
 def _only_topic(
     data: bytearray, position: int, end: int, complete: bool, *, flexible: bool
 ) -> tuple[bytes, int]:
-    """Return the name of the request's only topic and the position behind it; INCOMPLETE if more bytes are
-    needed, `_MANY` unless there is exactly one. The array of topics is at `position`. Raises ProtocolError.
+    """Return the name of the request's only topic, and the position behind the name. The position is
+    INCOMPLETE if more bytes are needed, and `_MANY` unless there is exactly one topic. The array of topics
+    begins at `position`. Raises ProtocolError.
     """
     if not complete and end - position < _LENGTHS_BYTES:
         return b"", INCOMPLETE
@@ -172,7 +181,9 @@ def _many(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Decide about a request with several topics."""
+    """Decide about a request with no or several topics. If it does not fit into the buffer, its later bytes
+    are watched.
+    """
     if not complete and end - frame < context.buffer_bytes:
         return WAIT
     scan = None
@@ -203,7 +214,9 @@ def _named(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Decide about a request with records for these protected topics."""
+    """Decide about a request with records for the protected `topics`: refuse it, or log that an admin changes
+    the topics.
+    """
     names = [topic.decode() for topic in topics]
     if protected.refuses(context.client):
         return _refuse(context, plan, protected, names, data, frame, end, complete)
@@ -223,7 +236,9 @@ def _refuse(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Answer, once the request is complete, with TOPIC_AUTHORIZATION_FAILED for every partition."""
+    """Wait until the request is complete, then answer TOPIC_AUTHORIZATION_FAILED for every partition. Close
+    the connection instead if the request is too large or has acks=0, which has no response.
+    """
     ledger = context.client.identify(data, frame, end, context.now_ms)
     if not complete or ledger is None:
         return WAIT
@@ -271,7 +286,7 @@ class _Every:
 
 
 def _overhead_bytes(plan: Plan, data: bytearray, body: int, end: int) -> int:
-    """Return the size of a whole request without its records. Raises ProtocolError."""
+    """Return the size (bytes) of a complete request without its records. Raises ProtocolError."""
     scan = TopicBytes(ProduceRequest, plan.version, _Every())  # type: ignore[arg-type]  # asked for `in` only
     scan.feed(data, body, end)
     return end - body - sum(scan.begun.values())
@@ -283,7 +298,9 @@ def _close(context: Context, names: Collection[str]) -> None:
 
 
 class _Watch:
-    """A `ByteCounter` that closes the connection when a protected topic comes; it has another one count."""
+    """A `ByteCounter` that closes the connection at the first bytes of a protected topic, and passes all
+    bytes on to `counter`.
+    """
 
     __slots__ = ("_context", "_counter", "_protected", "_scan")
 
@@ -296,7 +313,9 @@ class _Watch:
         self._counter = counter
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Scan the body's next bytes, before they go on. Raises ProtocolError."""
+        """Scan the next bytes of the body before they are forwarded. Close the connection if they are
+        malformed or have a protected topic that the client may not change.
+        """
         context = self._context
         try:
             self._scan.feed(data, start, stop)
@@ -311,7 +330,9 @@ class _Watch:
             self._counter.feed(data, start, stop)
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Have the bytes charged; return the throttle time (ms)."""
+        """Charge the counted bytes through `counter`, and return the throttle time (ms); log an admin's
+        change of protected topics.
+        """
         if self._scan.begun:
             self._protected.changed(
                 self._context, ApiKey.PRODUCE, [topic.decode() for topic in self._scan.begun]
@@ -319,10 +340,10 @@ class _Watch:
         return 0 if self._counter is None else self._counter.charge(now_ms, told=told)
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return how long (ms) to hold the bytes of a request behind those counted."""
+        """Return the time (ms) for which to hold the bytes of a request after the counted bytes."""
         return 0 if self._counter is None else self._counter.first_hold_ms(context)
 
     def cut(self, now_ms: int) -> None:
-        """Have the bytes charged that were forwarded."""
+        """Charge the bytes that were forwarded before the request was cut off."""
         if self._counter is not None:
             self._counter.cut(now_ms)

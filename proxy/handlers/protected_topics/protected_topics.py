@@ -1,4 +1,6 @@
-"""The protected topics of a process, who may change them, and what is logged."""
+"""The protected topics of a process: the principals that may change them, and the log of changes and
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
 audit = audit_logger("weir.audit")
 
 Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
-"""(count, details of the latest event): writes one line."""
+"""Function (number of events, details of the latest event) that writes one log line."""
 Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""(kind, write, details): counts an event, and writes a line now or soon."""
+"""Function (kind, write, details) that counts an event of a kind, and calls `write` now or later."""
 
 LOGGED_NAMES_MAX: Final = 5
 
@@ -26,7 +28,9 @@ def _at_once(_kind: Hashable, write: Write, details: Mapping[str, object]) -> No
 
 
 class ProtectedTopics:
-    """Names of topics that only some principals may write to or change; false without names."""
+    """Names of topics that only some principals may write to or change; False in a condition if no topic is
+    protected.
+    """
 
     def __init__(
         self,
@@ -34,10 +38,12 @@ class ProtectedTopics:
         admins: Collection[str] = (),
         note: Note = _at_once,
     ) -> None:
-        """`admins` are names of principals; `note` limits the rate of log lines."""
+        """Keep the names of protected topics, and of the principals (`admins`) that may change them. `note`
+        limits the rate of log lines; by default each event gets a line.
+        """
         self.names: Final = frozenset(names)
         self.on_wire: Final = frozenset(name.encode() for name in names)
-        """The names in UTF-8."""
+        """Names of the protected topics in UTF-8, as in requests."""
         self._admins: Final = frozenset(admins)
         self._note = note
 
@@ -50,15 +56,15 @@ class ProtectedTopics:
         return any(data.find(name, start, end) >= 0 for name in self.on_wire)
 
     def refuses(self, client: Client) -> bool:
-        """Return True if the client may not change protected topics."""
+        """Return True if the client may not change protected topics: it is neither an admin nor a broker."""
         return client.user not in self._admins and not client.is_broker
 
     def changed(self, context: Context, api_key: int, topics: Collection[str]) -> None:
-        """Log that an admin changes protected topics."""
+        """Write to the audit log that an admin changes protected topics."""
         self._say(_changed, context, api_key, topics)
 
     def refused(self, context: Context, api_key: int, topics: Collection[str]) -> None:
-        """Count and log a refused change."""
+        """Count a refused change of protected topics in the usage counters, and write it to the audit log."""
         context.counters.protected_refused[api_key] += 1
         self._say(_refused, context, api_key, topics)
 
