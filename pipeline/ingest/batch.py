@@ -3,9 +3,12 @@
 After a kill, Spark repeats a batch with the same lines until its checkpoint has the batch. The steps of a
 batch:
 
-1. Delete the output of an earlier attempt. Only the first batch of a run can have such output. Options may have changed since that attempt, so that records may be late now that were good before.
-2. Write good, late and malformed records. After a kill during this step, the repeated batch replaces the partitions that exist.
-3. Write the ledger's row, which completes the batch. After a kill before this step, readers of the tables see an incomplete batch.
+1. Delete the output of an earlier attempt. Only the first batch of a run can have such output. Options may
+   have changed since that attempt, so that records may be late now that were good before.
+2. Write good, late and malformed records. After a kill during this step, the repeated batch
+   replaces the partitions that exist.
+3. Write the ledger's row, which completes the batch. After a kill before this step, readers of the
+   tables see an incomplete batch.
 4. Spark adds the batch to its checkpoint. After a kill before this step, the batch is repeated from step 1.
 """
 
