@@ -1,4 +1,6 @@
-"""Read the znodes of a running ZooKeeper, for `weir quotas import zookeeper --zookeeper`. Changes nothing."""
+"""Read the znodes of a running ZooKeeper, for `weir quotas import zookeeper --zookeeper`, without changing
+them.
+"""
 
 from __future__ import annotations
 

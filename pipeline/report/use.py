@@ -195,7 +195,7 @@ class Use:
         return leaders
 
     def _rest(self, name: str, shown: Sequence[Row]) -> float:
-        """Return the sum of the entities that are not shown. Rounding could make it slightly negative; it
+        """Return the sum of column `name` over the entities that are not shown. A negative rounding error
         becomes 0.
         """
         everybody: float = self._sums[name]
