@@ -1,4 +1,4 @@
-"""The running demonstration: a cluster, Weir in front of it, and clients in threads."""
+"""Run the demonstration's parts: a cluster, Weir in front of it, and clients in threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests can notice that a line has changed: those that run it."""
+"""Select the tests that can notice a changed line: those that run the line."""
 
 from __future__ import annotations
 
