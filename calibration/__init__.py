@@ -1,10 +1,11 @@
-"""Measuring what requests cost a broker, for `weir calibrate`: the conversation with it.
+"""Measure the request time that a broker spends on each request, for `weir calibrate`.
 
-The arithmetic is in `quotas.costs`. Here: the requests (`cases`, `bodies`,
-`frames`, `batches`), the load of repeated requests (`load`) on a connection (`broker_connection`), the probe
-that reads their cost (`probe`: the broker's own request quota; `jmx`: an exporter's metrics), the
-calibrator's own topic and group at the broker (`fixture`), and the order of all steps (`run`).
+This package talks to the broker; the arithmetic is in `quotas.costs`. `cases`, `bodies`, `frames` and
+`batches` make the requests, `load` repeats a request on a connection, and `broker_connection` sends requests
+that are not measured. A probe reads the cost: `probe` from the broker's request quota, or `jmx` from an
+exporter's metrics. `fixture` creates and deletes the calibrator's topic and group, and `run` has the order of
+all steps.
 
-Costs that cannot be measured are scaled by the median factor of the measured ones: a broker that is slower in
-all of these is hardly as fast in the others.
+Costs that cannot be measured are scaled by the median ratio of measured to assumed costs, because a broker
+that is slower for all measured requests is most likely also slower for the others.
 """

@@ -16,7 +16,7 @@ _CODEC_BITS: Final = {NO_CODEC: 0, "gzip": 1, "zstd": 4}
 _TAIL: Final = struct.Struct(">hiqqqhii")
 _HEAD: Final = struct.Struct(">qiibI")
 _HEAD_COUNTED: Final = 9
-"""Number of bytes of the head that the length field counts: leader epoch, magic, checksum."""
+"""Number of bytes of `_HEAD` that the batch's length field counts: leader epoch, magic and checksum."""
 _CRC32C_POLYNOMIAL: Final = 0x82F63B78
 _WORDS: Final = [f"{word}{number:x}" for number in range(0, 4000, 7) for word in ("key", "user", "at", "is")]
 
@@ -31,8 +31,8 @@ class Batch(NamedTuple):
 
 
 def batch(values: Sequence[bytes], now_ms: int, codec: str = NO_CODEC) -> Batch:
-    """Encode one record per value, all with the timestamp `now_ms`. Raises KeyError for a codec that is not
-    in `compressors`.
+    """Encode a batch with one record per value, all with the timestamp `now_ms`. Raises KeyError for a codec
+    that `compressors` does not return.
     """
     records = b"".join(map(_record, range(len(values)), values))
     packed = compressors()[codec](records) if codec else records
@@ -43,7 +43,9 @@ def batch(values: Sequence[bytes], now_ms: int, codec: str = NO_CODEC) -> Batch:
 
 
 def compressors() -> dict[str, Callable[[bytes], bytes]]:
-    """Return compression functions by Kafka's name of the codec: gzip, and zstd if this Python has it."""
+    """Return the compression functions by Kafka's name of the codec: gzip, and zstd if this Python has a zstd
+    module.
+    """
     found: dict[str, Callable[[bytes], bytes]] = {"gzip": lambda data: gzip.compress(data, 6)}
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # since Python 3.14
@@ -54,12 +56,12 @@ def compressors() -> dict[str, Callable[[bytes], bytes]]:
 
 
 def text(count: int) -> list[bytes]:
-    """Return `count` different records of 1 kB of words."""
+    """Return `count` different records of 1 kB that consist of words, so that they compress like text."""
     return [words(index) for index in range(count)]
 
 
 def words(index: int) -> bytes:
-    """Return a record of 1 kB; equal indexes give equal records."""
+    """Return the record with this index, 1 kB of words; the same index always gives the same record."""
     state, parts, size = index * 7919 + 13, list[str](), 0
     while size < RECORD_BYTES:
         state = (state * 1103515245 + 12345) & 0x7FFFFFFF
@@ -69,7 +71,7 @@ def words(index: int) -> bytes:
 
 
 def _record(index: int, value: bytes) -> bytes:
-    """Encode attributes, timestamp delta 0, offset delta `index`, no key, the value, no headers."""
+    """Encode a record: attributes, timestamp delta 0, offset delta `index`, no key, the value, no headers."""
     content = b"\0\0" + varint(index) + b"\x01" + varint(len(value)) + value + b"\0"
     return varint(len(content)) + content
 
@@ -93,7 +95,9 @@ _CRC_TABLE: Final = [_crc_entry(index) for index in range(256)]
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of `data`, byte by byte: slow, but only a few batches are made."""
+    """Return the CRC-32C (Castagnoli) of `data`, computed byte by byte: slow, but a calibration makes few
+    batches.
+    """
     crc = 0xFFFFFFFF
     for byte in data:
         crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte) & 0xFF]

@@ -1,4 +1,4 @@
-"""Request bodies for calibration."""
+"""Make the bodies of the requests that calibration sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _TOPIC_RESOURCE: Final = 2
 def produce(
     where: Mapping[str, Iterable[int]], records: bytes, acks: int = 1, timeout_ms: int = 30_000
 ) -> ProduceRequest:
-    """Produce the same records to each of these partitions (`where`: topic to partition indexes)."""
+    """Return a request that produces the same records to each of these partitions (`where`: topic to
+    partition indexes).
+    """
     data = [
         ProduceRequest.TopicProduceData(
             name=topic,
@@ -50,8 +52,8 @@ def fetch(
     max_wait_ms: int = 0,
     session: tuple[int, int] = NO_SESSION,
 ) -> FetchRequest:
-    """Fetch from these partitions, at most `at_most_bytes` each; `session` is the fetch session's id and
-    epoch (KIP-227).
+    """Return a request that fetches at most `at_most_bytes` from each of these partitions; `session` is the
+    fetch session's id and epoch (KIP-227).
     """
     partitions = [
         FetchRequest.FetchPartition(
@@ -79,7 +81,7 @@ def fetch(
 
 
 def metadata(topics: Iterable[str]) -> MetadataRequest:
-    """Ask for the brokers and these topics; do not create missing topics."""
+    """Return a request for the brokers and the metadata of these topics, without creating missing topics."""
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
 
@@ -87,7 +89,9 @@ def metadata(topics: Iterable[str]) -> MetadataRequest:
 def commit(
     topic: str, indexes: Iterable[int], group: str, member: str = "", generation: int = -1
 ) -> OffsetCommitRequest:
-    """Commit offset 1 of each partition; by default as a client that is not a member of the group."""
+    """Return a request that commits offset 1 of each partition, by default as a client that is not a member
+    of the group.
+    """
     parts = [
         OffsetCommitRequest.OffsetCommitRequestPartition(
             partition_index=index,
@@ -107,13 +111,13 @@ def commit(
 
 
 def committed(topic: str, indexes: Iterable[int], group: str) -> OffsetFetchRequest:
-    """Ask for the group's committed offsets of these partitions."""
+    """Return a request for the group's committed offsets of these partitions."""
     wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=list(indexes))
     return OffsetFetchRequest(group_id=group, topics=[wanted])
 
 
 def list_offsets(topic: str, indexes: Iterable[int], timestamp: int = LATEST) -> ListOffsetsRequest:
-    """Ask for the offset at a timestamp (ms), by default for the end offset, of each partition."""
+    """Return a request for each partition's offset at a timestamp (ms), by default for the end offset."""
     parts = [
         ListOffsetsRequest.ListOffsetsPartition(
             partition_index=index, current_leader_epoch=NO_EPOCH, timestamp=timestamp, max_num_offsets=1
@@ -125,7 +129,7 @@ def list_offsets(topic: str, indexes: Iterable[int], timestamp: int = LATEST) ->
 
 
 def leader_epoch(topic: str, indexes: Iterable[int]) -> OffsetForLeaderEpochRequest:
-    """Ask for the end offset of leader epoch 0 of each partition."""
+    """Return a request for the end offset of leader epoch 0 of each partition."""
     parts = [
         OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
             partition=index, current_leader_epoch=NO_EPOCH, leader_epoch=0
@@ -137,7 +141,7 @@ def leader_epoch(topic: str, indexes: Iterable[int]) -> OffsetForLeaderEpochRequ
 
 
 def describe_configs(topics: Iterable[str], keys: Sequence[str] | None = None) -> DescribeConfigsRequest:
-    """Ask for the settings `keys` of these topics; for all settings if `keys` is None."""
+    """Return a request for the settings `keys` of these topics; for all their settings if `keys` is None."""
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE,

@@ -1,4 +1,4 @@
-"""A connection to the measured broker for requests that are not measured; it reconnects after a failure."""
+"""A connection for requests to the calibrated broker that are not measured; it reconnects after a failure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,21 @@ ASIDE: Final = "weir"
 
 
 class BrokerAccess(Protocol):
-    """The part of `proxy.control.cluster.access.Access` that calibration uses: connect and log in."""
+    """The part of `proxy.control.cluster.access.Access` that calibration uses: `connect` opens a connection
+    and logs in.
+    """
 
     async def connect(self, address: Address, timeout_s: float) -> Connection: ...
 
 
 class CalibrationError(Exception):
-    """The broker cannot be calibrated; the message is one line with the reason."""
+    """Raised if the broker cannot be calibrated; the message is one line with the reason."""
 
 
 class BrokerConnection:
-    """Sends requests to one broker; close it with `aclose`."""
+    """Sends requests to one broker, on a connection that the first request opens. The owner calls `aclose` at
+    the end.
+    """
 
     def __init__(self, access: BrokerAccess, address: Address, timeout_s: float) -> None:
         self.address = address
@@ -42,12 +46,12 @@ class BrokerConnection:
         self._connection: Connection | None = None
 
     async def connect(self) -> Connection:
-        """Open another connection to the broker, logged in; the caller closes it. Raises QuestionError."""
+        """Open a separate connection to the broker and log in; the caller closes it. Raises QuestionError."""
         return await self._access.connect(self.address, self.timeout_s)
 
     async def ask(self, request: Request, answer: type[M], client_id: str = ASIDE) -> M:
-        """Send `request` and return its response. If this fails on a connection that was used before, try
-        once more on a new connection. Raises QuestionError.
+        """Send `request` and return its response, of type `answer`. If a connection that was used before
+        fails, send the request once more on a new connection; so it may arrive twice. Raises QuestionError.
         """
         if self._connection is not None:
             try:
@@ -62,11 +66,11 @@ class BrokerConnection:
             with failures(self.address, self.timeout_s):
                 return await exchange(connection.stream, request, answer, self.timeout_s, client_id)
         except BaseException:
-            await self.aclose()  # a late response would be taken for that of the next request
+            await self.aclose()  # otherwise `ask` could take a late response for the next request's
             raise
 
     async def aclose(self) -> None:
-        """Close the connection if it is open."""
+        """Close the connection if it is open; the next `ask` opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
@@ -75,10 +79,10 @@ class BrokerConnection:
 async def exchange(
     stream: trio.abc.Stream, request: Request, answer: type[M], timeout_s: float, client_id: str = ASIDE
 ) -> M:
-    """Send a request and return its response.
+    """Send a request and return its response, of type `answer`.
 
-    Raises TooSlowError, OSError, trio.BrokenResourceError or ProtocolError, which
-    `proxy.control.cluster.connection.failures` turns into QuestionError.
+    Call this within `proxy.control.cluster.connection.failures`, which turns all its exceptions into
+    QuestionError: TooSlowError, OSError, trio.BrokenResourceError, ProtocolError.
     """
     with trio.fail_after(timeout_s):
         await stream.send_all(request.frame(client_id))

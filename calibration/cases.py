@@ -31,20 +31,22 @@ if TYPE_CHECKING:
     from protocol.values import Message
 
 WRITTEN, SMALL, BIG = 0, 1, 2
-"""Partition indexes of the calibrator's topic: the target of most produce requests, one with a small record,
-one with half a megabyte.
+"""Partition indexes of the calibrator's topic: `WRITTEN` is the target of most produce requests, `SMALL` has
+one small record, `BIG` has half a megabyte of records.
 """
 WIDE: Final = (WRITTEN, *range(3, 10))
-"""Partitions of the produce request to several partitions."""
+"""Partition indexes of the produce request that writes to several partitions."""
 PARTITIONS: Final = 34
 MANY: Final = range(10, PARTITIONS)
-"""Partitions that stay empty."""
+"""Partition indexes to which no request produces, so that the partitions stay empty."""
 BIG_BATCHES: Final = 32
 MEDIUM_RECORDS: Final = 16
 LARGE_RECORDS: Final = 200
 FETCH_BYTES: Final = 500_000
 CONVERTED_VERSION: Final = 3
-"""The newest version of Fetch for which a broker converts stored records to an older format."""
+"""The newest version of Fetch whose responses need an older record format: a broker converts stored records
+for it.
+"""
 PAUSES_S: Final = (0.003, 0.006)
 
 BY_REQUEST: Final = ("us", "us_per_request_kb")
@@ -65,19 +67,19 @@ COEFFICIENTS: Final[Mapping[ApiKey, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: BY_RESPONSE,
     ApiKey.DESCRIBE_CLUSTER: BY_RESPONSE,
 }
-"""The measured APIs, and the coefficients to fit for each. APIs that create or delete topics are missing:
-with `validate_only`, a broker does only a third of the work.
+"""The measured APIs, and the coefficients to fit for each. APIs that create or delete topics are not
+measured: with `validate_only`, a broker does only a third of their work.
 """
 NAMES: Final[Mapping[str, ApiKey]] = {kafka_name(api): api for api in COEFFICIENTS}
 MEMBERS: Final = frozenset({ApiKey.HEARTBEAT})
-"""APIs that need a member of a group."""
+"""APIs whose requests need a member of a group."""
 GROUPS: Final = MEMBERS | {
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_FETCH,
     ApiKey.FIND_COORDINATOR,
     ApiKey.DESCRIBE_GROUPS,
 }
-"""APIs that need a group."""
+"""APIs whose requests need a group."""
 TOPICS: Final = frozenset(
     {
         ApiKey.PRODUCE,
@@ -90,17 +92,19 @@ TOPICS: Final = frozenset(
         ApiKey.DESCRIBE_CONFIGS,
     }
 )
-"""APIs that need a topic."""
+"""APIs whose requests need a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request to repeat."""
+    """One request to measure by repetition, with the amounts that its cost depends on."""
 
     name: str
     request: Request
     known: Mapping[str, float] = field(default_factory=dict)
-    """Amounts by name of coefficient, beside the sizes of request and response."""
+    """Amounts by name of coefficient that are known in advance; the sizes of request and response are
+    measured.
+    """
     converted: bool = False
     """True if the broker converts the records of the response to an older format."""
     pause_s: float = 0.0
@@ -108,11 +112,14 @@ class Case:
 
     @property
     def api(self) -> str:
-        """Kafka's name of the API, such as OffsetCommit."""
+        """Kafka's name of the request's API, such as OffsetCommit."""
         return kafka_name(self.request.api)
 
     def features(self, request_bytes: float, response_bytes: float) -> dict[str, float]:
-        """Return the amount to multiply with each coefficient, by name; sizes are values of length fields."""
+        """Return the amount that belongs to each coefficient, by the coefficient's name. A request's cost is
+        the sum of coefficient x amount. `request_bytes` and `response_bytes` are the values of the length
+        fields.
+        """
         found = {
             "us": 1.0,
             "us_per_request_kb": request_bytes / KB,
@@ -124,7 +131,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class OwnResources:
-    """The calibrator's topic and group at the broker, and its membership in the group."""
+    """The names of the calibrator's topic and group at the broker, and its membership in the group."""
 
     topic: str
     group: str
@@ -135,14 +142,18 @@ class OwnResources:
 def cases(
     broker_versions: BrokerVersions, own: OwnResources, apis: Iterable[ApiKey], now_ms: int
 ) -> list[Case]:
-    """Return the cases of those of these APIs that the broker has, in an order in which they can be sent."""
+    """Return the cases of `apis`, without APIs that the broker lacks, in an order in which they can be sent.
+    `now_ms` is the timestamp of all records.
+    """
     make = _Cases(broker_versions, own, now_ms)
     wanted = frozenset(apis)
     return [case for case in make.all() if case.request.api in wanted]
 
 
 def filling(broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> list[Request]:
-    """Return the produce requests that write the records which fetch cases read; each is sent once."""
+    """Return the produce requests that write the records for the fetch cases. Send each request once, before
+    the cases.
+    """
     make = _Cases(broker_versions, own, now_ms)
     small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)
     written = [(small, [SMALL]), *[(medium, [BIG])] * BIG_BATCHES]
@@ -189,7 +200,9 @@ class _Cases:
             yield from self._one(what, bodies.describe_configs((topic,), keys))
 
     def produce(self, records: Batch, indexes: Iterable[int], acks: int = 1) -> ProduceRequest:
-        """Produce the same batch to each of these partitions."""
+        """Return a request that produces the same batch to each of these partitions of the calibrator's
+        topic.
+        """
         return bodies.produce({self._own.topic: indexes}, records.data, acks)
 
     def _produce(self) -> Iterator[Case]:
@@ -231,7 +244,7 @@ class _Cases:
         return bodies.fetch(self._own.topic, indexes, at_most_bytes)
 
     def _partitions(self) -> Iterator[Case]:
-        """Yield requests that list partitions, one and many."""
+        """Yield requests that list partitions: each API with one partition, and with many."""
         topic = self._own.topic
         for what, indexes in (("one partition", MANY[:1]), (f"{len(MANY)} partitions", MANY)):
             yield from self._one(what, bodies.list_offsets(topic, indexes))

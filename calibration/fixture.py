@@ -1,7 +1,7 @@
-"""The calibrator's topic and group at the broker: created before the measurement, deleted after it.
+"""Create the calibrator's topic and group at the broker before the measurement, and delete them after it.
 
-All names begin with `weir-calibrate-` or `__weir_calibrate_`, so a run recognizes the topics and quotas that
-a killed run left behind.
+The names of topics begin with `__weir_calibrate_`, those of groups and client-ids with `weir-calibrate-`. By
+these names, a run recognizes topics and quotas that a killed run left behind.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class Fixture:
-    """A topic and a group at one broker. Call `clear` at the end, also after a failure of the other
-    methods.
-    """
+    """The calibrator's topic and group at one broker. Call `clear` at the end, also after a failure."""
 
     def __init__(
         self, connection: BrokerConnection, broker_versions: BrokerVersions, run: str, now_ms: int
     ) -> None:
-        """Take the id of this run, eight hexadecimal digits, and the timestamp of all records."""
+        """Keep the arguments; `run` is the id of this run, eight hexadecimal digits, and `now_ms` the
+        timestamp of all records. Send nothing.
+        """
         self._connection = connection
         self._broker_versions = broker_versions
         self._now_ms = now_ms
@@ -83,7 +83,9 @@ class Fixture:
         self._group = ""
 
     def _request(self, message: Message) -> Request:
-        """Encode a request. Raises CalibrationError if the broker and Weir share no version of it."""
+        """Encode a request in the newest version that the broker and Weir share. Raises CalibrationError if
+        they share none.
+        """
         request = self._broker_versions.request(message)
         if request is None:
             raise CalibrationError(
@@ -94,8 +96,8 @@ class Fixture:
     # Queries that change nothing
 
     async def look(self) -> list[str]:
-        """Find the broker's node id and its quota windows; return the topics that an earlier run left behind.
-        Raises QuestionError, CalibrationError.
+        """Query the broker's node id and quota windows, and keep them in `node_id` (-1 if unknown) and
+        `windows`. Return the topics that an earlier run left behind. Raises QuestionError, CalibrationError.
         """
         answer = await self._connection.ask(self._request(MetadataRequest(topics=None)), MetadataResponse)
         brokers = answer.brokers
@@ -108,14 +110,14 @@ class Fixture:
                 if num.isdecimal() and size_s.isdecimal():
                     self.windows = Windows(int(num), int(size_s))
                 break
-        if self.node_id < 0:  # no right to see settings
+        if self.node_id < 0:  # no broker has shown its settings: Weir's user lacks the right
             here = [b.node_id for b in brokers if (b.host, b.port) == self._connection.address]
             self.node_id = (here or [brokers[0].node_id])[0] if here or len(brokers) == 1 else -1
         return [topic.name for topic in answer.topics if topic.name and TOPIC.fullmatch(topic.name)]
 
     async def _broker_settings(self, node_id: int) -> dict[str, str | None] | None:
-        """Return the broker's quota windows; None if `node_id` is another broker's, since a broker describes
-        only itself.
+        """Return the broker's settings of quota windows. Return None if the broker denies access, or if
+        `node_id` is another broker's: a broker describes only its own settings.
         """
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(_WINDOW_KEYS)
@@ -130,7 +132,8 @@ class Fixture:
     # Creating
 
     async def make_topic(self) -> None:
-        """Create the topic with all replicas at this broker, and write its records. Raises CalibrationError,
+        """Create the topic with all replicas at this broker, and write the records that fetch cases read.
+        Call `look` before. Raises CalibrationError if the node id is unknown or the broker refuses,
         QuestionError.
         """
         if self.node_id < 0:
@@ -156,7 +159,7 @@ class Fixture:
             if topic.error_code not in (
                 ErrorCode.NONE,
                 ErrorCode.TOPIC_ALREADY_EXISTS,
-            ):  # the request was repeated
+            ):  # `ask` may have sent the request twice
                 said = topic.error_message or ErrorCode(topic.error_code).name
                 raise CalibrationError(
                     f"{self._connection.address}: it refuses to create the topic for measuring: {said}"
@@ -174,8 +177,8 @@ class Fixture:
                 await trio.sleep(_STEP_S)
 
     async def make_group(self) -> str | None:
-        """Join a group that this broker coordinates, as its only member; return the reason if this fails,
-        else None. Raises QuestionError.
+        """Join a group that this broker coordinates, as its only member. Return None, or the reason if this
+        fails. Raises QuestionError.
         """
         name = await self._group_here()
         if name is None:
@@ -236,7 +239,9 @@ class Fixture:
     # Deleting
 
     async def clear(self) -> list[str]:
-        """Delete the topic and the group; return those that could not be deleted. Raises QuestionError."""
+        """Delete the created topic and group; return descriptions of those that could not be deleted. Raises
+        QuestionError.
+        """
         left = await self.delete_topics(self._topics)
         self._topics = []
         if self._group:
@@ -245,7 +250,9 @@ class Fixture:
         return left
 
     async def delete_topics(self, names: Sequence[str]) -> list[str]:
-        """Delete topics; return those that still exist. Raises QuestionError."""
+        """Delete these topics; return descriptions of those that the broker did not delete. Raises
+        QuestionError.
+        """
         if not names:
             return []
         request = self._request(DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000))
@@ -254,7 +261,9 @@ class Fixture:
         return [f"topic {name}" for name in names if name not in gone]
 
     async def _delete_group(self) -> list[str]:
-        """Leave the group, then delete it, which a broker allows only if it is empty."""
+        """Leave the group, then delete it, because a broker deletes only empty groups. Return its description
+        if the broker refuses.
+        """
         from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
         name, member = self._group, self.own.member
@@ -277,7 +286,7 @@ class Fixture:
 
 
 _MANY_LEAVE: Final = 3
-"""First version of LeaveGroup with several members."""
+"""First version of LeaveGroup that can name several members."""
 _LOADING: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )

@@ -1,4 +1,4 @@
-"""Encoded requests without client-id, broker versions, and the fields that are read of responses."""
+"""Encode requests without their client-id, choose API versions, and read the needed fields of responses."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ BY_NAME: Final[Mapping[ApiKey, int]] = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.DELETE_TOPICS: 5,
 }
-"""The newest versions that name topics instead of giving topic ids, and that ask for one group only."""
+"""The newest versions whose requests name topics instead of giving topic ids, or contain only one group."""
 CAPS: Final[Mapping[ApiKey, int]] = {**BY_NAME, ApiKey.JOIN_GROUP: 3}
-"""The newest versions to use: those of `BY_NAME`, and JoinGroup v3, the last version that accepts a new
-member without an answer MEMBER_ID_REQUIRED.
+"""The newest versions to use: those of `BY_NAME`, and JoinGroup v3, the last version in which a new member
+joins without first being answered MEMBER_ID_REQUIRED.
 """
 CORRELATION_ID: Final = 1
 _NO_TAGS: Final = b"\0"
 
 
 class Request(NamedTuple):
-    """An encoded request without correlation id and client-id."""
+    """A request's API, version and encoded body. `frame` adds the header."""
 
     api: ApiKey
     version: int
     body: bytes
 
     def frame(self, client_id: str) -> bytes:
-        """Return the whole frame under this client-id."""
+        """Return the request's frame: length field, header with this client-id, body."""
         name = client_id.encode()
         tags = _NO_TAGS if request_header_version(self.api, self.version) == 2 else b""
         rest = len(name).to_bytes(2, "big") + name + tags + self.body
@@ -53,11 +53,13 @@ class Request(NamedTuple):
         return REQUEST_HEAD.pack(length, self.api, self.version, CORRELATION_ID) + rest
 
     def answer(self, frame: bytes) -> Message:
-        """Decode a response's frame. Raises ProtocolError."""
+        """Decode the frame of a response to this request. Raises ProtocolError if the frame is malformed."""
         return codec(response_type(self.api), self.version).decode(frame, self._body(frame))
 
     def throttle_ms(self, frame: bytes) -> int:
-        """Return the throttle time (ms) of a response frame. Raises ProtocolError if the version has none."""
+        """Return the throttle time (ms) in the frame of a response to this request. Raises ProtocolError if
+        the response's version has no throttle time, or the frame is malformed.
+        """
         where = field_offset(response_type(self.api), self.version, "throttle_time_ms")
         if where is None:
             raise ProtocolError(f"{self.api.name} v{self.version} tells no throttle time")
@@ -69,15 +71,19 @@ class Request(NamedTuple):
 
 
 class BrokerVersions:
-    """The API versions that both a broker and Weir support."""
+    """Chooses the API versions of requests to one broker, which the broker and Weir must both support."""
 
     def __init__(self, spoken: Mapping[int, VersionRange], caps: Mapping[ApiKey, int] = CAPS) -> None:
-        """Take the broker's version ranges by API key, and the newest versions to use by API."""
+        """Keep the broker's version ranges (`spoken`, by API key) and the newest versions to use (`caps`, by
+        API).
+        """
         self.spoken = spoken
         self._caps = caps
 
     def version(self, api: ApiKey) -> int | None:
-        """Return the newest common version within `caps`; None without a common version."""
+        """Return the newest version that the broker and Weir both support, at most the API's cap; None if
+        there is no such version. A cap below the broker's oldest version is raised to that version.
+        """
         known, spoken = versions(api), self.spoken.get(api)
         if known is None or spoken is None:
             return None
@@ -86,8 +92,8 @@ class BrokerVersions:
         return newest if newest >= max(known.min, spoken.min) else None
 
     def request(self, message: Message, version: int | None = None) -> Request | None:
-        """Encode the message in this version, by default the newest common one; None if the broker lacks
-        it.
+        """Encode the message in `version`, by default the newest that the broker and Weir share. Return None
+        if the broker lacks the API or the version.
         """
         api = _api_key(message)
         version = self.version(api) if version is None else version
@@ -97,7 +103,9 @@ class BrokerVersions:
 
 
 def encoded(message: Message, version: int) -> Request:
-    """Encode the message in this version."""
+    """Encode the message as a request in this version. Raises ProtocolError if the version cannot express the
+    message.
+    """
     return Request(_api_key(message), version, codec(type(message), version).encode(message))
 
 
@@ -111,7 +119,9 @@ def kafka_name(api: ApiKey) -> str:
 
 
 def error_codes(message: Message) -> set[int]:
-    """Return all error codes but 0 in a response, nested structures included."""
+    """Return the values of all fields `error_code` in a response, also in nested structures, without 0 (no
+    error).
+    """
     return _error_codes(msgspec.to_builtins(message))
 
 
@@ -125,8 +135,6 @@ def _error_codes(value: object) -> set[int]:
 
 
 def length_of(frame: bytes | bytearray) -> int:
-    """Return the length (bytes) of the frame at the beginning of `frame`, with the four bytes of its length
-    field.
-    """
+    """Return the size (bytes) of the frame at the beginning of `frame`, its length field included."""
     (length,) = LENGTH.unpack_from(frame)
     return int(length) + LENGTH_BYTES

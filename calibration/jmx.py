@@ -1,8 +1,10 @@
-"""The second probe: the broker's metric `request-time` (percent of a thread), as a JMX exporter shows it.
+"""Read request costs from the broker's metric `request-time` (percent of a thread), which a JMX exporter
+shows.
 
-The metric is `kafka.server:type=Request,client-id=...` (with or without `user=`). A broker keeps it for a
-client-id while a request quota applies to the client-id. Names in an exporter depend on its rules; with all
-known rules the name of the sample ends with request_time, and one label is the client-id.
+The metric's MBean is `kafka.server:type=Request,client-id=...` (with or without `user=`). A broker keeps the
+metric of a client-id while a request quota applies to the client-id. An exporter's rules determine the
+metric's name; with all known rules, the name of the sample ends with request_time, and one label is the
+client-id.
 """
 
 from __future__ import annotations
@@ -27,16 +29,17 @@ if TYPE_CHECKING:
     from quotas.table.quota_table import Quota
 
 Scrape = Callable[[], Awaitable[str]]
-"""Fetches the exporter's page as text. Raises CalibrationError."""
+"""Function that fetches the exporter's page as text. Raises CalibrationError if the page cannot be fetched.
+"""
 
 GATHER_S: Final = 1.5
-"""Time (s) for which readings are collected before one scrape: a scrape is slow, and brokers forget after 10
-s.
+"""Time (s) for which readings are collected before one scrape serves all of them: a scrape is slow, and a
+broker's metric forgets usage after 10 s.
 """
 SCRAPE_S: Final = 20.0
 SCRAPE_BYTES_MAX: Final = 256 * 1024 * 1024
 NEVER_PERCENT: Final = 1e9
-"""Request quota (percent) that no client exceeds; it only makes the broker keep the metric."""
+"""Request quota (percent of a thread) that no client exceeds; it only makes the broker keep the metric."""
 _NAME: Final = "request_time"
 _NOT: Final = ("exempt", "throttle")
 LOOKED_FOR: Final = (
@@ -52,7 +55,9 @@ _KEPT_WHILE: Final = (
 
 
 class JmxProbe:
-    """Reads costs from an exporter. Its quotas throttle no client; they make the broker keep the metric."""
+    """Reads the request time of client-ids from an exporter. It sets quotas that throttle no client, so that
+    the broker keeps the metric.
+    """
 
     until_throttled = False
     gather_s = GATHER_S
@@ -63,19 +68,20 @@ class JmxProbe:
         self._has_quotas = False
 
     async def look(self) -> list[Quota]:
-        """Return the quotas that an earlier run left behind. Raises CalibrationError without an exporter,
-        QuestionError.
+        """Check that the exporter answers; return the quotas that an earlier run left behind. If the broker
+        does not let Weir set quotas, the operator must have set one that keeps the metric. Raises
+        CalibrationError if the exporter does not answer, QuestionError.
         """
         await self._scrape()
-        with suppress(CalibrationError):  # then the metric needs a quota that the operator has set
+        with suppress(CalibrationError):  # the operator's own quota keeps the metric
             left = await self._quotas.look()
             self._has_quotas = True
             return left
         return []
 
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
-        """Set a quota for each client-id, so that the broker keeps the metric. Raises CalibrationError,
-        QuestionError.
+        """Set a quota that no client exceeds for each client-id in `wanted`, so that the broker keeps its
+        metric. If the broker refuses, continue without quotas. Raises QuestionError.
         """
         if self._has_quotas:
             never = dict.fromkeys(wanted, NEVER_PERCENT * 10_000.0 * windows.span_s)
@@ -86,8 +92,8 @@ class JmxProbe:
                 self._has_quotas = False
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """Return the time (µs) that each reading took, or the reason why it is unknown. Raises
-        CalibrationError if the exporter shows none of the client-ids.
+        """Scrape once; return the broker's time (µs) that each reading took, or the reason why the time is
+        unknown. Raises CalibrationError if the exporter shows none of the client-ids.
         """
         before_s = trio.current_time()
         text = await self._scrape()
@@ -103,7 +109,7 @@ class JmxProbe:
         ]
 
     async def disarm(self) -> None:
-        """Remove the quotas that were set. Raises CalibrationError, QuestionError."""
+        """Remove the quotas that `arm` has set. Raises CalibrationError, QuestionError."""
         if self._has_quotas:
             await self._quotas.disarm()
 
@@ -113,8 +119,8 @@ class JmxProbe:
 
 
 def rates_of(text: str) -> dict[str, float]:
-    """Return the request time (percent) by client-id of the calibrator, without NaN. Raises CalibrationError
-    if `text` is not in Prometheus' format.
+    """Return the request time (percent of a thread) of each of the calibrator's client-ids on the exporter's
+    page, without NaN. Raises CalibrationError if `text` is not in Prometheus' format.
     """
     from prometheus_client.parser import (
         text_string_to_metric_families,  # takes 0.1 s; only this probe needs it
@@ -141,7 +147,9 @@ def _nothing(has_quotas: bool) -> str:
 
 
 def scraper(url: str) -> Scrape:
-    """Return a function that fetches the page at `url`. Raises CalibrationError if `url` is not HTTP."""
+    """Return a function that fetches the exporter's page at `url`. Raises CalibrationError if `url` is
+    neither HTTP nor HTTPS.
+    """
     if urlsplit(url).scheme not in ("http", "https"):
         raise CalibrationError(f"--jmx-prometheus is {url!r}, must be http://HOST:PORT/metrics")
 

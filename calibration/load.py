@@ -1,7 +1,7 @@
-"""Repeat one request on one connection until the broker throttles it.
+"""Repeat one request on one connection until the broker throttles the client.
 
-Several requests are in flight at a time, so that the broker is never idle: an idle broker needs more time for
-a request.
+Several requests are in flight at a time, so that the broker is never idle: a request at an idle broker takes
+more time.
 """
 
 from __future__ import annotations
@@ -22,51 +22,55 @@ if TYPE_CHECKING:
 
 DEPTH_MAX: Final = 32
 DEPTH_BYTES: Final = 32_000
-"""Number of bytes in flight, at most. The broker's receive buffer must have room for one more TCP segment,
-which on loopback has 64 kB; otherwise TCP waits for a timer.
+"""Maximum number of bytes of requests in flight. The broker's receive buffer must have room for one more TCP
+segment, which has 64 kB on loopback; otherwise TCP waits for a timer.
 """
 REQUESTS_MAX: Final = 200_000
 SERVED_S: Final = 0.0001
-"""Time (s), roughly, in which a broker serves a small request: one more is in flight per this much round
-trip.
+"""Approximate time (s) in which a broker serves a small request. `depth` keeps one more request in flight for
+each such time in the round trip.
 """
 _RECEIVE_BYTES: Final = 256 * 1024
 
 
 class LoadResult(NamedTuple):
-    """The reading of one load, and its sizes."""
+    """The reading of one load, with the sizes of its frames."""
 
     reading: Reading
     request_bytes: int
-    """Value of the request's length field."""
+    """Size (bytes) of the request, as in its length field."""
     response_bytes: float
-    """Mean value of the responses' length fields, without the last response: a throttled fetch has no
-    records.
+    """Mean size (bytes) of the responses, as in their length fields, without the last response: the response
+    to a throttled fetch has no records.
     """
     began_s: float
-    """Time (s, Trio's clock) of the first response."""
+    """Time (s, Trio's clock) at which the first response arrived."""
 
 
 class NeverThrottledError(Exception):
-    """The broker throttled none of the requests within the time limit."""
+    """Raised if the broker throttled none of the requests within the time limit or the maximum number of
+    requests.
+    """
 
 
 def depth(frame: bytes, round_trip_s: float) -> int:
-    """Return the number of requests in flight at a time, at least 1."""
+    """Return the number of requests to keep in flight so that the broker is never idle: at least 1, at most
+    `DEPTH_MAX`, and at most `DEPTH_BYTES` of frames.
+    """
     wanted = min(2 + math.ceil(round_trip_s / SERVED_S), DEPTH_MAX)
     return max(min(wanted, DEPTH_BYTES // len(frame)), 1)
 
 
 class Frames:
-    """Cuts the bytes of a stream into frames."""
+    """Splits the bytes of a stream into frames."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
         self._received = bytearray()
 
     async def next(self) -> bytes:
-        """Return the next frame, with its length field. Raises trio.BrokenResourceError at the end of the
-        stream, ProtocolError for an impossible length.
+        """Wait for the next frame; return it with its length field. Raises trio.BrokenResourceError at the
+        end of the stream, ProtocolError if the length field has an impossible value.
         """
         received = self._received
         while len(received) < LENGTH_BYTES or len(received) < length_of(received):
@@ -92,10 +96,12 @@ async def generate_load(
     at_most_s: float,
     enough: int | None = None,
 ) -> LoadResult:
-    """Send the case's request until a response has a throttle time; with `enough`, at most this many times.
+    """Send the case's request repeatedly until a response has a throttle time or, if `enough` is given, until
+    this many responses have arrived.
 
-    `under_way` requests are in flight. Raises NeverThrottledError if this takes longer than `at_most_s`,
-    trio.TooSlowError if a response takes longer than `timeout_s`, trio.BrokenResourceError, ProtocolError.
+    At most `under_way` requests are in flight; only one for a case with pauses. Raises NeverThrottledError
+    after `at_most_s` or `REQUESTS_MAX` requests without a throttle time, trio.TooSlowError if a response
+    takes longer than `timeout_s`, trio.BrokenResourceError, ProtocolError.
     """
     count_max = REQUESTS_MAX if enough is None else enough
     frame, frames = case.request.frame(client_id), Frames(stream)

@@ -1,7 +1,9 @@
-"""The first probe: request quotas of the calibrator's client-ids. The throttle time tells the request time.
+"""Read request costs from throttle times: request quotas of the calibrator's client-ids make the broker
+throttle.
 
 A broker applies quotas some time after they were stored. Therefore one more client-id, the canary, gets a
-quota that any request exceeds: once the broker throttles the canary, all the quotas are in force.
+quota that any request exceeds: once the broker throttles the canary, all quotas that were stored with its own
+are in force.
 """
 
 from __future__ import annotations
@@ -40,23 +42,27 @@ CANARY_PERCENT: Final = 1e-6
 IN_FORCE_S: Final = 15.0
 _STEP_S: Final = 0.05
 _SETTLE_S: Final = 0.1
-"""Time (s) to wait after the first throttled canary: a broker applies the quotas one by one."""
+"""Time (s) to wait after the first throttled request of the canary, because a broker applies the quotas one
+by one.
+"""
 BYTE_RATE: Final = float(1 << 50)
-"""Byte rate that no client reaches. It outranks default bandwidth quotas, which would also throttle."""
+"""Byte rate quota (bytes/s) that no client reaches. It overrides default bandwidth quotas, which would also
+throttle the calibrator.
+"""
 _BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _DENIED: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
 class QuotaProbe:
-    """Sets request quotas, and computes costs from throttle times. Call `disarm` at the end, also after a
-    failure.
+    """Sets request quotas for the calibrator's client-ids, and computes costs from throttle times. Call
+    `disarm` at the end, also after a failure.
     """
 
     until_throttled = True
     gather_s = 0.0
 
     def __init__(self, connection: BrokerConnection, broker_versions: BrokerVersions, user: str) -> None:
-        """Take the principal under which the broker knows Weir."""
+        """Keep the arguments; `user` is the principal under which the broker knows Weir. Send nothing."""
         self._connection = connection
         self._broker_versions = broker_versions
         self._user = user
@@ -65,8 +71,8 @@ class QuotaProbe:
         self._mine: set[Quota] = set()
 
     async def look(self) -> list[Quota]:
-        """Read all quotas; return those that an earlier run left behind. Raises CalibrationError if the
-        broker does not let Weir read or set quotas, QuestionError.
+        """Read all of the broker's quotas; return those that an earlier run of the calibrator left behind.
+        Raises CalibrationError if the broker does not let Weir read or set quotas, QuestionError.
         """
         request = self._broker_versions.request(EVERYTHING)
         if request is None or self._broker_versions.request(AlterClientQuotasRequest()) is None:
@@ -84,8 +90,8 @@ class QuotaProbe:
         return self._adapt(imported(answer).table)
 
     def _adapt(self, table: QuotaTable) -> list[Quota]:
-        """Choose entity and keys of the calibrator's quotas: quotas of users outrank those of client-ids, and
-        bandwidth quotas would also throttle.
+        """Choose the entity and keys of the calibrator's quotas so that they outrank all other quotas in
+        `table`, and so that no bandwidth quota throttles. Return the quotas that an earlier run left behind.
         """
         left = [quota for quota in table.values if _is_ours(quota[0])]
         others = [quota for quota in table.values if not _is_ours(quota[0])]
@@ -96,12 +102,15 @@ class QuotaProbe:
         return left
 
     def entity(self, client_id: str) -> Entity:
-        """Return the entity of the quota of a client-id."""
+        """Return the entity that gets the quota of a client-id: the pair of Weir's user and the client-id if
+        any quota is set by user, because such a quota would outrank one of the client-id alone.
+        """
         return Entity(self._user if self._of_user else None, client_id)
 
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
-        """Replace all earlier quotas: the broker shall throttle each client-id after the wanted time (µs).
-        Wait until it does. Raises CalibrationError, QuestionError.
+        """Replace all quotas of this probe, so that the broker throttles each client-id once it has taken the
+        time (µs) in `wanted`; wait until the broker enforces them. Raises CalibrationError if it refuses them
+        or does not enforce them within `IN_FORCE_S`, QuestionError.
         """
         changes: dict[Quota, float | None] = dict.fromkeys(self._mine)
         percents = {client_id: percent_for(us, windows) for client_id, us in wanted.items()}
@@ -110,17 +119,17 @@ class QuotaProbe:
                 rate = percent if key is QuotaKey.REQUEST_PERCENTAGE else BYTE_RATE
                 changes[self.entity(client_id), key] = rate
         before, self._mine = self._mine, {quota for quota, rate in changes.items() if rate is not None}
-        self._mine |= before  # until the broker has confirmed, both may exist
+        self._mine |= before  # the old and the new quotas may exist until the broker confirms
         await self._alter(changes)
         self._mine -= before
         await self._in_force(canary)
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """Return the time (µs) that each reading took, or the reason why it is unknown."""
+        """Return the broker's time (µs) that each reading took, or the reason why the time is unknown."""
         return [_cost_us(one, windows) for one in pending]
 
     async def disarm(self) -> None:
-        """Remove all quotas that were set. Raises CalibrationError, QuestionError."""
+        """Remove all quotas that `arm` has set. Raises CalibrationError, QuestionError."""
         await self.remove(self._mine)
         self._mine = set()
 

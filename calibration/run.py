@@ -1,8 +1,8 @@
-"""A calibration from beginning to end: look, set up, warm up, measure in rounds, restore the broker.
+"""Run a calibration: query the broker, set up, warm up, measure in rounds, restore the broker.
 
 Each round measures every case once. Each reading has its own client-id and connection, so that readings do
-not influence each other. Coefficients are fitted to the medians of the rounds; the differences between rounds
-are the spread.
+not influence each other. The coefficients are fitted to the medians of the rounds; the differences between
+rounds are the spread.
 """
 
 from __future__ import annotations
@@ -39,18 +39,20 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 3
 AT_MOST_S: Final = 110.0
-"""Time (s) after which no further round begins."""
+"""Time (s) since the beginning of the measurement after which no further round begins."""
 SHARE: Final = 0.25
-"""Mean load on the broker, at most, as a share of one thread."""
+"""Maximum mean load on the broker, as a share of one thread."""
 WARM_UPS_MAX: Final = 5
 WARM_UP_SHARE: Final = 0.4
-"""Share of the time limit after which warming up ends."""
+"""Share of the time limit (`at_most_s`) after which the warm-up ends."""
 STEADY: Final = 0.9
-"""A broker is warm when a round costs at least this multiple of the round before."""
+"""Ratio of a round's costs to those of the round before (median of the cases) from which the broker counts as
+warm.
+"""
 TRIES: Final = 3
-"""Number of extra rounds for readings that failed."""
+"""Number of extra rounds that repeat failed readings."""
 FAILURES_MAX: Final = 5
-"""Number of failed readings in a row that end the calibration."""
+"""Number of failed readings in a row after which the calibration ends with the last error."""
 PASSING: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
@@ -60,10 +62,10 @@ COLD_US: Final = 60.0
 """Expected additional cost (µs) of a request at an idle broker."""
 _AGAIN_S: Final = 0.5
 _READING_S: Final = 0.05
-"""Time (s), roughly, that a reading takes beside its requests: connecting and logging in."""
+"""Approximate time (s) that a reading takes in addition to its requests: connecting and logging in."""
 _REQUEST_S: Final = 0.0001
 HELLO: Final = Request(ApiKey.API_VERSIONS, 0, b"")
-"""ApiVersions v0, which every broker answers."""
+"""A request of ApiVersions v0, which every broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Options:
 
 
 class PendingReading(NamedTuple):
-    """A reading whose cost is not known yet."""
+    """A reading whose cost the probe has not computed yet."""
 
     case: Case
     client_id: str
@@ -86,10 +88,12 @@ class PendingReading(NamedTuple):
 
 
 class Probe(Protocol):
-    """Reads the broker's time (µs) that each client-id has taken."""
+    """Reads the broker's time (µs) that the requests of each client-id took."""
 
     until_throttled: bool
-    """True if a reading ends with a throttle time; otherwise it ends after the wanted number of requests."""
+    """True if a reading lasts until a response has a throttle time; False if it lasts for the wanted number
+    of requests.
+    """
     gather_s: float
     """Time (s) for which readings are collected before one call of `costs_us`."""
 
@@ -102,8 +106,8 @@ class Probe(Protocol):
 
 @dataclass(slots=True)
 class CaseReadings:
-    """The readings of one case: cost (µs) of a request by round, amounts of its coefficients, requests
-    sent.
+    """The readings of one case: the cost (µs) of a request in each round, the amount of each coefficient, and
+    the number of requests sent.
     """
 
     case: Case
@@ -114,13 +118,13 @@ class CaseReadings:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The plan of a calibration, made before any change at the broker."""
+    """The plan of a calibration, made from queries before any change at the broker."""
 
     address: Address
     spoken: Mapping[int, VersionRange]
     generation: str
     table: CostTable
-    """The costs that Weir assumes now."""
+    """Costs that Weir assumes before the calibration, shipped or configured."""
     node_id: int
     windows: Windows
     client_ids: str
@@ -129,7 +133,7 @@ class Outlook:
     cases: list[Case]
     requests: int
     thread_s: float
-    """Time (s) of the broker's threads that all requests will take."""
+    """Expected time (s) that the broker's threads will spend on all requests."""
     lasts_s: float
     left_quotas: list[Quota]
     left_topics: list[str]
@@ -137,18 +141,19 @@ class Outlook:
 
 @dataclass(slots=True)
 class Findings:
-    """The results of a calibration."""
+    """The results of a calibration, complete or interrupted."""
 
     found: list[CaseReadings]
     left_out: dict[str, str]
-    """Reasons by API or case that was not measured."""
+    """Reasons why APIs or cases were not measured, by the name of the API or case."""
     notes: list[str]
     left_behind: list[str] = field(default_factory=list)
-    """Topics, groups and quotas that could not be removed, or the errors."""
+    """Descriptions of the topics, groups and quotas that could not be removed, or the errors of the removal.
+    """
 
 
 class Calibration:
-    """The calibration of one broker: call `look`, then `measure`."""
+    """The calibration of one broker. Call `look`, then `measure` with its result."""
 
     def __init__(
         self,
@@ -163,8 +168,9 @@ class Calibration:
         now_ms: int,
         say: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
     ) -> None:
-        """Take the costs that are configured now; a function that makes the probe; the id of this run, eight
-        hexadecimal digits; and a function that shows progress (steps done, all steps, text).
+        """Keep the arguments; send nothing to the broker. `costs` are the costs configured now. `probe` is a
+        function that makes the probe. `run` is the id of this run, eight hexadecimal digits, and `now_ms` the
+        timestamp of all records. `say` shows progress: number of steps done, number of all steps, text.
         """
         self._connection = BrokerConnection(access, address, timeout_s)
         self._options = options
@@ -179,8 +185,8 @@ class Calibration:
         self._began_s = 0.0
 
     async def look(self) -> Outlook:
-        """Query the broker, without any change, and return the plan. Raises CalibrationError,
-        QuestionError.
+        """Query the broker without changing anything, and return the plan. Raises CalibrationError if the
+        broker cannot be calibrated, QuestionError if it does not answer.
         """
         try:
             spoken = await self._versions()
@@ -241,8 +247,8 @@ class Calibration:
         return cases(self._broker_versions, self._fixture.own, self._options.apis, self._now_ms)
 
     def _expected_us(self, case: Case) -> float:
-        """Estimate a request's cost from the costs assumed now, as if the response were as large as the
-        request.
+        """Estimate the cost (µs, at least 1) of the case's request from the costs assumed now, as if the
+        response were as large as the request.
         """
         length = float(len(case.request.body))
         known = case.features(length, length)
@@ -250,16 +256,17 @@ class Calibration:
         return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
 
     def _wanted_us(self, case: Case, expected_us: float) -> float:
-        """Return the time (µs) that a reading shall take; cases with pauses get as few requests as
-        possible.
+        """Return the broker's time (µs) that a reading of the case shall take. Cases with pauses get as few
+        requests as possible, because the pauses make them slow.
         """
         return COUNT_WANTED * expected_us if case.pause_s else wanted_us(expected_us)
 
     # Steps that change the broker
 
     async def measure(self, outlook: Outlook) -> Findings:
-        """Measure, then restore the broker, also after a failure or a cancellation. Afterwards `left_behind`
-        of the findings is complete. Raises CalibrationError, QuestionError.
+        """Measure, then restore the broker, also after a failure or a cancellation. When this method has
+        ended, `findings.left_behind` lists everything that could not be removed. Raises CalibrationError,
+        QuestionError.
         """
         self._began_s = trio.current_time()
         try:
@@ -277,7 +284,7 @@ class Calibration:
 
     @property
     def findings(self) -> Findings:
-        """The results so far, also after `measure` was cancelled."""
+        """The results so far; also available after `measure` was cancelled or has failed."""
         return self._findings
 
     async def _set_up(self) -> None:
@@ -294,7 +301,9 @@ class Calibration:
                 self._findings.left_out[kafka_name(api)] = "the broker does not have this API"
 
     async def _put_back(self) -> None:
-        """Restore the broker; after a failure, try each step once more on a new connection."""
+        """Remove the quotas, topic and group; try each step once more on a new connection if it fails. Write
+        failures to `left_behind` of the findings, instead of raising them.
+        """
         self.say(self._total, self._total, "removing quotas, topic and group")
         left: list[str] = []
         with trio.move_on_after(PUT_BACK_S) as scope:
@@ -365,7 +374,9 @@ class Calibration:
             )
 
     async def _working_cases(self) -> list[Case]:
-        """Send each case's request once; return the cases without an error."""
+        """Send each case's request once; return the cases whose responses have no error. Note the others in
+        `left_out` of the findings.
+        """
         good = []
         names = {code.value: code.name for code in ErrorCode}
         for case in self._cases():
@@ -383,7 +394,9 @@ class Calibration:
         return good
 
     async def _errors(self, case: Case) -> set[int]:
-        """Return the error codes of the response; wait while they are transient (`PASSING`)."""
+        """Send the case's request; return the error codes of the response. Repeat for at most `PASSING_S`
+        while an error is transient (`PASSING`).
+        """
         deadline_s = trio.current_time() + PASSING_S
         while True:
             codes = error_codes(await self._connection.ask(case.request, response_type(case.request.api)))
@@ -392,8 +405,8 @@ class Calibration:
             await trio.sleep(_AGAIN_S)
 
     async def _warm_up(self, found: Sequence[CaseReadings]) -> dict[int, float]:
-        """Measure until costs stop falling; return each case's cost (µs), by the identity of
-        `CaseReadings`.
+        """Measure rounds until the costs stop falling; return the last cost (µs) of each case, by the `id` of
+        its `CaseReadings`.
         """
         expected = {id(one): self._expected_us(one.case) for one in found}
         for turn in range(WARM_UPS_MAX):
@@ -410,7 +423,10 @@ class Calibration:
     async def _round(
         self, found: Sequence[CaseReadings], expected: Mapping[int, float], *, is_rough: bool = False
     ) -> list[tuple[CaseReadings, float, LoadResult]]:
-        """Measure each case once, and leave out failed readings; a rough round also takes lower bounds."""
+        """Measure each case once; return the case's readings, its cost (µs) per request, and the load's
+        result, without failed readings. If `is_rough`, a reading whose cost is unknown counts with its lower
+        bound.
+        """
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
         await self._probe.arm(totals, self._client_id(), self._fixture.windows)
@@ -451,23 +467,25 @@ class Calibration:
         for (one, pending), total in zip(gathered, totals, strict=True):
             if isinstance(total, float) and total > 0:
                 measured.append((one, total / pending.result.reading.requests, pending.result))
-            elif is_rough:  # a lower bound
+            elif is_rough:  # the cost is unknown, and at least this high
                 measured.append((one, pending.wanted_us / pending.result.reading.requests, pending.result))
         return measured
 
     def _client_id(self) -> str:
-        """Return a new client-id; all have the same length, because it counts towards the size of
+        """Return a new client-id. All client-ids have the same length, because it counts towards the size of
         requests.
         """
         self._number += 1
         return f"{CLIENT_ID_START}{self._run}-{self._number:06d}"
 
     async def _read(self, case: Case, client_id: str, count: float) -> LoadResult:
-        """Send `count` requests, or until one is throttled. Raises QuestionError, NeverThrottledError."""
+        """Measure the case once on a new connection: send its request until the broker throttles it or, with
+        a probe that does not need throttling, `count` times. Raises QuestionError, NeverThrottledError.
+        """
         async with await self._connection.connect() as connection:
             with failures(self._connection.address, self._connection.timeout_s):
                 asked_s = trio.current_time()
-                # The broker charges the cost of connecting to the first request: not to a measured one.
+                # The broker adds the cost of connecting to the first request: do not measure that request.
                 await exchange(
                     connection.stream,
                     HELLO,

@@ -1,5 +1,5 @@
 """The `weir` command: reads options, prints results, sets exit codes (`exits`).
 
-`main` has the commands, a module each: `run`, `demo`, `calibrate`, `versions`, `quotas` and `pipeline` with
-theirs. A room of its own because the command starts every room, and the proxy must not import them.
+`main` has the commands; each has a module: `run`, `demo`, `calibrate`, `versions`, or a package: `quotas`,
+`pipeline`. The commands are not part of the proxy, because they import every package, and the proxy must not.
 """

@@ -1,4 +1,4 @@
-"""Requests to the admin endpoint of a running Weir."""
+"""Send requests to the admin endpoint of a running Weir."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ PATIENCE_S: Final = 5.0
 """Time (s) to wait for a connection, and for each part of a response."""
 ANSWER_BYTES_MAX: Final = 8 << 20
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
-"""Any address of this machine reaches these."""
+"""Hosts of listeners that accept connections at any address of this machine."""
 
 
 class AdminError(Exception):
-    """The request failed; the text is one line."""
+    """Raised if a request to the admin endpoint fails; the text is one line."""
 
 
 def reachable(address: Address) -> Address:
-    """Return the address at which a listener on this address can be reached."""
+    """Return the address at which a client on this machine reaches a listener with this address."""
     return address._replace(host="localhost") if address.host in _ANY_HOST else address
 
 
 def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T]) -> T:
-    """Return a page's JSON. Raises AdminError."""
+    """Request a page of the admin endpoint; return its JSON as `kind`. Raises AdminError if the endpoint
+    cannot be reached or answers otherwise.
+    """
     connection = HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
     try:
         connection.request("GET", f"{path}?{urlencode(query, errors='replace')}")

@@ -82,7 +82,7 @@ class Wish(NamedTuple):
 
     @property
     def method(self) -> str:
-        """Describe the method of measuring."""
+        """Return a description of the method of measuring."""
         return "its exporter's metrics (JMX)" if self.jmx_url else "its own request quota"
 
 
@@ -198,7 +198,9 @@ def _apis(text: str | None) -> tuple[ApiKey, ...]:
 
 
 def _run(loaded: Config, wish: Wish) -> None:
-    """Raises ConfigError, QuestionError, CalibrationError."""
+    """Calibrate with these options, print the result, and exit. Raises ConfigError, QuestionError,
+    CalibrationError.
+    """
     scrape = scraper(wish.jmx_url) if wish.jmx_url else None
     user = loaded.credentials.username if loaded.credentials is not None else ANONYMOUS
 
@@ -235,7 +237,7 @@ def _run(loaded: Config, wish: Wish) -> None:
 
 
 def _announce(outlook: Outlook, wish: Wish) -> None:
-    """Print the plan; on a terminal, ask for confirmation."""
+    """Print the plan; on a terminal, ask for confirmation before the broker is changed."""
     for line in plan_lines(outlook, wish.options.share, wish.method):
         click.echo(clean(line), err=not wish.dry_run or wish.as_json)
     if wish.dry_run:
@@ -247,7 +249,8 @@ def _announce(outlook: Outlook, wish: Wish) -> None:
 
 
 async def measure_until_stopped(calibration: Calibration, outlook: Outlook) -> int:
-    """Measure; at SIGINT or SIGTERM stop, and restore everything. Return the signal, 0 without one.
+    """Measure; at SIGINT or SIGTERM stop, and restore the broker. Return the signal's number, or 0 if no
+    signal arrived.
 
     Raises CalibrationError, QuestionError.
     """
@@ -268,7 +271,7 @@ async def measure_until_stopped(calibration: Calibration, outlook: Outlook) -> i
                 nursery.start_soon(heed)
                 try:
                     await calibration.measure(outlook)
-                except (CalibrationError, QuestionError) as error:  # not as a group of one
+                except (CalibrationError, QuestionError) as error:  # without the nursery's exception group
                     failure = error
             nursery.cancel_scope.cancel()
     if failure is not None and not stopped_by:
@@ -309,7 +312,7 @@ def file_text(
     wish: Wish,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> str:
-    """Return the text of the costs file, with its origin."""
+    """Return the text of the costs file, with comments that name the origin of the costs."""
     fetch = outlook.spoken.get(ApiKey.FETCH)
     source = (
         f"weir calibrate on {now():%Y-%m-%d %H:%M} UTC at {outlook.address} (node {outlook.node_id}), by "

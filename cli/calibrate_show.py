@@ -1,4 +1,4 @@
-"""Output of `weir calibrate`: the plan and the findings."""
+"""Format the plan and the findings of `weir calibrate`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class CoefficientEntry(msgspec.Struct):
     """One coefficient, in JSON."""
 
     api: str
-    """An API's name, cold, or rest."""
+    """Name of the API; or `cold`, or `rest`."""
     coefficient: str
     old: float | None
     new: float
     low: float
     high: float
     measured: bool
-    """False: not measured, but scaled by `ratio`."""
+    """True if the coefficient was measured; False if it was scaled by `ratio`."""
 
 
 class ReadingEntry(msgspec.Struct):
@@ -37,12 +37,12 @@ class ReadingEntry(msgspec.Struct):
     api: str
     case: str
     us: list[float]
-    """One value per round."""
+    """Cost (µs) of the request in each round."""
     requests: int
 
 
 class PlanEntry(msgspec.Struct):
-    """The plan, in JSON."""
+    """The plan of the calibration, in JSON."""
 
     client_ids: str
     topic: str | None
@@ -54,7 +54,7 @@ class PlanEntry(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """The JSON object of `--json`."""
+    """The JSON object that `weir calibrate --json` prints."""
 
     upstream: str
     node_id: int
@@ -99,7 +99,7 @@ def case_lines(outlook: Outlook) -> list[str]:
 def report(
     outlook: Outlook, findings: Findings | None, found: CostFindings | None, output: str | None
 ) -> Report:
-    """Return the report of `--json`."""
+    """Return the JSON object that `weir calibrate --json` prints."""
     plan = PlanEntry(
         outlook.client_ids,
         outlook.topic,
@@ -148,7 +148,7 @@ def show(found: CostFindings, findings: Findings) -> None:
 
 
 def summary(found: CostFindings, findings: Findings) -> Iterator[str]:
-    """Yield the facts that belong to the coefficients."""
+    """Yield the remarks to print below the table of coefficients."""
     spread = median([max(one.us) / min(one.us) for one in findings.found])
     requests = sum(one.requests for one in findings.found)
     yield f"{requests} requests measured; between rounds the same one differs by {spread:.2f} times (median)"

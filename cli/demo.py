@@ -29,7 +29,7 @@ upstream_option: Final = click.option(
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else."
 )
-"""Options of both demonstrations."""
+"""Options of `weir demo` and `weir pipeline demo`."""
 
 
 @click.command(epilog=EXAMPLES)

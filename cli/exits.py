@@ -10,31 +10,31 @@ import click
 
 DONE: Final = 0
 FAILED: Final = 1
-"""The result is negative (a demo whose rates miss their quotas), or an object is missing (a quota)."""
+"""Exit code for a negative result (a demo whose rates miss their quotas) or a missing object (a quota)."""
 USAGE: Final = 2
-"""Wrong usage or configuration, or surroundings in which Weir cannot start."""
+"""Exit code for wrong usage or configuration, or for surroundings in which Weir cannot start."""
 INCOMPLETE: Final = 3
-"""Done, except for the listed items (quotas that an import skipped)."""
+"""Exit code for work that is done except for listed items (quotas that an import skipped)."""
 
 
 class CommandError(click.ClickException):
-    """A command cannot do its work: one line on stderr, exit code 2."""
+    """Raised if a command cannot do its work: prints one line on stderr; exit code 2."""
 
     exit_code = USAGE
 
     def show(self, file: IO[str] | None = None) -> None:
-        """Print the line."""
+        """Print the message as one line, by default on stderr."""
         click.echo(f"weir: {self.format_message()}", file=file, err=file is None)
 
 
 class StoppedError(CommandError):
-    """Ctrl-C has stopped a command: one line on stderr, exit code 130."""
+    """Raised if Ctrl-C stopped a command: prints one line on stderr; exit code 130."""
 
     exit_code = 128 + signal.SIGINT
 
 
 class NothingThereError(CommandError):
-    """The requested object is missing: one line on stderr, exit code 1."""
+    """Raised if the requested object is missing: prints one line on stderr; exit code 1."""
 
     exit_code = FAILED
 

@@ -1,4 +1,4 @@
-"""Output files of commands."""
+"""Write the output files of commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ MODE: Final = 0o644
 
 
 def write(file: Path, text: str, *, force: bool) -> None:
-    """Write a new file, or with `force` replace one atomically. Raises CommandError."""
+    """Write `text` to a new file, or with `force` replace an existing file atomically. Raises CommandError if
+    the file exists without `force`, or cannot be written.
+    """
     try:
         if force:
             replace(file.resolve(), text.encode("utf-8"), mode=MODE)
@@ -30,7 +32,9 @@ def write(file: Path, text: str, *, force: bool) -> None:
 
 
 def check_free(file: Path, *, force: bool) -> None:
-    """Raise CommandError if the file cannot be written, before hours of work."""
+    """Raise CommandError if the file exists without `force`, or cannot be written. Call this before long
+    work.
+    """
     if file.exists() and not force:
         raise CommandError(f"{file} exists already: choose another, or --force to replace it")
     if not file.parent.is_dir():
@@ -38,9 +42,9 @@ def check_free(file: Path, *, force: bool) -> None:
 
 
 def write_lines(file: Path, lines: Iterable[str], *, force: bool) -> None:
-    """Write a file of any length, line by line; it appears when it is complete.
+    """Write lines to a file of any length; the file appears when it is complete.
 
-    Raises CommandError, and the exceptions of `lines`; an old file then stays unchanged.
+    Raises CommandError, and the exceptions of `lines`; after an exception an existing file is unchanged.
     """
     check_free(file, force=force)
     target = file.resolve()

@@ -1,4 +1,4 @@
-"""Progress of long work on a terminal: nothing in the first two seconds, nothing in a pipe."""
+"""Show the progress of long work on a terminal: nothing in the first two seconds, nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Progress:
             self._status.stop()
 
     def say(self, text: str) -> None:
-        """Show this text from now on."""
+        """Replace the text of the line."""
         self._status.update(Text(text))
 
     def _begin(self) -> None:
@@ -68,5 +68,5 @@ class Bar:
         self._bar.stop()
 
     def say(self, done: int, total: int, text: str) -> None:
-        """Show this progress; a total of 0 is unknown."""
+        """Show that `done` of `total` steps are done, with a text; a total of 0 means an unknown number."""
         self._bar.update(self._task, completed=done, total=total or None, description=text)

@@ -1,4 +1,6 @@
-"""`weir run --help` by subject: its options are all keys of the configuration, too many for one list."""
+"""Divide `weir run --help` by subject, because its options are all keys of the configuration, too many for
+one list.
+"""
 
 from __future__ import annotations
 
@@ -83,14 +85,14 @@ SECTIONS: Final = {
     ),
     "Logs, help": ("log_level", "log_format", "help"),
 }
-"""The headings of docs/configuration.md, each with the parameters below it."""
+"""Headings of docs/configuration.md, each with the parameters below it."""
 
 
 class SectionedCommand(click.Command):
-    """A command whose help has its options under the headings of `SECTIONS`."""
+    """A command whose help lists its options under the headings of `SECTIONS`."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; called by click."""
+        """Write the options by section; click calls this method."""
         records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
         for heading, names in SECTIONS.items():
             with formatter.section(heading):

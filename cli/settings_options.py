@@ -1,4 +1,6 @@
-"""Command options made from the keys of the configuration: one list of names and descriptions."""
+"""Make command options from the keys of the configuration, so that names and descriptions are written
+once.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
-    """Give a command an option for every key of the configuration that begins with `prefix`, except `but`.
+    """Return a decorator that gives a command an option for every key of the configuration that begins with
+    `prefix`, except the keys in `but`.
 
-    An option that is not given is None.
+    The argument of an option that is not given is None.
     """
 
     def decorate(command: F) -> F:

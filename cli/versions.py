@@ -39,35 +39,35 @@ IN_WORDS: Final = {
     Kind.TRANSLATE: "translated",
 }
 HIDDEN: Final = "hidden"
-"""An API that clients are not offered."""
+"""Text in place of versions for an API that clients are not offered."""
 OWN: Final = "answered by Weir"
 
 
 class Uplifted(msgspec.Struct):
-    """Versions that Weir adds, and the change they need."""
+    """Versions of an API that Weir adds for clients, and the kind of change that they need."""
 
     min: int
     max: int
     kind: str
-    """patch, throttle or translate."""
+    """Kind of change: patch, throttle or translate."""
 
 
 class Entry(msgspec.Struct):
-    """One API of the broker, or of Weir. Ranges are None where there is no version."""
+    """One API that the broker or Weir has. A range is null if there are no versions."""
 
     api_key: int
     name: str | None
-    """None: the schemas lack the API."""
+    """Name of the API; null if Weir's schemas lack the API."""
     broker: VersionRange | None
     weir: VersionRange | None
     offered: VersionRange | None
     uplift: list[Uplifted]
     own: bool
-    """True if Weir answers the API itself, whatever the broker has."""
+    """True if Weir answers the API itself, whether or not the broker has it."""
 
 
 class Report(msgspec.Struct):
-    """The JSON object of `--json`."""
+    """The JSON object that `weir versions --json` prints."""
 
     upstream: str
     uplift: bool
@@ -140,7 +140,7 @@ def versions(
 
 
 def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -> Report:
-    """Compare a broker's versions with Weir's."""
+    """Return the comparison of a broker's versions with Weir's and with the versions offered to clients."""
     told = offered(broker, uplift=uplift, own=QUOTA_APIS)
     apis = [_entry(api_key, broker.get(api_key), told.get(api_key)) for api_key in sorted({*broker, *told})]
     return Report(upstream, uplift, apis)
@@ -155,7 +155,7 @@ def _entry(api_key: int, broker: VersionRange | None, told: VersionRange | None)
 
 
 def _uplifted(api_key: int, broker: VersionRange, told: VersionRange) -> Iterator[Uplifted]:
-    """Merge consecutive versions with the same change."""
+    """Yield the versions that Weir adds to an API; consecutive versions with the same change are merged."""
     ways = ((version, way.kind) for version in told if (way := route(api_key, version, broker)) is not None)
     for kind, run in groupby(ways, key=lambda way: way[1]):
         numbers = [version for version, _kind in run]

@@ -1,4 +1,4 @@
-"""The demonstrated clients, their quotas, and the quota file with these quotas."""
+"""Specify the demonstrated clients and their quotas, and write the quota file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ class ClientSpec:
     every_broker: bool = False
     """True if the clients use all brokers instead of one."""
     by_default: bool = False
-    """True if the quota is that of the default client-id."""
+    """True if the quota belongs to the default client-id instead of this client-id."""
     pace: int | None = None
-    """Byte rate (bytes/s) that the clients request after the warm-up; None for as much as possible."""
+    """Byte rate (bytes/s) that the clients request after the warm-up; None if they request as much as
+    possible.
+    """
 
     @property
     def entity(self) -> Entity:
-        """Return the entity of the quota."""
+        """Entity of the quota: this client-id, or the default client-id."""
         return Entity(client_id=DEFAULT if self.by_default else self.client_id)
 
 
@@ -43,7 +45,9 @@ CLIENTS: Final = (
     ClientSpec("newcomer", "producer", 500_000, by_default=True),
     ClientSpec("audit", "consumer", None, pace=3_000_000),
 )
-"""One client-id per idea. All together they need little CPU, so that quotas decide the rates."""
+"""The demonstrated clients; each client-id shows one property of quotas. Together they need little CPU, so
+that quotas decide the rates.
+"""
 
 
 def quota_table(specs: Iterable[ClientSpec]) -> QuotaTable:
@@ -54,5 +58,5 @@ def quota_table(specs: Iterable[ClientSpec]) -> QuotaTable:
 
 
 def quota_file(specs: Iterable[ClientSpec]) -> str:
-    """Return the text of a quota file with these quotas."""
+    """Return the text of a quota file with the quotas of these specs."""
     return render(quota_table(specs))

@@ -1,4 +1,4 @@
-"""The clients: a thread per librdkafka producer or consumer, which counts bytes and throttle times."""
+"""Run the clients: a thread per librdkafka producer or consumer, which counts bytes and throttle times."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, ThrottleEvent
 
 MESSAGE: Final = secrets.token_bytes(10_000)
-"""A message large enough that message bytes are almost all of a request's bytes, which quotas count."""
+"""Payload of every message, so large that payloads are almost all of a request's bytes, which quotas
+count.
+"""
 REQUEST_BYTES: Final = 128 * 1024
 UNDER_WAY_BYTES: Final = 1024 * 1024
-"""Number of bytes that an unpaced producer keeps queued or unacknowledged per broker."""
+"""Maximum number of bytes per partition that an unpaced producer keeps queued or unacknowledged."""
 MESSAGES_MAX: Final = 100
-"""Number of messages to send or receive at a time."""
+"""Maximum number of messages to send or receive at a time."""
 FILL_BYTES: Final = 4_000_000
-"""Number of bytes in a consumer's partition, which it reads repeatedly."""
+"""Number of bytes in a consumer's partition, which the consumer reads repeatedly."""
 POLL_S: Final = 0.02
 
 Options: TypeAlias = dict[str, str | int | float | bool | Callable[..., None] | None]
 TopicPartitions: TypeAlias = tuple[str, tuple[int, ...]]
-"""A topic, and the indexes of the partitions to use."""
+"""A topic, and the indexes of its partitions that a client uses."""
 
 
 def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Options:
@@ -48,10 +50,10 @@ def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Option
 
 
 class Pace:
-    """A limit on messages per time; unused allowance is kept for one second."""
+    """Limits the rate of a client's messages; unused allowance accumulates for at most one second."""
 
     def __init__(self, rate: int | None) -> None:
-        """Take a rate in bytes/s, None for no limit."""
+        """Keep the rate (bytes/s); None for no limit."""
         self.rate = rate
         self._credit = 0.0
         self._at_s = math.inf
@@ -66,7 +68,7 @@ class Pace:
         return min(int(self._credit / len(MESSAGE)), MESSAGES_MAX)
 
     def use(self, messages: int) -> None:
-        """Subtract messages from the allowance."""
+        """Subtract sent or taken messages from the allowance."""
         self._credit -= messages * len(MESSAGE)
 
 
@@ -92,7 +94,9 @@ class ProducerLoop:
         self._acknowledged = {number: partial(self._delivered, number) for number in partitions}
 
     def turn(self) -> None:
-        """Send as many messages as allowed, and handle acknowledgements. Raises DemoError."""
+        """Send as many messages as the pace and the unacknowledged bytes allow, and handle acknowledgements.
+        Raises DemoError if a message was not delivered.
+        """
         for _ in range(self._pace.messages(time.monotonic())):
             with_room = [number for number, count in self._under_way.items() if count < UNDER_WAY_BYTES]
             if not with_room:
@@ -114,7 +118,7 @@ class ProducerLoop:
             raise DemoError(f"a message to {self._topic} was not delivered: {error.str()}")
 
     def close(self) -> None:
-        """Drop unacknowledged messages, and close."""
+        """Drop the unacknowledged messages, and close the producer."""
         self._producer.purge()
         self._producer.flush(1)
 
@@ -141,14 +145,18 @@ class ConsumerLoop:
             "enable.partition.eof": True,
             "fetch.message.max.bytes": REQUEST_BYTES,
             "fetch.wait.max.ms": 10,
-            "queued.max.messages.kbytes": 2 * REQUEST_BYTES // 1024,  # prefetch little
+            "queued.max.messages.kbytes": 2
+            * REQUEST_BYTES
+            // 1024,  # so that prefetched messages do not hide the rate
             "fetch.queue.backoff.ms": 5,
         }
         self._consumer = Consumer(_options(bootstrap, client_id, counters) | options)
         self._consumer.assign([self._start])
 
     def turn(self) -> None:
-        """Take messages that have arrived, as many as allowed. Raises DemoError."""
+        """Take as many arrived messages as the pace allows. Raises DemoError if the partition cannot be
+        read.
+        """
         count = self._pace.messages(time.monotonic())
         if count == 0:
             time.sleep(POLL_S)
@@ -197,8 +205,8 @@ class ClientThread(threading.Thread):
 
 
 def fill(upstream: str, topic_partitions: TopicPartitions) -> None:
-    """Write a consumer's messages directly to the cluster at `upstream`, not through Weir. Raises
-    DemoError.
+    """Write the messages that a consumer reads directly to the cluster at `upstream`, not through Weir.
+    Raises DemoError if a message was not delivered.
     """
     topic, (number, *_) = topic_partitions
     failures: list[str] = []

@@ -1,4 +1,4 @@
-"""The cluster behind Weir, mock or real: its brokers, and the demonstration's topics."""
+"""Prepare the cluster behind Weir, mock or real, and the demonstration's topics in it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ TOPIC_CONFIG: Final = {
     "segment.bytes": str(8 * 1024 * 1024),
     "retention.ms": "600000",
 }
-"""Settings of a small topic, which empties itself if this process is killed before it deletes the topic."""
+"""Settings of a topic that stays small. Its retention empties it if this process is killed before deleting
+it.
+"""
 
 Leaders: TypeAlias = dict[int, int]
-"""Partition index by node id of its leader, one partition per broker."""
+"""One partition per broker: the partition's index by the node id of its leader."""
 
 
 class Cluster:
@@ -52,7 +54,9 @@ class Cluster:
             ) from None
 
     def topic(self, name: str, brokers: int) -> tuple[str, Leaders]:
-        """Create a topic with partitions at this many brokers, or as many as there are. Raises DemoError."""
+        """Create a topic with partitions at `brokers` brokers, or at all of them if the cluster has fewer;
+        return its name and leaders. Raises DemoError.
+        """
         topic = f"{self._prefix}-{name}"
         brokers = min(brokers, len(self.node_ids), BROKERS_USED_MAX)
         self._topics.append(topic)
@@ -70,7 +74,9 @@ class Cluster:
             raise DemoError(f"{self.upstream} does not create topics within {ANSWER_S:g} s") from None
 
     def _leaders(self, topic: str, wanted: int) -> Leaders:
-        """Wait until every partition has a leader; return one partition per leader. Raises DemoError."""
+        """Wait until the topic has `wanted` partitions and each has a leader; return one partition per
+        leader. Raises DemoError if this takes longer than `ANSWER_S`.
+        """
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline:
             found = self._partitions(topic)
@@ -82,7 +88,9 @@ class Cluster:
         )
 
     def _partitions(self, topic: str) -> dict[int, int]:
-        """Return the leader's node id by partition; -1 without a leader. Raises DemoError."""
+        """Return the node id of each partition's leader, by partition; -1 for a partition without a leader.
+        Raises DemoError.
+        """
         try:
             found = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic]
         except KafkaException as error:
@@ -90,8 +98,8 @@ class Cluster:
         return {number: partition.leader for number, partition in found.partitions.items()}
 
     def delete_topics(self) -> None:
-        """Delete the created topics. A topic that cannot be deleted is small, and its retention empties
-        it.
+        """Delete the created topics; ignore a topic that cannot be deleted, because its retention
+        empties it.
         """
         if self._topics:
             for future in self._admin.delete_topics(self._topics, operation_timeout=ANSWER_S).values():
@@ -114,7 +122,9 @@ class MockCluster(Cluster):
         self._asking = Producer({"bootstrap.servers": upstream, "client.id": "weir-demo", "log_level": 0})
 
     def topic(self, name: str, brokers: int) -> tuple[str, Leaders]:
-        """Return a topic with partitions at this many brokers. Raises DemoError."""
+        """Return the name and leaders of a topic with partitions at `brokers` brokers. Raises DemoError if
+        the mock cluster makes no such topic.
+        """
         brokers = min(brokers, len(self.node_ids))
         for number in range(self.TRIES):
             topic = f"{name}-{number}"
@@ -127,7 +137,9 @@ class MockCluster(Cluster):
 
 @contextmanager
 def real(upstream: str) -> Iterator[Cluster]:
-    """Use a cluster that runs already. Raises DemoError."""
+    """Yield a cluster that runs already; delete the created topics after the block. Raises DemoError if no
+    broker can be reached.
+    """
     _check_reachable(upstream)
     cluster = Cluster(upstream)
     try:
@@ -137,7 +149,9 @@ def real(upstream: str) -> Iterator[Cluster]:
 
 
 def _check_reachable(upstream: str) -> None:
-    """Try to connect, because librdkafka would retry for long and report less. Raises DemoError."""
+    """Connect to the upstream brokers until one accepts. librdkafka would retry longer and report less.
+    Raises DemoError if none accepts.
+    """
     failures = []
     for text in upstream.split(","):
         try:
@@ -153,7 +167,9 @@ def _check_reachable(upstream: str) -> None:
 
 @contextmanager
 def mock(folder: Path) -> Iterator[Cluster]:
-    """Run a mock cluster of three brokers until the block ends. Raises DemoError."""
+    """Yield a mock cluster of three brokers, which runs until the block ends. Raises DemoError if it does not
+    start.
+    """
     log = folder / "mock.log"
     with running_module("demo.mock_cluster", [], log) as process:
         assert process.stdout is not None
@@ -165,6 +181,6 @@ def mock(folder: Path) -> Iterator[Cluster]:
 
 
 def reason(error: KafkaException) -> str:
-    """Return the message of librdkafka or the broker."""
+    """Return the error message that librdkafka or the broker gave."""
     inner = error.args[0] if error.args else None
     return inner.str() if isinstance(inner, KafkaError) else str(error)

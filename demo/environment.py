@@ -1,4 +1,4 @@
-"""The running demonstration: a cluster, Weir in front of it, and clients in threads."""
+"""Run the demonstration's parts: a cluster, Weir in front of it, and clients in threads."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from demo.proxy_process import weir
 QUOTAS: Final = "quotas.toml"
 REFRESH_S: Final = 0.25
 WARM_UP_S: Final = 10.0
-"""Duration (s) of the warm-up: the shortest window of Kafka's rates (docs/quotas.md). Clients at exactly
-their quota fill the window evenly. At full speed they would use ten seconds' worth at once, then wait ten
-seconds, and so on.
+"""Duration (s) of the warm-up: the shortest window of Kafka's rates (docs/quotas.md). During the warm-up,
+clients at exactly their quota fill the window evenly. Without it, clients at full speed would use ten
+seconds' worth at once, then wait ten seconds, and so on.
 """
 CLOSE_S: Final = 5.0
 
 
 class ClientSet:
-    """The running clients of one spec: their threads, counters, paces, and the number of brokers they use."""
+    """The clients of one spec: their threads, counters, paces, and the number of brokers they use."""
 
     def __init__(self, spec: ClientSpec, bootstrap: str, cluster: Cluster) -> None:
         """Create the topic, and write the messages that consumers read. Raises DemoError."""
@@ -45,18 +45,18 @@ class ClientSet:
             fill(cluster.upstream, topic_partitions)
 
     def warm_up(self) -> None:
-        """Limit the clients to their quota in total, if they have one."""
+        """Limit the clients to the spec's quota, in total over all clients; do nothing without a quota."""
         if self.spec.quota is not None:
             for pace in self.paces:
                 pace.rate = self.spec.quota * self.brokers // len(self.paces)
 
     def speed_up(self) -> None:
-        """Limit the clients only to the pace of their spec, if it has one."""
+        """Limit the clients to the pace of their spec, or not at all if it has none."""
         for pace in self.paces:
             pace.rate = self.spec.pace
 
     def read(self) -> Reading:
-        """Return the summed counters. Raises DemoError if a client has failed."""
+        """Return the sums of the clients' counters. Raises DemoError if a client has failed."""
         for thread in self.threads:
             if thread.failure:
                 raise DemoError(thread.failure)
@@ -75,7 +75,7 @@ class Environment(NamedTuple):
     """A running cluster and Weir, and clients that have not started."""
 
     cluster: str
-    """In words."""
+    """Description of the cluster, such as "A mock cluster of 3 brokers"."""
     upstream: str
     client_sets: list[ClientSet]
 
@@ -84,8 +84,8 @@ class Environment(NamedTuple):
 def environment(
     upstream: str | None, folder: Path, further: Mapping[str, object] | None = None
 ) -> Iterator[Environment]:
-    """Run a cluster and Weir until the block ends; create the clients, without starting them. Raises
-    DemoError.
+    """Yield a running cluster and Weir, and clients that have not started; stop all of them after the block.
+    Raises DemoError if one cannot start.
 
     Without `upstream`, the cluster is a mock cluster. `folder` gets the quota file and the logs; `further`
     are more settings of Weir, as in the configuration file.
@@ -121,7 +121,9 @@ def running(client_sets: Sequence[ClientSet]) -> Iterator[None]:
 
 
 def ticks(seconds: float) -> Iterator[float]:
-    """Yield the seconds that have passed, every `REFRESH_S`; the last value is `seconds`."""
+    """Yield the time (s) that has passed, every `REFRESH_S`, until it is `seconds`, which is the last
+    value.
+    """
     began_s = time.monotonic()
     elapsed_s = 0.0
     while elapsed_s < seconds:

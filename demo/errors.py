@@ -2,4 +2,4 @@
 
 
 class DemoError(Exception):
-    """The demonstration cannot run; the message is one line that names the cause and the remedy."""
+    """Raised if the demonstration cannot run; the message is one line that names the cause and the remedy."""

@@ -1,4 +1,4 @@
-"""Rates between two readings of clients' counters, and whether they meet the quota."""
+"""Compute rates from two readings of clients' counters, and decide if they meet the quota."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from demo.client_specs import ClientSpec
 
 TOLERANCE: Final = 0.20
-"""Accepted deviation from the quota, as a share. Rates at a Kafka broker vary this much over half a minute
-(docs/quotas.md).
+"""Accepted deviation from the quota, as a share. Rates at a Kafka broker vary by this share over half a
+minute (docs/quotas.md).
 """
 
 
@@ -26,7 +26,9 @@ class ClientCounters:
     throttle_max_ms: int = 0
 
     def throttle(self, throttle_ms: int) -> None:
-        """Count the throttle time (ms) of a response; librdkafka reports 0 when throttling has ended."""
+        """Count the throttle time (ms) of a response. librdkafka reports 0 when throttling has ended, which
+        only resets the last throttle time.
+        """
         self.throttle_last_ms = throttle_ms
         if throttle_ms > 0:
             self.throttled += 1
@@ -45,7 +47,9 @@ class Reading:
 
 
 def read(counters: Sequence[ClientCounters], at_s: float) -> Reading:
-    """Sum the bytes and throttled responses of several clients, and take their longest throttle times."""
+    """Return the counters of several clients as one reading at the time `at_s`: sums of bytes and throttled
+    responses, maximums of throttle times.
+    """
     return Reading(
         at_s,
         sum(each.payload_bytes for each in counters),
@@ -84,12 +88,12 @@ class Result:
 
     @property
     def deviation(self) -> float:
-        """Relative deviation of the rate from the target: 0.1 is 10 % above."""
+        """Relative deviation of the rate from the target: 0.1 is 10 % above the target."""
         return self.rate / self.target - 1
 
     @property
     def failure(self) -> str:
-        """Reason why the result fails; empty if it passes."""
+        """Reason why the result fails; "" if it passes."""
         limited = self.quota is not None
         if limited and not self.now.throttled:
             return "never throttled"

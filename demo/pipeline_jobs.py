@@ -1,4 +1,4 @@
-"""The pipeline's jobs over the recorded usage, one after the other in one Spark session."""
+"""Run the pipeline's jobs over the recorded usage, one after the other in one Spark session."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 Job: TypeAlias = "Callable[[SparkSession], Outcome]"
 
 SETTINGS: Final = {"spark.sql.shuffle.partitions": "4"}
-"""Spark settings for half a minute of records."""
+"""Spark settings that suit half a minute of records."""
 
 
 def jobs(files: Files, version: str) -> dict[str, Job]:
-    """Return the jobs by name, in the order to run them; the report shows `version`."""
+    """Return the jobs by name, in the order in which to run them; the report shows Weir's `version`."""
     lake = Lake(str(files.lake))
     now = datetime.now(UTC)
     stop = threading.Event()

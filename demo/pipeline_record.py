@@ -11,7 +11,7 @@ from demo.errors import DemoError
 
 
 class Files(NamedTuple):
-    """The paths of one run's files."""
+    """Paths of the files of one run, all below `directory`."""
 
     directory: Path
 
@@ -27,7 +27,7 @@ class Files(NamedTuple):
 
     @property
     def lake(self) -> Path:
-        """The pipeline's tables."""
+        """Root of the pipeline's tables."""
         return self.directory / "lake"
 
     @property
@@ -42,7 +42,8 @@ class Files(NamedTuple):
 
 
 def record(upstream: str | None, seconds: float, files: Files, show: Callable[[str, float], None]) -> None:
-    """Run all clients, first at exactly their quotas, then as fast as they can. Raises DemoError.
+    """Run all clients, first at exactly their quotas, then as fast as they can. Raises DemoError if a part
+    cannot run or Weir wrote no records.
 
     `show` is called repeatedly with a description of the cluster and the seconds that have passed.
     """

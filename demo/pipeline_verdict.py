@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from demo.pipeline_record import Files
 
 TOLERANCE: Final = 0.02
-"""Accepted relative deviation of a replay of all requests from the recorded throttle times."""
+"""Accepted relative deviation of the replayed throttle times from the recorded ones, if all requests were
+recorded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Sums of all clients' throttle times (s)."""
+    """The sums of all clients' throttle times (s), recorded and replayed."""
 
     recorded_s: float
     in_force_s: float
@@ -43,7 +45,7 @@ class Verdict:
         return self.recorded_s > 0 and abs(self.deviation) <= TOLERANCE
 
     def lines(self) -> tuple[str, str]:
-        """Return the result, and the effect of the recommended quotas, one sentence or more each."""
+        """Return two texts: the accuracy of the replay, and the effect of the recommended quotas."""
         passed = "Passed" if self.passed else "Failed"
         off = f"{100 * self.deviation:+.2f} %" if self.recorded_s else "no client was throttled"
         replayed = (

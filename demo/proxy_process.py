@@ -25,7 +25,9 @@ from proxy.run import run
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = (20_000, 32_000)
-"""First and last port to try: below the ports that systems assign to outgoing connections."""
+"""First and last port to try. They are below the ports that operating systems assign to outgoing
+connections.
+"""
 ATTEMPTS: Final = 200
 STARTS: Final = 3
 START_S: Final = 20.0
@@ -35,8 +37,8 @@ START_S: Final = 20.0
 def weir(
     upstream: str, node_ids: Iterable[int], quotas: Path, further: Mapping[str, object] | None = None
 ) -> Iterator[str]:
-    """Run Weir in front of the cluster until the block ends; yield HOST:PORT to bootstrap from. Raises
-    DemoError.
+    """Run Weir in front of the cluster until the block ends; yield HOST:PORT from which clients bootstrap.
+    Raises DemoError if Weir does not start.
 
     `further` are more settings, named as in the configuration file.
     """
@@ -59,9 +61,8 @@ def weir(
                 yield f"{HOST}:{listen}"
                 return
         said = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
-        if (
-            "cannot listen" not in said or attempt == STARTS
-        ):  # otherwise another process has taken a port: choose others
+        # If Weir cannot listen, another process has taken a port: choose other ports.
+        if "cannot listen" not in said or attempt == STARTS:
             raise DemoError(f"Weir did not start: {said or f'no port opened within {START_S:g} s'}")
 
 
@@ -88,8 +89,8 @@ def free_ports(
     is_free: Callable[[int], bool] = _is_free,
     draw: Callable[[int, int], int] = random.randint,
 ) -> tuple[int, str]:
-    """Return a free port to bootstrap at, and a range FIRST-LAST in which every FIRST + offset is free.
-    Raises DemoError.
+    """Return a free port for bootstrapping, and a range FIRST-LAST of ports in which FIRST + offset is free
+    for each of `offsets`, in ascending order. Raises DemoError if no such ports are found.
     """
     last = offsets[-1]
     for _ in range(ATTEMPTS if PORTS[0] + last + 1 < 65_535 else 0):

@@ -1,4 +1,4 @@
-"""Results as text: rows of the table, introduction and verdict, and JSON."""
+"""Format results as text (rows of the table, introduction and verdict) and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH: Final = 80
 
 
 class Scene(NamedTuple):
-    """The measurement that the results belong to."""
+    """The measurement that the results come from."""
 
     cluster: str
     """Description of the cluster, such as "A mock cluster of 3 brokers"."""
@@ -26,7 +26,7 @@ class Scene(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of the table; usually shorter than 80 characters."""
+    """The cells of one row of the table; a row is usually shorter than 80 characters."""
 
     client_id: str
     who: str
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 HEADINGS: Final = Row("client-id", "who", "MB/s: quota", "rate", "off by", "throttle time", "verdict")
 RIGHT: Final = frozenset({"quota", "rate", "deviation", "throttle"})
-"""Right-aligned columns."""
+"""Names of the right-aligned columns."""
 
 
 def live_row(result: Result) -> Row:
@@ -93,7 +93,7 @@ def progress_line(done: float, results: Sequence[Result]) -> str:
 
 
 def opening(scene: Scene) -> str:
-    """Return the introduction, which explains the measurement."""
+    """Return the introduction, which explains the measurement to the reader."""
     return _filled(
         f"{scene.cluster}, Weir in front, and {scene.clients} librdkafka clients that go through Weir. Rates "
         "are of the bytes that clients see acknowledged, or consume; throttle times are what they report "

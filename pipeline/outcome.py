@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 
 class PipelineError(Exception):
-    """A job cannot run; the message is one line with the problem, its location and the remedy."""
+    """Raised if a job cannot run; the message is one line with the problem, its location and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A small table of results, to print."""
+    """A small table of results that the command line prints."""
 
     title: str
     columns: tuple[str, ...]
@@ -20,15 +20,15 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one run of a job."""
+    """The result of one run of a job: counts and paths by kind of input or output, and remarks."""
 
     job: str
     read: dict[str, int] = field(default_factory=dict)
-    """Number of inputs by kind, such as `{"records": 1000}`."""
+    """Number of inputs read, by kind, such as `{"records": 1000}`."""
     wrote: dict[str, int] = field(default_factory=dict)
-    """Number of outputs by kind."""
+    """Number of outputs written, by kind."""
     where: dict[str, str] = field(default_factory=dict)
-    """Paths by kind of input or output."""
+    """Paths of inputs and outputs, by kind."""
     notes: tuple[str, ...] = ()
     """Remarks for the operator, one line each."""
     listings: tuple[Listing, ...] = ()

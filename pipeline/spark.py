@@ -33,16 +33,15 @@ SETTINGS: Final = {
 def session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Yield a session for one job, and stop it after the block; spark-submit chooses the master if `master`
-    is None.
+    """Yield a Spark session for the job `name`, and stop the session after the block. `master` None leaves
+    the master to spark-submit; `settings` take precedence over `SETTINGS`.
 
     Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(
-        logging.CRITICAL
-    )  # Spark raises the same errors
-    for name in ("", "py4j.clientserver"):
-        logging.getLogger(name).addFilter(_is_not_raised_too)
+    # Spark also raises the errors that it logs here.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    for logger in ("", "py4j.clientserver"):
+        logging.getLogger(logger).addFilter(_is_not_raised_too)  # a logger keeps each filter once
     is_main = threading.current_thread() is threading.main_thread()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -73,8 +72,8 @@ _RAISED_TOO: Final = {
     "Exception while sending command.",
     "Exception occurred while shutting down connection",
 }
-"""Messages that Py4J logs with a traceback when Ctrl-C or the end of Java aborts a call. Py4J also raises
-the error.
+"""Messages to suppress: Py4J logs them with a traceback when Ctrl-C or the end of Java aborts a call, and
+also raises the error.
 """
 
 
@@ -83,8 +82,8 @@ def _is_not_raised_too(record: logging.LogRecord) -> bool:
 
 
 def _end_java(spark: SparkSession) -> None:
-    """Terminate the JVM without another call: after an interrupt, the connection may be in the middle of a
-    response.
+    """Terminate the JVM, if this process started it, without calling it: after an interrupt, the connection
+    to the JVM may be in the middle of a response.
     """
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is not None:
@@ -93,7 +92,7 @@ def _end_java(spark: SparkSession) -> None:
 
 
 def submitted() -> bool:
-    """Return True under spark-submit, which has started the JVM with its own settings."""
+    """Return True if spark-submit runs this process: it has started the JVM with its own settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

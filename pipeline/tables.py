@@ -1,7 +1,7 @@
-"""The tables' columns, and functions that read and write them.
+"""The columns of the pipeline's tables, and functions that read and write tables.
 
-Tables are partitioned Parquet. A missing table reads as empty. `replace` replaces whole partitions, so that
-repeating a job after a kill doubles no rows.
+Tables are partitioned Parquet. A missing table reads as empty. `replace` replaces whole partitions, so that a
+job that is repeated after a kill does not double rows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DAY: Final = StructField("day", DateType())
-"""Day (UTC) of a record's `time_ms`."""
+"""Day (UTC) of a record's `time_ms`; tables are partitioned by it."""
 BATCH: Final = StructField("batch", LongType())
-"""Spark's number of the micro-batch that wrote the partition."""
+"""Spark's number of the micro-batch that wrote the row; tables are partitioned by it."""
 
 USAGE_RECORD: Final = StructType.fromJson(schema(UsageRecord))
 TRACE_RECORD: Final = StructType.fromJson(schema(TraceRecord))
@@ -45,7 +45,7 @@ MALFORMED: Final = StructType(
         BATCH,
     ]
 )
-"""Malformed lines; `source` is the file, or topic/partition/offset."""
+"""Columns of malformed lines; `source` is the file, or topic/partition/offset."""
 
 RATES: Final = (
     "producer_byte_rate",
@@ -53,14 +53,15 @@ RATES: Final = (
     "request_percentage",
     "controller_mutation_rate",
 )
-"""Names of the rates in roll-ups. Each rate has the unit of the quota with the same name."""
+"""Names of the rates in roll-ups. Each rate has the unit of the quota that has the same name."""
 RATE: Final = StructType([StructField(name, DoubleType()) for name in ("mean", "p50", "p95", "p99", "max")])
-"""A rate of one entity at one broker; of mutations in the whole cluster. `mean` is over the period at the
-busiest broker, all others are over windows with any such use, at any broker.
+"""A rate of one entity at one broker; the rate of mutations is that of the whole cluster. `mean` is the
+average over the period at the busiest broker. The percentiles and `max` are over the windows, at any broker,
+in which the rate was above 0.
 """
 SECONDS_BY_QUOTA: Final = StructType([StructField(field.name, DoubleType()) for field in BY_QUOTA.fields])
 LEVELS: Final = ("user-client-id", "user", "client-id")
-"""Entity levels of the roll-ups: pairs, users, client-ids."""
+"""Levels of entities in roll-ups: pairs of user and client-id, users, client-ids."""
 ROLLUP: Final = StructType(
     [
         StructField("level", StringType()),
@@ -78,13 +79,13 @@ ROLLUP: Final = StructType(
         StructField("sessions_max", LongType()),  # at one broker: see `pipeline.rollup.windows`
         StructField("errors", LongType()),
         *(StructField(name, RATE) for name in RATES),
-        StructField("active_s", DoubleType()),  # windows in which it was active, at any broker
+        StructField("active_s", DoubleType()),  # total length of the windows with usage, at any broker
         StructField("throttle_ms", BY_QUOTA),
         StructField("violations", BY_QUOTA),
-        StructField("throttled_s", SECONDS_BY_QUOTA),  # windows in which it was throttled, at any broker
+        StructField("throttled_s", SECONDS_BY_QUOTA),  # total length of the throttled windows
         StructField("brokers", LongType()),
         StructField("busiest_broker", LongType()),  # by bytes in and out, then requests
-        StructField("skew", DoubleType()),  # busiest broker's bytes / mean over the brokers it used; 1: even
+        StructField("skew", DoubleType()),  # busiest broker's bytes / mean of its brokers; 1: even
         DAY,
     ]
 )
@@ -99,7 +100,7 @@ ROLLED: Final = StructType(
         DAY,
     ]
 )
-"""The files that a day's roll-ups were computed from."""
+"""Columns that identify the usage files from which a day's roll-ups were computed."""
 RECOMMENDATION: Final = StructType(
     [
         StructField("user", StringType()),
@@ -109,7 +110,7 @@ RECOMMENDATION: Final = StructType(
         StructField("used", DoubleType()),  # the chosen statistic of the usage
         StructField("current", DoubleType()),  # the limit of the current quota file, null for none
         StructField("proposed", DoubleType()),
-        StructField("in_default", BooleanType()),  # True if the default entry covers it
+        StructField("in_default", BooleanType()),  # True if it has no entry, only the default one
         StructField("flags", ArrayType(StringType())),  # `pipeline.recommend.flags.MEANINGS`
         StructField("reason", StringType()),
     ]
@@ -136,7 +137,9 @@ REPLAY: Final = StructType(
 
 
 def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
-    """Read a table; a missing table is empty."""
+    """Read the Parquet table at `path` with these columns; return an empty table if the path does not
+    exist.
+    """
     try:
         return spark.read.schema(columns).parquet(path)
     except AnalysisException as error:
@@ -146,7 +149,7 @@ def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
 
 
 def empty(spark: SparkSession, columns: StructType) -> DataFrame:
-    """Return an empty table that Spark knows to be empty, so that queries start no tasks.
+    """Return a table without rows that Spark knows to be empty, so that queries start no tasks.
 
     `createDataFrame([])` would start Python processes.
     """
@@ -155,5 +158,7 @@ def empty(spark: SparkSession, columns: StructType) -> DataFrame:
 
 
 def replace(rows: DataFrame, path: str, *by: str) -> None:
-    """Write rows, replacing the content of their partitions (columns `by`); other partitions stay."""
+    """Write rows to the table at `path`. The partitions (values of the columns `by`) of these rows are
+    replaced; other partitions stay.
+    """
     rows.write.partitionBy(*by).option("partitionOverwriteMode", "dynamic").mode("overwrite").parquet(path)

@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(room: Path, files: dict[str, str]) -> int:
-    """Make the generated part of `room` exactly `files`."""
+    """Write `files` (text by path) as the generated part of `room`, and delete other generated files."""
     for stale in _generated(room) - files.keys():
         (room / stale).unlink()
     for name, text in files.items():
@@ -66,7 +66,7 @@ def write(room: Path, files: dict[str, str]) -> int:
 
 
 def check(room: Path, files: dict[str, str]) -> int:
-    """Say which files differ, are missing or are stale; 1 if any."""
+    """Print the files that differ, are missing or are stale; return 1 if there are any, else 0."""
     wrong = [f"stale: {name}" for name in sorted(_generated(room) - files.keys())]
     for name, text in files.items():
         path = room / name
@@ -84,7 +84,9 @@ def _generated(room: Path) -> set[str]:
 
 
 def generate(old: Jar, new: Jar) -> dict[str, str]:
-    """The files of the room, by path below it. Raises SchemaError if anything does not add up."""
+    """Return the generated files, as text by path below the room. Raises SchemaError if the jars or the
+    result are inconsistent.
+    """
     files, merged = {}, []
     for api_key in sorted({key for key, _ in old.keys() | new.keys() if key >= 0}):
         request = Merged(old.get((api_key, "request")), new.get((api_key, "request")))
@@ -107,7 +109,7 @@ def generate(old: Jar, new: Jar) -> dict[str, str]:
 
 
 class Merged:
-    """One message of both jars: OLD's word on every version that it knows, NEW's on the rest."""
+    """One message merged from both jars: OLD determines every version that it knows, NEW all others."""
 
     def __init__(self, old: SourceMessage | None, new: SourceMessage | None) -> None:
         self.old, self.new = old, new
@@ -137,12 +139,14 @@ class Merged:
         return self._both(*(None if field is None else getattr(field, key) for field in (old, new)))
 
     def _used(self, fields: list[SourceField], structs: dict[str, list[SourceField]]) -> set[str]:
-        """Structs that a field refers to in some version."""
+        """Return the structs that a field refers to in any version."""
         found = {field.type for field in fields if field.type in structs}
         return found.union(*(self._used(structs[name], structs) for name in found))
 
     def _merge(self, old: list[SourceField], new: list[SourceField]) -> list[SourceField]:
-        """NEW's order; a field that only OLD has follows the field it follows there."""
+        """Return the merged fields in NEW's order; a field that only OLD has stands after the field that
+        precedes it in OLD.
+        """
         by_name = {field.name: field for field in old}
         merged = [self._field(by_name.get(field.name), field) for field in new]
         known = {field.name for field in new}
@@ -178,7 +182,7 @@ class Merged:
         )
 
     def stored(self) -> dict[str, Any]:
-        """The message as the schema files have it."""
+        """Return the message in the form of the schema files."""
         stored: dict[str, Any] = {
             "versions": str(VersionSet.of(self.versions)),
             "flexible": str(VersionSet.of(self.flexible)),
@@ -209,14 +213,16 @@ class Merged:
         return stored
 
     def stored_schema(self) -> schema.MessageSchema:
-        """The schema as the protocol room will read it."""
+        """Return the message's schema as the package `protocol` reads it."""
         kind: schema.Kind = (
             "header" if self.kind == "header" else "request" if self.kind == "request" else "response"
         )
         return schema.parse_message(json.dumps(self.stored()).encode(), self.name, kind, self.api_key)
 
     def verify(self, stored: schema.MessageSchema) -> None:
-        """Compare the schema's layouts with those of each jar, in every version that the jar has a say in."""
+        """Compare the layouts of the stored schema with those of each jar, in every version that the jar
+        determines. Raises SchemaError if they differ.
+        """
         for label, source, versions in (("old", self.old, self._from_old), ("new", self.new, self._in_new)):
             for version in sorted(versions):
                 if source is None:
@@ -248,7 +254,9 @@ def _places(layout: schema.Layout) -> list[Place]:
 
 
 def _text(head: dict[str, Any], request: Merged, response: Merged) -> str:
-    """The file: one line per field, so that a new release reads well as a diff."""
+    """Return the text of an API's schema file, with one line per field, so that a new release gives a
+    readable diff.
+    """
     parts = [f"{_json(key)}: {_json(value)}" for key, value in head.items()]
     for key, message in (("request", request), ("response", response)):
         stored = message.stored()

@@ -58,14 +58,16 @@ _KEYS: Final = frozenset(
 
 
 class SchemaError(Exception):
-    """A schema that the importer cannot follow: which message, which field, which rule."""
+    """Raised for a schema that the importer cannot follow; the message names the message, the field and the
+    broken rule.
+    """
 
     def __init__(self, message: str, field: str, rule: str) -> None:
         super().__init__(f"{message}, field {field or '(none)'}: {rule}")
 
 
 class SourceField(msgspec.Struct, kw_only=True):
-    """A field of one jar; versions are clipped to those of its message."""
+    """A field in one jar; its versions are limited to those of its message."""
 
     name: str
     type: str
@@ -82,7 +84,7 @@ class SourceField(msgspec.Struct, kw_only=True):
 
 
 class SourceMessage(msgspec.Struct, kw_only=True):
-    """A message of one jar."""
+    """A message in one jar."""
 
     name: str
     kind: str
@@ -92,18 +94,21 @@ class SourceMessage(msgspec.Struct, kw_only=True):
     fields: list[SourceField]
     structs: dict[str, list[SourceField]]
     unstable: Versions
-    """Not released by this jar: its layout may still change."""
+    """Versions that this jar has not released: their layout may still change."""
     raw: Json
 
 
 def snake_case(name: str) -> str:
-    """Kafka's CamelCase as snake_case: ThrottleTimeMs, isKRaftController and ISR give throttle_time_ms,
-    is_kraft_controller and isr."""
+    """Return Kafka's CamelCase name in snake case: ThrottleTimeMs, isKRaftController and ISR give
+    throttle_time_ms, is_kraft_controller and isr.
+    """
     return _WORD_STARTS.sub("_", name.replace("KRaft", "Kraft")).lower()
 
 
 def read_jar(jar: Path) -> dict[tuple[int, str], SourceMessage]:
-    """All requests, responses and headers of a kafka-clients jar, by key and kind (name)."""
+    """Return all requests, responses and headers of a kafka-clients jar, by API key and kind (headers by
+    name). Raises SchemaError.
+    """
     found = {}
     with zipfile.ZipFile(jar) as archive:
         for entry in sorted(archive.namelist()):
@@ -190,7 +195,7 @@ def _field(message: SourceMessage, raw: Json) -> SourceField:
 
 
 def _check(message: SourceMessage, field: SourceField) -> None:
-    """Rules of Kafka's generator that our codec relies on."""
+    """Raise SchemaError if the field breaks a rule of Kafka's generator that the codec relies on."""
     if not field.tagged <= field.versions or not field.tagged <= message.flexible:
         raise SchemaError(message.name, field.name, "tagged in a version that lacks it or is not flexible")
     if (field.tag is None) != (not field.tagged) and message.versions:
@@ -200,7 +205,9 @@ def _check(message: SourceMessage, field: SourceField) -> None:
 
 
 def _default(message: str, raw: Json) -> bool | int | float | str | msgspec.UnsetType | None:
-    """The default as a value; UNSET where it is what the type starts as anyway."""
+    """Return a field's default as a Python value; UNSET if it equals the default of the type. Raises
+    SchemaError.
+    """
     text, type_ = raw.get("default", ""), raw["type"]
     if type_ == "records":
         return None  # Kafka's generator gives records this default whatever the schema says
@@ -220,11 +227,15 @@ def _default(message: str, raw: Json) -> bool | int | float | str | msgspec.Unse
 
 
 Place = tuple[Any, ...]
-"""(name, type, is array, nullable, compact, tag, places of the struct)"""
+"""Layout of a field: (name, type, is array, nullable, compact, tag, places of the struct's fields or
+None).
+"""
 
 
 def direct_layout(message: SourceMessage, version: int) -> list[Place]:
-    """How `version` lies on the wire by the jar's own JSON: the fields in order, the tagged ones by tag."""
+    """Return the layout of a version according to the jar's own JSON: fields in order, then tagged fields by
+    tag.
+    """
     raw = message.raw
     common = {struct["name"]: struct["fields"] for struct in raw.get("commonStructs", [])}
 

@@ -1,4 +1,4 @@
-"""The types of `protocol/messages.py`, for type checkers."""
+"""Write the types of `protocol/messages.py` for type checkers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from protocol.values import Message as Message, Value as Value
 
 
 def stub(messages: list[MessageSchema]) -> str:
-    """The text of messages.pyi."""
+    """Return the text of messages.pyi."""
     return "\n".join([_HEAD, *map(_message, messages)])
 
 

@@ -15,7 +15,7 @@ JOBS: Final = {
     "report": "Draw all of it as one HTML page.",
     "demo": "Record real clients for half a minute, and run all jobs.",
 }
-"""Jobs in the order in which they are run; `demo` runs all. A job has a module in this package,
+"""Jobs in the order in which they are run; `demo` runs all of them. Each job has a module in this package,
 which is loaded when the job is run.
 """
 

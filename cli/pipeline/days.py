@@ -8,14 +8,14 @@ import click
 
 
 class Days(click.ParamType[tuple[date, date]]):
-    """First and last day in UTC, as `2026-11-01..2026-11-07`, or one day."""
+    """An option's type: the first and last day (UTC), as `2026-11-01..2026-11-07`, or one day."""
 
     name = "days"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[date, date]:
-        """Parse the days; called by click."""
+        """Return the first and last day of `value`; click calls this method."""
         first, dots, last = str(value).partition("..")
         try:
             days = date.fromisoformat(first), date.fromisoformat(last if dots else first)

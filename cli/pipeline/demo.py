@@ -108,7 +108,7 @@ def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_jso
 
 
 class Said:
-    """Messages for people; silent if a program reads the output."""
+    """Prints messages for people; prints nothing if a program reads the output."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet

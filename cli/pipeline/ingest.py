@@ -146,12 +146,12 @@ def ingest(
 
 
 def _nobody(line: str) -> None:
-    """Print nothing: readers of JSON expect one object."""
+    """Ignore a line of progress, because readers of JSON expect one object."""
 
 
 def _connector(brought: tuple[Path, ...]) -> dict[str, str]:
-    """Return settings with the connector's jars; spark-submit has its own (`--packages`). Raises
-    CommandError.
+    """Return the Spark settings that load the connector's jars; none under spark-submit, which loads its own
+    (`--packages`). Raises CommandError if a jar is missing.
     """
     if submitted():
         return {}
@@ -162,7 +162,9 @@ def _connector(brought: tuple[Path, ...]) -> dict[str, str]:
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """Read `key=value` lines; `#` begins a comment line. Raises CommandError."""
+    """Read a file of `key=value` lines; `#` begins a comment line. Raises CommandError if the file cannot be
+    read or a line is malformed.
+    """
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

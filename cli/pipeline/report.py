@@ -26,7 +26,7 @@ Examples:
 """
 LEVELS: Final = ("user-client-id", "user", "client-id")
 TOP_MAX: Final = 200
-"""A chart with more rows is unreadable."""
+"""Maximum of --top; a chart with more rows is unreadable."""
 
 
 @click.command(epilog=EXAMPLES)

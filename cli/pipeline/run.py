@@ -1,4 +1,4 @@
-"""The common part of all jobs of `weir pipeline`: options, a Spark session with progress, the last lines."""
+"""Run the jobs of `weir pipeline`: common options, a Spark session with progress, the outcome's output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEEDED: Final = ("pyspark", "pandas", "pyarrow")
 
 
 def job_options(command: C) -> C:
-    """Give a command `--lake`, `--master` and `--json`."""
+    """Return the command with the options `--lake`, `--master` and `--json`."""
     options = (
         click.option(
             "--lake",
@@ -57,7 +57,7 @@ def job_options(command: C) -> C:
 
 
 def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
-    """Refuse a path that Spark would read and write at different places."""
+    """Return the root of the lake; refuse a path that Spark would read and write at different places."""
     if not root:
         raise CommandError("--lake is empty: name a directory")
     if set(root) & set(PATTERN):
@@ -76,7 +76,9 @@ def run_job(
     as_json: bool,
     settings: dict[str, str] | None = None,
 ) -> None:
-    """Run a job in a Spark session of its own and print its outcome. Raises CommandError."""
+    """Run a job in a Spark session of its own, and print its outcome. Raises CommandError if the job
+    fails.
+    """
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         raise CommandError(
@@ -102,16 +104,20 @@ def run_job(
 
 
 def _first_line(error: Exception) -> str:
-    """Return Spark's error without Java's stack traces."""
+    """Return the first informative line of Spark's error, without Java's stack traces."""
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # says nothing
+    if len(lines) > 1 and lines[0].startswith(
+        "An error occurred while calling"
+    ):  # the first line has no cause
         causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
         return [lines[1], *causes][-1]
     return lines[0] if lines else type(error).__name__
 
 
 def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Outcome]) -> Outcome:
-    """Run one job with progress; the outcome includes the duration. Raises the job's exceptions."""
+    """Run one job and show its progress; return its outcome with the duration. Raises the job's
+    exceptions.
+    """
     with _progress(name, spark):
         began_s = time.monotonic()
         return replace(job(spark), seconds=round(time.monotonic() - began_s, 3))
@@ -142,7 +148,9 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _list(console: Console, listing: Listing) -> None:
-    """Print columns as wide as needed on any terminal, because pipes get them too."""
+    """Print a table with columns as wide as needed, also on narrow terminals, because programs read the
+    output through pipes.
+    """
     cells = [listing.columns, *([_shown(cell) for cell in row] for row in listing.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     is_number = [
@@ -162,7 +170,7 @@ def _shown(cell: str | float | None) -> str:
 
 
 def _master() -> str | None:
-    """Return the Spark master; None within spark-submit, which has its own."""
+    """Return the Spark master; None under spark-submit, which chooses its own."""
     from pipeline.spark import submitted
 
     return None if submitted() else "local[*]"

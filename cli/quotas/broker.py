@@ -1,5 +1,5 @@
-"""Read the quotas that brokers store themselves, for `weir quotas import broker` (KIP-546). Changes
-nothing.
+"""Read the quotas that brokers store themselves, for `weir quotas import broker` (KIP-546), without changing
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from quotas.table.imported import Imported
 
 
 async def read(config: Config) -> tuple[Address, Imported]:
-    """Read all quotas from the first upstream broker that answers; return its address too. Raises
-    QuestionError.
+    """Read all quotas from the first upstream broker that answers; return the broker's address and the
+    quotas. Raises QuestionError if no broker answers.
     """
     failures: list[QuestionError] = []
     for address in config.upstream:
@@ -46,7 +46,7 @@ async def _describe(config: Config, address: Address) -> DescribeClientQuotasRes
 
 
 class _UnfitError(QuestionError):
-    """A broker answers, but without quotas."""
+    """Raised if a broker answers, but cannot report quotas."""
 
     def __init__(self, address: Address, text: str) -> None:
         super().__init__(f"{address}: {text}", reachable=True, foreign=False)

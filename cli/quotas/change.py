@@ -1,4 +1,4 @@
-"""`weir quotas set` and `weir quotas delete`."""
+"""`weir quotas set` and `weir quotas delete`: change the quotas of an entity."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ dry_run_option = click.option(
 
 
 class Changed(msgspec.Struct, omit_defaults=True):
-    """What `--json` prints."""
+    """The JSON object that `--json` prints."""
 
     source: str
     dry_run: bool
     changes: list[ChangeEntry]
-    """All that were asked for, also where before equals after."""
+    """Changes of all requested quotas, also of those whose value stays the same."""
     pacing: str | None = None
     scope: str | None = None
-    """New options of the entry; None if neither changes."""
+    """New options of the entry; null if neither pacing nor scope changes."""
 
 
 @click.command(
@@ -104,7 +104,9 @@ def set_(
 
 
 def _options(before: Options, pacing: str | None, scope: str | None) -> Options | None:
-    """Return the entry's new options; None if the command names none. Raises click.UsageError."""
+    """Return the entry's options with the given pacing and scope; None if the command gives neither. Raises
+    click.UsageError.
+    """
     if pacing is None and scope is None:
         return None
     if pacing is not None:
@@ -148,16 +150,18 @@ class Outcome(NamedTuple):
     """The changes that a command made, or would make."""
 
     changes: list[Change]
-    """All requested changes, even if before equals after."""
+    """Changes of all requested quotas, also of those whose value stays the same."""
     diff: str
-    """Diff of the file, if it was not changed; "" otherwise, and for other stores."""
+    """Diff of the quota file if the command only shows the changes; "" if the file was changed, and for other
+    stores.
+    """
     dry_run: bool
     options: Options | None = None
-    """New options of the entries; None if they keep their own."""
+    """New options of the entries; None if the entries keep their options."""
 
     @property
     def is_change(self) -> bool:
-        """True if any value or option differs."""
+        """True if any value or option changes."""
         return self.options is not None or any(one.before != one.after for one in self.changes)
 
 
@@ -170,8 +174,8 @@ def change(
     dry_run: bool,
     options: Options | None = None,
 ) -> Outcome:
-    """Make a store that holds `table` hold these values; their entries get `options`, None: they keep theirs.
-    Raises CommandError.
+    """Change the quotas of the store, which now holds `table`, to these values; the changed entries get
+    `options`, or keep theirs if it is None. Return the changes. Raises CommandError.
     """
     there = table.shadow if shadow else table.values
     changes = compare(there, wanted, SHADOW if shadow else ENFORCED)
@@ -189,7 +193,7 @@ def change(
 
 
 def show(source: Source, outcome: Outcome) -> None:
-    """Print the changes, and on stderr their effect."""
+    """Print the changes; print on stderr when they take effect."""
     show_changes(outcome.changes)
     if outcome.options is not None:
         pacing, scope = outcome.options

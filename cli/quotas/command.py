@@ -28,7 +28,7 @@ Examples:
 
 
 class Listed(msgspec.Struct):
-    """The JSON object of `--json`."""
+    """The JSON object that `weir quotas list --json` and `describe --json` print."""
 
     source: str
     quotas: list[Entry]

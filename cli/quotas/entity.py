@@ -1,4 +1,4 @@
-"""Arguments of `weir quotas`: entity, key, value."""
+"""Parse the arguments of `weir quotas`: entity, key, value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FACTORS: Final[dict[str, int]] = {
     for letter, factor in {**_UNITS, **_BINARY}.items()
     for written in ((letter, f"{letter}b") if letter else (letter,))
 }
-"""Factors of byte units, in lower case: "", k, kb, ki, kib, m, …"""
+"""Factor (bytes) of each unit of bytes, in lower case: "", k, kb, ki, kib, m, …"""
 _RATE: Final = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 _BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _KEYS: Final = {key.value: key for key in QuotaKey}
@@ -36,7 +36,9 @@ RATES_HELP: Final = (
 
 
 def entity_options(command: F) -> F:
-    """Give a command the options that name an entity, and their `Entity` as argument `entity`."""
+    """Return the command with the options that name an entity; it gets their `Entity` as argument
+    `entity`.
+    """
 
     @wraps(command)
     def with_entity(
@@ -92,13 +94,17 @@ def _one(what: str, name: str | None, default: bool) -> Name | None:
 
 
 def check_user(name: Name | None) -> None:
-    """Raise click.UsageError for a principal with its type, as in `admins`: quotas have names only."""
+    """Raise click.UsageError for a user written with a principal's type, such as `User:alice`; quotas have
+    names only.
+    """
     if isinstance(name, str) and name.startswith("User:"):
         raise click.UsageError(f"--user is {name!r}: leave out User:, quotas have the principal's name alone")
 
 
 def address(ip: str | None) -> str | None:
-    """Return an address in its usual spelling. Raises click.UsageError."""
+    """Return an IP address in its canonical spelling, None for None. Raises click.UsageError for an invalid
+    address.
+    """
     try:
         return ip and canonical_ip(ip)
     except ValueError:
@@ -106,7 +112,7 @@ def address(ip: str | None) -> str | None:
 
 
 def parse_key(text: str) -> QuotaKey:
-    """Parse a quota key. Raises click.UsageError."""
+    """Return the quota key with this name. Raises click.UsageError for an unknown name."""
     if text in _KEYS:
         return _KEYS[text]
     close = get_close_matches(text.lower(), _KEYS, n=1)
@@ -115,7 +121,7 @@ def parse_key(text: str) -> QuotaKey:
 
 
 def parse_assignments(written: Iterable[str]) -> dict[QuotaKey, float]:
-    """Parse KEY=VALUE arguments. Raises click.UsageError."""
+    """Return the values of KEY=VALUE arguments by key. Raises click.UsageError for an invalid argument."""
     values: dict[QuotaKey, float] = {}
     for assignment in written:
         name, equals, text = assignment.partition("=")

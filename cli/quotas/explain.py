@@ -1,4 +1,6 @@
-"""`weir quotas explain`: the quota of a client, why others do not apply, who shares it."""
+"""`weir quotas explain`: the quota that applies to a client, why others do not apply, and who shares its
+budget.
+"""
 
 from __future__ import annotations
 
@@ -39,38 +41,38 @@ COLOURS: Final = {Verdict.WINS: "green", Verdict.COUNTED: "yellow"}
 
 
 class StepJson(msgspec.Struct):
-    """An entry that was considered, or a level without one."""
+    """An entry that was considered for the quota, or a level that has no entry."""
 
     who: str
     entity: EntityJson | None
     value: int | float | None
     mode: str | None
     verdict: str
-    """wins, counted, outranked, not meant, no entry."""
+    """Result for the entry: wins, counted, outranked, not meant, or no entry."""
     reason: str
 
 
 class ChargeJson(msgspec.Struct, omit_defaults=True):
-    """One quota."""
+    """The explanation of one quota, in JSON."""
 
     key: str
     subject: str
-    """client, topic or ip."""
+    """Kind of thing that the quota limits: client, topic or ip."""
     limit: int | float | None
     shared_by: str
     shadow: int | float | None
     shadow_shared_by: str
     steps: list[StepJson]
     pacing: str | None = None
-    """Of `limit`: kafka or smooth, as in the quota file; only of byte rates."""
+    """Pacing of the limit, kafka or smooth, as in the quota file; only for byte rates."""
     scope: str | None = None
-    """Of `limit`: broker or cluster, as in the quota file; only of byte rates and request time."""
+    """Scope of the limit, broker or cluster, as in the quota file; only for byte rates and request time."""
     shadow_pacing: str | None = None
     shadow_scope: str | None = None
 
 
 class Report(msgspec.Struct):
-    """The JSON object of `--json`."""
+    """The JSON object that `weir quotas explain --json` prints."""
 
     source: str
     user: str
@@ -202,7 +204,7 @@ def _report(source: Source, found: Explanation, time: Spent) -> Report:
 
 
 def _options(charge: Charge, limit: Limit | None) -> tuple[str | None, str | None]:
-    """How a limit is held, and how far it reaches, where that can be said."""
+    """Return the pacing and the scope of a limit; None for a quota that has no such option."""
     if limit is None:
         return None, None
     pacing = limit.pacing.value if charge.is_paced else None

@@ -31,7 +31,7 @@ from quotas.table.zookeeper_layout import ZooKeeperQuotas
 F = TypeVar("F", bound=Callable[..., object])
 
 LINES_SHOWN: Final = 50
-"""Number of skipped quotas listed on stderr; the file and --json list all."""
+"""Maximum number of skipped quotas listed on stderr; the file and --json list all."""
 
 
 class SkippedEntry(msgspec.Struct):
@@ -43,7 +43,7 @@ class SkippedEntry(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """The JSON object of `--json`."""
+    """The JSON object that `weir quotas import --json` prints."""
 
     origin: str
     quotas: list[Entry]
@@ -51,16 +51,16 @@ class Report(msgspec.Struct):
     nodes: int | None
     """Number of nodes read from ZooKeeper; null for brokers."""
     credentials: int | None
-    """Number of SCRAM credentials in these nodes."""
+    """Number of SCRAM credentials in the nodes read from ZooKeeper."""
     output: str | None
-    """The file of --output."""
+    """Path of the file written by --output; null without one."""
     dry_run: bool
     changes: list[ChangeEntry] | None
-    """Changes of the store, with --apply."""
+    """Changes made in the store by --apply; null without --apply."""
 
 
 class Target(NamedTuple):
-    """The destination of imported quotas."""
+    """The destination of imported quotas: standard output, a file, or Weir's store."""
 
     output: Path | None
     force: bool
@@ -72,7 +72,9 @@ class Target(NamedTuple):
     config: Path | None
 
     def check(self) -> None:
-        """Check the options before anything is read. Raises CommandError."""
+        """Raise CommandError for options that contradict each other or an output file that exists; call this
+        before reading quotas.
+        """
         if self.output is not None and self.apply:
             raise click.UsageError("either --output or --apply")
         if self.dry_run and not self.apply:
@@ -83,12 +85,12 @@ class Target(NamedTuple):
             raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")
 
     def source(self) -> Source | None:
-        """Return the store to change. Raises CommandError."""
+        """Return the store that --apply changes; None without --apply. Raises CommandError."""
         return open_source(self.quotas, self.config) if self.apply else None
 
 
 def target_options(command: F) -> F:
-    """Give a command the options of the destination, as argument `target`."""
+    """Return the command with the options of the destination; it gets their `Target` as argument `target`."""
 
     @wraps(command)
     def with_target(
@@ -277,7 +279,7 @@ def _apply(table: QuotaTable, target: Target, source: Source) -> Outcome:
 
 
 def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
-    """Return a quota file that names its origin, and the skipped quotas."""
+    """Return the text of a quota file, with comments that name its origin and the skipped quotas."""
     lines = [f"# Imported by `weir quotas import` from {clean(origin)}."]
     lines += [f"# Left out: {clean(one)}" for one in skipped]
     return "".join(f"{line}\n" for line in lines) + "\n" + render(table)

@@ -1,4 +1,4 @@
-"""A client's request time by API, from a running Weir, for `weir quotas explain`."""
+"""Ask a running Weir for a client's request time by API, for `weir quotas explain`."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ admin_option: Final = click.option(
 
 
 class RequestTimeJson(msgspec.Struct):
-    """The answer of a running Weir, in JSON."""
+    """The request time of a client as a running Weir reports it, in JSON."""
 
     admin: str
-    """The endpoint's address."""
+    """Address of the admin endpoint that answered."""
     budgets: list[BudgetTime]
 
 
 class Spent(NamedTuple):
-    """A client's request time by API, or why it is unknown."""
+    """A client's request time by API, or the reason why it is unknown."""
 
     found: RequestTimeJson | None
     why_not: str = ""
 
 
 def spent(admin: str | None, settings: Settings, user: str, client_id: str) -> Spent:
-    """Ask a running Weir: the given endpoint, which must answer, or the configured one, which may be on
-    another machine. Raises CommandError.
+    """Ask a running Weir for a client's request time. The endpoint `admin` must answer; without it the
+    endpoint in `settings` is tried, which may be on another machine. Raises CommandError if `admin` does not
+    answer.
     """
     address = _address(admin, settings)
     if address is None:
@@ -64,7 +65,7 @@ def _address(admin: str | None, settings: Settings) -> Address | None:
 
 
 def lines(of: Spent, *, is_limited: bool) -> Iterator[str]:
-    """Yield the answer as text; if the client has a quota, also how to get an answer."""
+    """Yield the request time as text. If it is unknown and the client has a quota, yield how to get it."""
     if of.found is None:
         if is_limited:
             yield click.style(f"  which APIs spend it: {of.why_not}", dim=True)

@@ -1,7 +1,7 @@
-"""Output of the `weir quotas` commands: entities, quotas and changes, as text and as JSON.
+"""Format the output of the `weir quotas` commands: entities, quotas and changes, as text and as JSON.
 
-In JSON an entity has its parts by name, null for the default, as in Kafka's protocol; whole numbers have no
-decimal point.
+In JSON an entity is an object with its parts by name; null stands for the default, as in Kafka's protocol.
+Whole numbers have no decimal point.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
 
 EntityJson: TypeAlias = dict[str, str | None]
-"""Parts of an entity: user, client_id, client_id_prefix, ip, topic; null is the default."""
+"""Parts of an entity by name: user, client_id, client_id_prefix, ip, topic; null is the default."""
 
 _BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -32,16 +32,16 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
     entity: EntityJson
     mode: str
-    """enforce or shadow, as in the quota file."""
+    """Mode of the quotas: enforce or shadow, as in the quota file."""
     quotas: dict[str, int | float]
     pacing: str | None = None
-    """kafka or smooth, as in the quota file; left out where that says nothing."""
+    """Pacing of the entry, kafka or smooth; left out if the quota file does not set it."""
     scope: str = Scope.BROKER.value
-    """broker or cluster, as in the quota file; left out for a broker."""
+    """Scope of the entry, broker or cluster; left out if it is broker."""
 
 
 class Change(NamedTuple):
-    """A changed value; None stands for no quota."""
+    """A change of one quota; None as value stands for no quota."""
 
     entity: Entity
     key: QuotaKey
@@ -51,7 +51,7 @@ class Change(NamedTuple):
 
 
 class ChangeEntry(msgspec.Struct):
-    """A change, in JSON."""
+    """A change of one quota, in JSON."""
 
     entity: EntityJson
     key: str
@@ -66,7 +66,7 @@ def echo_json(report: object) -> None:
 
 
 def entity_json(entity: Entity) -> EntityJson:
-    """An entity's parts."""
+    """Return the parts of an entity for JSON."""
     client_id = entity.client_id
     parts: dict[str, Name | None] = {
         "user": entity.user,
@@ -81,12 +81,12 @@ def entity_json(entity: Entity) -> EntityJson:
 
 
 def clean(text: object) -> str:
-    """Replace control characters, because names come from anywhere."""
+    """Return the text with control characters replaced, because clients choose names freely."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
 
 
 def number(value: float) -> int | float:
-    """Return a value without a decimal point if it is whole."""
+    """Return a number for JSON, without a decimal point if it is whole."""
     return int(value) if value == value // 1 else value
 
 
@@ -112,7 +112,7 @@ def change_entry(change: Change) -> ChangeEntry:
 
 
 def show_table(table: QuotaTable) -> None:
-    """Print a line per value."""
+    """Print a table with a line per quota."""
     headings = ("entity", "quota", "value", "mode")
     rows = [
         (clean(entity), key.value, str(number(value)), _mode(table, entity, mode), _readable(key, value))
@@ -126,13 +126,13 @@ def show_table(table: QuotaTable) -> None:
 
 
 def _mode(table: QuotaTable, entity: Entity, mode: str) -> str:
-    """The mode of an entry, and its options."""
+    """Return the mode of an entry and its options as text."""
     options = str(table.options_of(entity, shadow=mode == SHADOW))
     return f"{mode}, {options}" if options else mode
 
 
 def show_changes(changes: Iterable[Change]) -> None:
-    """Print each change: before -> after."""
+    """Print one line per change: value before -> value after."""
     for entity, key, mode, before, after in changes:
         shadow = f" ({SHADOW})" if mode == SHADOW else ""
         was, now = (told(key, value) for value in (before, after))
@@ -144,7 +144,7 @@ def show_changes(changes: Iterable[Change]) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows as lines of plain text."""
+    """Return rows as lines of plain text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -152,7 +152,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def told(key: QuotaKey, value: float | None) -> str:
-    """Format a value; None is none."""
+    """Return a quota's value as text; `none` for None."""
     if value is None:
         return "none"
     readable = _readable(key, value)
@@ -164,14 +164,14 @@ def compare(
     wanted: Mapping[tuple[Entity, QuotaKey], float | None],
     mode: str,
 ) -> list[Change]:
-    """Return the changes that the wanted values make."""
+    """Return one change per wanted value, compared with the values of the table."""
     return [
         Change(entity, key, mode, before.get((entity, key)), value) for (entity, key), value in wanted.items()
     ]
 
 
 def _readable(key: QuotaKey, value: float) -> str:
-    """Format a large number of bytes with a unit; "" for a small one."""
+    """Return a large number of bytes as text with a unit; "" for a small number and for other quotas."""
     if key in _BYTES:
         for size, unit in _UNITS:
             if value >= size:
@@ -180,7 +180,9 @@ def _readable(key: QuotaKey, value: float) -> str:
 
 
 def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table. A narrow terminal breaks its lines, so that names can be copied whole."""
+    """Print a table. On a narrow terminal, lines are broken instead of cut, so that names can be copied
+    whole.
+    """
     width = max(len(value) for _, _, value, *_ in [headings, *rows])
     lines = columns([(*row[:2], row[2].rjust(width), *row[3:]) for row in [headings, *rows]])
     click.secho(lines[0], bold=True)

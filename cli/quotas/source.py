@@ -41,15 +41,15 @@ json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print
 
 
 class Source(Protocol):
-    """A store of quotas."""
+    """A place where quotas are stored: a quota file, or a store in the cluster."""
 
     @property
     def name(self) -> str:
-        """The name, such as `quotas.toml`."""
+        """Name of the store for messages, such as `quotas.toml`."""
 
     @property
     def takes_effect(self) -> str:
-        """When a running Weir applies a change."""
+        """Text that says when a running Weir applies a change."""
 
     @property
     def settings(self) -> config.Settings:
@@ -59,23 +59,23 @@ class Source(Protocol):
         """Print warnings about these quotas on stderr."""
 
     def load(self) -> QuotaTable:
-        """Return all quotas. Raises CommandError."""
+        """Return all quotas of the store. Raises CommandError if it cannot be read."""
 
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
-        """Set these values, None to remove one; of the shadow entries or of the enforced ones. These entries
-        get `options`; None: they keep theirs. Raises CommandError.
+        """Set these values, or remove a quota whose value is None, in the shadow entries or in the enforced
+        ones. The changed entries get `options`, or keep theirs if it is None. Raises CommandError.
         """
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """Return the text changes of `alter`; "" for stores without text. Raises CommandError."""
+        """Return the diff that `alter` would make; "" for stores that are not text. Raises CommandError."""
 
 
 def source_options(command: F) -> F:
-    """Give a command the options of the quotas, and their `Source` as argument `source`."""
+    """Return the command with the options that name a store; it gets the `Source` as argument `source`."""
 
     @wraps(command)
     def with_source(*, quotas: Path | None, config_file: Path | None, **others: object) -> object:
@@ -85,7 +85,7 @@ def source_options(command: F) -> F:
 
 
 def open_source(quotas: Path | None, config_file: Path | None) -> Source:
-    """Open the source. Raises CommandError, click.UsageError."""
+    """Return the store that the options name. Raises CommandError, click.UsageError."""
     if config_file is None:
         if quotas is None:
             raise click.UsageError("which quotas? give --quotas FILE, or --config weir.toml")
@@ -104,19 +104,19 @@ def open_source(quotas: Path | None, config_file: Path | None) -> Source:
 
 
 class _Configured:
-    """The common part of all sources."""
+    """Base of the stores: settings and warnings."""
 
     def __init__(self, settings: config.Settings) -> None:
         self.settings = settings
 
     def warn(self) -> None:
-        """Warn if nothing is enforced."""
+        """Print a warning on stderr if the settings enforce no quotas."""
         if self.settings.quota_mode == "shadow":
             click.echo("quota_mode is shadow: none of these is enforced, all are only counted", err=True)
 
 
 class FileSource(_Configured):
-    """A quota file, changed in the same way as by the server."""
+    """A quota file; its changes are the same as those of a running Weir."""
 
     takes_effect: Final = "a running Weir follows it within two seconds"
 
@@ -126,25 +126,27 @@ class FileSource(_Configured):
 
     @property
     def name(self) -> str:
-        """The file's path."""
+        """Path of the file."""
         return clean(self._path)
 
     def load(self) -> QuotaTable:
-        """Read the file."""
+        """Return the quotas in the file. Raises CommandError."""
         with _one_line(), Progress(f"reading {self.name}"):
             return read_quota_file(self._path)
 
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
-        """Rewrite it in one step; what the operator wrote stays where it can."""
+        """Rewrite the file atomically; keep the operator's comments and order where possible. Raises
+        CommandError.
+        """
         with _one_line(), Progress(f"writing {self.name}"):
             rewrite(self._path, changes, shadow=shadow, options=options)
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """Return the diff of a rewrite."""
+        """Return the diff that rewriting the file would make. Raises CommandError."""
         with _one_line():
             before = self._path.read_text("utf-8")
             after = edited(before, changes, shadow=shadow, options=options)
@@ -153,10 +155,10 @@ class FileSource(_Configured):
 
 
 class ClusterSource(_Configured):
-    """A store in the cluster: a topic, or the brokers."""
+    """A store in the cluster: a topic, or the brokers themselves."""
 
     def __init__(self, loaded: config.Config) -> None:
-        """Prepare; the first use connects. Raises ConfigError."""
+        """Keep the configuration; the first method that needs the store connects. Raises ConfigError."""
         super().__init__(loaded.settings)
         self._store: TopicStore | BrokerStore
         match loaded.settings.quota_store:
@@ -171,23 +173,23 @@ class ClusterSource(_Configured):
 
     @property
     def name(self) -> str:
-        """The name, such as `topic __weir_quotas`."""
+        """Name of the store for messages, such as `topic __weir_quotas`."""
         return clean(f"{self._store.name} {self._where}")
 
     @property
     def takes_effect(self) -> str:
-        """When a Weir that runs with this store applies a change."""
+        """Text that says when a Weir that runs with this store applies a change."""
         return "a running Weir follows it within a second or two"
 
     def load(self) -> QuotaTable:
-        """Read all quotas."""
+        """Return all quotas of the store. Raises CommandError."""
         with _one_line(), Progress(f"reading {self.name}"):
             return trio.run(self._store.load)
 
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
-        """Send the changes."""
+        """Send the changes to the store. Raises CommandError."""
         with _one_line(), Progress(f"changing {self.name}"):
             if isinstance(self._store, TopicStore):
                 trio.run(partial(self._store.alter, changes, shadow=shadow, options=options))
@@ -205,14 +207,14 @@ class ClusterSource(_Configured):
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """There is no text."""
+        """Return "": this store is not text."""
         del changes, shadow, options
         return ""
 
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Raise CommandError for errors of a store."""
+    """Turn exceptions of the store within the block into CommandError."""
     try:
         yield
     except (config.ConfigError, StoreError, QuotaFileError, UnicodeDecodeError) as error:

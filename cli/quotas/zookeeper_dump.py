@@ -18,21 +18,21 @@ from typing import Final
 from quotas.table.zookeeper_layout import CLIENTS, IPS, OF_A_USER, USERS, ZooKeeperQuotas
 
 OWN: Final = ("_znode", "data")
-"""Files with the content of their directory's node."""
+"""Names of the files that have the content of the node of their directory."""
 SUFFIX: Final = ".json"
 NODE_BYTES_MAX: Final = 1 << 20
-"""ZooKeeper's own limit (jute.maxbuffer)."""
+"""Maximum size (bytes) of a node, ZooKeeper's own limit (jute.maxbuffer)."""
 
 
 class DumpError(Exception):
-    """The directory has no quotas to import; the text is one line."""
+    """Raised if the directory has no quotas to import; the text is one line."""
 
 
 class Dump:
-    """The znodes of quotas in a directory."""
+    """The znodes of quotas in a dump's directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises DumpError if the directory has none."""
+        """Find the tree in the directory. Raises DumpError if the directory has no quotas."""
         self._config = directory / "config" if (directory / "config").is_dir() else directory
         roots = [self._place(root) for root in (USERS, CLIENTS, IPS)]
         if not any(root.is_dir() for root in roots):
@@ -44,7 +44,7 @@ class Dump:
         self._suffixed = bool(files) and all(file.name.endswith(SUFFIX) for file in files)
 
     def read(self, quotas: ZooKeeperQuotas) -> None:
-        """Read each node; a node that cannot be read is skipped."""
+        """Add the content of each node to `quotas`; skip nodes that cannot be read."""
         for user in self._nodes(USERS, quotas):
             self._nodes(f"{user}/{OF_A_USER}", quotas)
         self._nodes(CLIENTS, quotas)
@@ -54,7 +54,9 @@ class Dump:
         return self._config / path.removeprefix("/config/")
 
     def _nodes(self, container: str, quotas: ZooKeeperQuotas) -> list[str]:
-        """Read the children of a node; return the paths of those that may have children."""
+        """Add the children of a node to `quotas`; return the paths of the children that may have children
+        themselves.
+        """
         directories: list[str] = []
         for entry in _entries(self._place(container)):
             if entry.is_dir():

@@ -1,4 +1,6 @@
-"""Read the znodes of a running ZooKeeper, for `weir quotas import zookeeper --zookeeper`. Changes nothing."""
+"""Read the znodes of a running ZooKeeper, for `weir quotas import zookeeper --zookeeper`, without changing
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 AT_ONCE: Final = 500
-"""Number of concurrent requests."""
+"""Maximum number of requests in progress at a time."""
 
 
 T = TypeVar("T")
@@ -22,21 +24,21 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ZooKeeperError(Exception):
-    """ZooKeeper cannot be read; the text is one line."""
+    """Raised if ZooKeeper cannot be read; the text is one line."""
 
 
 class ZooKeeperAddress(NamedTuple):
     """Address and credentials of ZooKeeper."""
 
     connect: str
-    """HOST:PORT[,HOST:PORT...][/CHROOT], as Kafka's zookeeper.connect."""
+    """Addresses as in Kafka's zookeeper.connect: HOST:PORT[,HOST:PORT...][/CHROOT]."""
     digest: str | None
-    """USER:PASSWORD of the digest scheme."""
+    """Credentials USER:PASSWORD of the digest scheme; None to connect without credentials."""
     timeout_s: float
 
 
 class _Stat(Protocol):
-    """Attributes of a node, besides its content."""
+    """The attributes of a node that are read, besides its content."""
 
     children_count: int
 
@@ -45,11 +47,13 @@ class _Answer(Protocol[T_co]):
     """kazoo's handle of a request in progress."""
 
     def get(self, block: bool, timeout: float) -> T_co:
-        """Wait for the answer. Raises the request's exception."""
+        """Wait for the response and return it. Raises the request's exception."""
 
 
 def read(place: ZooKeeperAddress, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> None:
-    """Read each node of quotas; skip nodes without permission. Raises ZooKeeperError."""
+    """Add each node of quotas to `quotas`; skip nodes that Weir may not read. `say` is called with progress.
+    Raises ZooKeeperError if ZooKeeper cannot be read.
+    """
     with _connected(place) as client:
         reader = _Reader(client, place, quotas, say)
         reader.check()
@@ -91,14 +95,16 @@ def _connected(place: ZooKeeperAddress) -> Iterator[KazooClient]:
 
 
 def _silence() -> logging.Logger:
-    """Return a silent logger: at debug level kazoo logs the nodes' content, and the password."""
+    """Return a logger for kazoo that logs nothing: at debug level kazoo would log the nodes' content and the
+    password.
+    """
     logger = logging.getLogger("kazoo")
     logger.disabled = True
     return logger
 
 
 class _Reader:
-    """Sends many requests at once."""
+    """Reads nodes with many requests in progress at a time."""
 
     def __init__(
         self,
@@ -118,7 +124,7 @@ class _Reader:
         self._who = "this user" if place.digest is not None else "those without --zookeeper-digest"
 
     def check(self) -> None:
-        """Raise ZooKeeperError if this ZooKeeper is not Kafka's."""
+        """Raise ZooKeeperError if this ZooKeeper does not have Kafka's nodes."""
         if self._client.exists_async(CONFIG).get(True, self._place.timeout_s) is None:
             raise ZooKeeperError(
                 f"{self._place.connect}: has no {CONFIG}: give the chroot of Kafka's zookeeper.connect, "
@@ -126,12 +132,12 @@ class _Reader:
             )
 
     def nodes(self, container: str) -> list[str]:
-        """Read each child of a node; return the paths of those with children."""
+        """Read each child of a node; return the paths of the children that have children."""
         (paths,) = self.children([container])
         return self.contents(paths)
 
     def contents(self, paths: Sequence[str]) -> list[str]:
-        """Read these nodes; return the paths of those with children."""
+        """Read these nodes; return the paths of the nodes that have children."""
         parents: list[str] = []
         get: Callable[[str], _Answer[tuple[bytes | None, _Stat]]] = self._client.get_async
         for path, (content, stat) in self._ask(get, paths):
@@ -141,13 +147,15 @@ class _Reader:
         return parents
 
     def children(self, containers: Sequence[str]) -> list[list[str]]:
-        """Return the paths of each node's children; a missing node has none."""
+        """Return the paths of the children of each node; no paths for a missing node."""
         get: Callable[[str], _Answer[list[str]]] = self._client.get_children_async
         answers = self._ask(get, containers)
         return [[f"{path}/{name}" for name in sorted(names)] for path, names in answers] or [[]]
 
     def _ask(self, question: Callable[[str], _Answer[T]], paths: Sequence[str]) -> Iterator[tuple[str, T]]:
-        """Yield each path with its answer, except for nodes that are missing or not permitted."""
+        """Send the request for each path; yield each path with its response, except for nodes that are
+        missing or that Weir may not read.
+        """
         for start in range(0, len(paths), AT_ONCE):
             asked = [(path, question(path)) for path in paths[start : start + AT_ONCE]]
             for path, answer in asked:

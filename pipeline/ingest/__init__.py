@@ -1,9 +1,10 @@
-"""Ingest: recorded usage, from files or a topic, into tables; each record once, whatever is killed when.
+"""Ingest recorded usage from files or a topic into tables, each record exactly once, even after a kill at any
+time.
 
-- A micro-batch is written by replacing the partitions with its number. A batch that Spark repeats after a
-  kill replaces its own leavings: no transaction log is needed, and any file system will do.
-- The watermark is computed from what earlier batches have written: Spark's drops late records without a
-  word, and a repeated batch must decide as the first time.
-- It is kept per stream (an instance; in a topic also a partition): partitions are read unevenly, and one
-  watermark for all made whole partitions of a backlog late.
+- A micro-batch replaces the partitions that have its number. So a batch that Spark repeats after a kill
+  replaces its own earlier output: no transaction log is needed, and any file system is suitable.
+- The watermark (the time before which a record is late) is computed from the output of earlier batches.
+  Spark's own watermark drops late records silently, and may decide differently when a batch is repeated.
+- Each stream has its own watermark; a stream is an instance of Weir, in a topic one of its partitions. Spark
+  reads partitions unevenly, and a common watermark made whole partitions of a backlog late.
 """

@@ -1,17 +1,15 @@
 """Write one micro-batch into the tables, each partition as a whole.
 
-A killed batch is repeated with the same lines until Spark's checkpoint has it. The steps, and the effect of a
-kill between them:
+After a kill, Spark repeats a batch with the same lines until its checkpoint has the batch. The steps of a
+batch:
 
-1. Delete the output of an earlier attempt; only a run's first batch can have one. Options may have changed
-since, so records may now be late that were good before.
-
-2. Write good, late and malformed records. After a kill some partitions exist; the repetition replaces them.
-
-3. Write the ledger's row: the batch is complete. Between 2 and 3, readers of the tables see an incomplete
-batch.
-
-4. Spark adds the batch to its checkpoint; until then the batch is repeated from 1.
+1. Delete the output of an earlier attempt. Only the first batch of a run can have such output. Options may
+   have changed since that attempt, so that records may be late now that were good before.
+2. Write good, late and malformed records. After a kill during this step, the repeated batch
+   replaces the partitions that exist.
+3. Write the ledger's row, which completes the batch. After a kill before this step, readers of the
+   tables see an incomplete batch.
+4. Spark adds the batch to its checkpoint. After a kill before this step, the batch is repeated from step 1.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counts:
-    """Number of lines, by result."""
+    """Numbers of lines of a kind, by result."""
 
     read: int = 0
     good: int = 0
@@ -45,7 +43,7 @@ class Counts:
     malformed: int = 0
 
     def add(self, row: Row) -> None:
-        """Add the counts of a batch (a row with these columns)."""
+        """Add the counts of a batch: a row with a column for each field of this class."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + int(row[each.name]))
 
@@ -54,17 +52,19 @@ class Counts:
 
 
 class Batches:
-    """Writes the batches of one kind of records, and sums up their counts."""
+    """Writes the batches of one kind of records into the tables, and sums up their counts."""
 
     def __init__(self, lake: Lake, kind: Kind, late_after_ms: int, say: Callable[[str], None]) -> None:
         self._lake, self._kind, self._late_after_ms, self._say = lake, kind, late_after_ms, say
         self._is_first = True
         self.counts = Counts()
         self.failure: Exception | None = None
-        """The exception that ended the stream; Spark itself reports only its text."""
+        """Exception that ended the stream; kept because Spark's own exception has only its text."""
 
     def take(self, rows: DataFrame, batch: int) -> None:
-        """Write a batch; `foreachBatch` calls this method."""
+        """Write the lines of a batch; Spark's `foreachBatch` calls this method. An exception is kept in
+        `failure` and raised.
+        """
         try:
             self._take(rows, batch)
         except Exception as error:
@@ -92,7 +92,7 @@ class Batches:
         self._say(f"{self._kind.name} batch {batch}: {seen} in {time.monotonic() - began_s:.1f} s")
 
     def _write(self, rows: DataFrame, before: DataFrame, batch: int) -> Row:
-        """Write all tables, and return the batch's counts."""
+        """Write a batch into all tables; return one row with its counts (`count`)."""
         counted = count(rows).collect()[0]
         numbered = rows.withColumn("batch", fn.lit(batch).cast("long"))
         lake, kind = self._lake, self._kind
@@ -111,7 +111,9 @@ class Batches:
         return counted
 
     def _enter(self, rows: DataFrame, before: DataFrame, counted: Row, batch: int) -> None:
-        """Write the batch's row of the ledger."""
+        """Write the batch's row of the ledger, from `before` (newest times before the batch) and its
+        counts.
+        """
         known = {**counted.asDict(), "late_after_ms": self._late_after_ms, "batch": batch}
         row = newest_after(before, rows).select(
             *(
@@ -125,14 +127,18 @@ class Batches:
 
 
 def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
-    """Add the columns `stream` and `late` to parsed lines (`pipeline.ingest.parse`)."""
+    """Return parsed lines (`pipeline.ingest.parse`) with the columns `stream` and `late` (true if the record
+    is late). `before` has each stream's newest time (`ledger.NEWEST`).
+    """
     joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
     late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms
     return joined.withColumn("late", fn.coalesce(late, fn.lit(False))).drop("newest_ms")
 
 
 def count(rows: DataFrame) -> DataFrame:
-    """Return one row: counts of the lines, and first and last time (ms) of good records."""
+    """Return one row for lines with `late`: the number of lines by result, the first and last time (ms) of
+    good records, and `taken_ms`.
+    """
     is_good = fn.col("reason").isNull()
     in_table = is_good & ~fn.col("late")
     return rows.agg(
@@ -150,7 +156,7 @@ _LEFT_BY_A_KILL: Final = ".spark-staging-*"
 
 
 def clear(files: Files, lake: Lake, kind: Kind, batch: int) -> None:
-    """Delete the output of a batch, and temporary files of killed writers."""
+    """Delete the output of a batch in all tables, and temporary files that killed writers left behind."""
     table = lake.usage if kind.name == "usage" else lake.trace
     by_batch = [lake.late(kind.name), lake.malformed(kind.name), lake.ledger(kind.name)]
     patterns = [f"{table}/day=*/batch={batch}", *(f"{path}/batch={batch}" for path in by_batch)]

@@ -1,8 +1,8 @@
-"""Check that Spark's checkpoint belongs to this source and these tables, so that no records are lost or
+"""Check that Spark's checkpoint belongs to this source and these tables, so that no record is lost or
 doubled.
 
-Each checkpoint numbers its batches from 0, and the tables are partitioned by that number. With a new
-checkpoint, batches would overwrite existing partitions.
+Each checkpoint numbers its batches from 0, and the tables are partitioned by that number. Batches of a new
+checkpoint would therefore overwrite the partitions of an old one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def check(files: Files, lake: Lake, kind: str, source: str) -> None:
-    """Check the checkpoint; store the name of the `source` on the first run. Raises PipelineError."""
+    """Raise PipelineError if the checkpoint of a kind belongs to another source or does not fit the tables.
+    On the first run, store the name of the `source`.
+    """
     planned = _last(files, lake, kind, "offsets")
     _check_source(files, lake, kind, source, is_new=planned < 0)
     _check_tables(files, lake, kind, planned)
@@ -58,6 +60,8 @@ def _check_tables(files: Files, lake: Lake, kind: str, planned: int) -> None:
 
 
 def _last(files: Files, lake: Lake, kind: str, log: str) -> int:
-    """Return the last batch that Spark has planned (`offsets`) or completed (`commits`); -1 without one."""
+    """Return the number of the last batch that Spark has planned (`log` is `offsets`) or completed
+    (`commits`); -1 if there is no such batch.
+    """
     paths = files.matching(f"{lake.checkpoint(kind)}/{log}/*")
     return max((int(name) for path in paths if (name := path.rpartition("/")[2]).isdigit()), default=-1)

@@ -1,7 +1,7 @@
-"""Ingest records from files or topics into tables, each exactly once, by Structured Streaming.
+"""Ingest records from files or topics into tables, each exactly once, with Spark's Structured Streaming.
 
 `sources` reads lines, `parse` validates records, `ledger` finds late records, `batch` writes tables, and
-`checkpoint` refuses to start with the wrong tables. This module has the loop around them.
+`checkpoint` refuses to start with the wrong tables. This module runs the streams until they end.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ LOOK_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The time between batches, and the end of the run."""
+    """The time between batches, and the event that ends the run."""
 
     every_s: float | None = None
-    """Time (s) between batches; None to ingest the existing records and end."""
+    """Time (s) between batches; None to ingest the records that exist and then end."""
     stop: threading.Event | None = None
-    """An event that ends the run after the current batches."""
+    """Event that ends the run after the batches in progress; None if only signals end it."""
 
 
 def ingest(
@@ -56,7 +56,10 @@ def ingest(
     late_after_s: float = LATE_AFTER_S,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
-    """Ingest records; `say` is called with one line per batch. Raises PipelineError."""
+    """Ingest the records of these `kinds` into the lake, until the source is read or `pace.stop` is set. A
+    record is late if it is over `late_after_s` older than the newest of its stream. `say` is called with one
+    line per batch. Raises PipelineError if the source or lake is unsuitable or Spark fails.
+    """
     source.check(spark)
     files = Files(spark)
     takers = {kind: Batches(lake, KINDS[kind], round(late_after_s * 1000), say) for kind in kinds}
@@ -99,8 +102,8 @@ def _start(
 
 
 def _wait(queries: Mapping[str, StreamingQuery], stop: threading.Event) -> None:
-    """Wait until all streams have ended; once `stop` is set, stop each between two batches. Raises
-    StreamingQueryException.
+    """Wait until all streams have ended. Once `stop` is set, end each stream between two of its batches.
+    Raises StreamingQueryException if a stream fails.
     """
     running = list(queries.values())
     while running:
@@ -115,7 +118,9 @@ def _wait(queries: Mapping[str, StreamingQuery], stop: threading.Event) -> None:
 
 @contextmanager
 def _until_signalled(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` at SIGINT or SIGTERM; raise KeyboardInterrupt at a second signal."""
+    """During the block, set `stop` at SIGINT or SIGTERM; raise KeyboardInterrupt at a second signal. Do
+    nothing outside the main thread.
+    """
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -183,7 +188,7 @@ _KNOWN: Final = (
 
 
 def explained(error: Exception, source: Source) -> Exception:
-    """Return a PipelineError with the cause for errors of Spark; return other errors unchanged."""
+    """Return a PipelineError that explains an error of Spark; return any other error unchanged."""
     if not isinstance(error, PySparkException | Py4JError):
         return error
     text = str(error)
@@ -194,7 +199,7 @@ def explained(error: Exception, source: Source) -> Exception:
 
 
 def _cause(text: str) -> str:
-    """Return the innermost exception of a Java stack trace, or else the first line; at most 300
+    """Return the innermost exception of a Java stack trace, or the first line of another text; at most 300
     characters.
     """
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)

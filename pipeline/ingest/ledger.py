@@ -1,17 +1,16 @@
-"""The ledger: counts of each batch, and the newest time of each stream, which decides what is late.
+"""The ledger: one row per batch, with its counts and the newest time of each stream, which decides which
+records are late.
 
 A record is late if its time is more than the allowed delay before the newest record that an *earlier batch*
-has taken of the same stream. A stream has records in order of time: it is one instance of Weir, and in a
-topic one partition. Therefore
+has read from the same stream. A stream is one instance of Weir, in a topic one of its partitions, so that its
+records are in order of time. Therefore
 
 - a repeated batch finds the same records late, because the rows of earlier batches do not change;
+- a backlog makes no record late if Spark reads one partition faster than another;
+- an instance whose clock is ahead makes no records of other instances late. Its own newest time is limited to
+  the time at which Spark began the batch.
 
-- a backlog that is read faster in one partition than in another makes no record late;
-
-- an instance whose clock is ahead makes no other's records late. Its own newest time is at most the time when
-Spark began the batch.
-
-Each row has everything that the next batch needs, so that a batch reads only one row.
+Each row has the newest times of all streams, so that a batch reads only the row before it.
 """
 
 from __future__ import annotations
@@ -36,31 +35,32 @@ LEDGER: Final = StructType(
         StructField("last_ms", LongType()),
         StructField("taken_ms", LongType()),  # when Spark began the batch
         StructField("late_after_ms", LongType()),
-        StructField(
-            "newest", ArrayType(NEWEST)
-        ),  # newest time of each stream, in this batch and all earlier ones
+        # Newest time of each stream, in this batch and all earlier ones.
+        StructField("newest", ArrayType(NEWEST)),
         tables.BATCH,
     ]
 )
 STREAMS_MAX: Final = 10_000
-"""Number of streams, those with the newest records, whose newest time is kept; other streams have no late
-records.
+"""Maximum number of streams in a row, those with the newest records; records of other streams are never
+late.
 """
 
 
 def newest_before(spark: SparkSession, lake: Lake, kind: str, batch: int) -> DataFrame:
-    """Return the newest time of each stream (`NEWEST`) before a batch."""
+    """Return the newest time (ms) of each stream before a batch, in the columns of `NEWEST`."""
     row = tables.read(spark, lake.path("ledger", kind, f"batch={batch - 1}"), StructType(LEDGER.fields[:-1]))
     return row.select(fn.inline("newest")).to(NEWEST)
 
 
 def stream() -> Column:
-    """Return the name of a line's stream: channel and instance."""
+    """Return the column with the name of a line's stream: channel and instance."""
     return fn.concat_ws("/", "channel", "instance")
 
 
 def newest_after(before: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return one row: `newest` with the good records of a batch included."""
+    """Return one row with the array `newest`: the newest time of each stream, in `before` or in the good
+    records of the batch (`rows` with `reason`, `stream`, `time_ms` and `taken_ms`).
+    """
     seen = rows.where("reason is null").select("stream", fn.least("time_ms", "taken_ms").alias("newest_ms"))
     each = before.unionByName(seen).groupBy("stream").agg(fn.max("newest_ms").alias("newest_ms"))
     kept = each.orderBy(fn.desc("newest_ms"), "stream").limit(STREAMS_MAX)

@@ -1,14 +1,13 @@
 """Parse lines into records, and validate them, with Spark's built-in functions only.
 
-`from_json` alone accepts too much: two objects on a line (it takes the first), a number instead of a string,
-invalid UTF-8. Therefore
+Spark's `from_json` alone accepts too much: of two objects on a line it returns the first, and it accepts a
+number for a string, and invalid UTF-8. Therefore
 
-- a line is parsed as a field of an object that ends with a field of Weir's: that field is found only after
-exactly one JSON value;
-
+- a line is parsed as a field of an object whose last field is Weir's: Spark finds this last field only if the
+  line is exactly one JSON value;
 - strings are parsed as variants, which keep their JSON type.
 
-Required fields and defaults come from the record's type (`usage.schema`).
+The record's type (`usage.schema`) determines required fields and defaults.
 """
 
 from __future__ import annotations
@@ -29,18 +28,20 @@ if TYPE_CHECKING:
 
 KNOWN_VERSIONS: Final = (VERSION,)
 OLDEST_MS: Final = 1_420_070_400_000
-"""The beginning of 2015 (ms), before Weir existed."""
+"""Lowest valid time (ms) of a record: the beginning of 2015, before Weir existed."""
 AHEAD_MS_MAX: Final = 24 * 3600 * 1000
-"""Time (ms) by which a record may be ahead of the clock; records further ahead are malformed."""
+"""Time (ms) by which a record may be ahead of the clock of Spark's batch; a record further ahead is
+malformed.
+"""
 COUNT_MAX: Final = 10**13
-"""Maximum of a number in a record. Sums of larger numbers might not fit into 64 bits."""
+"""Maximum of a number in a record, so that sums fit into 64 bits."""
 INTERVAL_MS_MAX: Final = 24 * 3600 * 1000
 TEXT_MAX: Final = 1_000
-"""Maximum length (characters) of a name; Weir shortens names further. A name of megabytes could exhaust
+"""Maximum length (characters) of a name, longer than any that Weir writes. A name of megabytes could exhaust
 the memory of a job.
 """
 LINE_MAX: Final = 10_000
-"""Number of characters of a malformed line that are kept."""
+"""Number of characters of a malformed line that the table keeps."""
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": "wrong",
@@ -51,14 +52,14 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of records: usage or trace."""
+    """A kind of records, usage or trace, and the type of its records."""
 
     name: str
     record: type[msgspec.Struct]
 
     @property
     def columns(self) -> StructType:
-        """Columns of a record."""
+        """Columns of a record of this kind."""
         return StructType.fromJson(schema(self.record))
 
 
@@ -68,10 +69,10 @@ KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 
 
 def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
-    """Parse the lines of a source (`sources`).
+    """Parse the lines of a source (`sources`) into one row per line.
 
-    The columns are those of the record, with defaults, and `day`, `channel`, `taken_ms`, `line`, `source`,
-    and `reason`, which is null for a good record.
+    The columns are those of the record, with defaults; `day`, `channel` and `taken_ms`; and `line`, `source`
+    and `reason`, which are null for a good record.
     """
     as_json = fn.concat(fn.lit('{"r":'), fn.col("value"), fn.lit(',"end":1}'))
     raw = lines.withColumn("json", fn.from_json(as_json, _shape(kind), _OPTIONS))
@@ -81,9 +82,8 @@ def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
     is_good = fn.col("reason").isNull()
     return checked.select(
         *_filled(kind),
-        fn.when(is_good, fn.to_date(fn.timestamp_millis("time_ms"))).alias(
-            "day"
-        ),  # invalid times may overflow
+        # An invalid time could overflow.
+        fn.when(is_good, fn.to_date(fn.timestamp_millis("time_ms"))).alias("day"),
         "channel",
         "taken_ms",
         fn.when(~is_good, fn.left(fn.make_valid_utf8("value"), fn.lit(LINE_MAX))).alias("line"),
@@ -93,7 +93,7 @@ def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
 
 
 def _shape(kind: Kind) -> StructType:
-    """Return the schema with which a line is parsed."""
+    """Return the schema with which Spark parses a line that is embedded in Weir's object."""
     record = [
         StructField(field.name, VariantType() if isinstance(field.dataType, StringType) else field.dataType)
         for field in kind.columns.fields
@@ -103,7 +103,9 @@ def _shape(kind: Kind) -> StructType:
 
 
 def _plain(field: StructField) -> Column:
-    """Return a field's value; a string only if the JSON value was a string."""
+    """Return the column with a field's value. For a string field, the value is null if the JSON value was not
+    a string.
+    """
     value = fn.col(f"json.r.{field.name}")
     if not isinstance(field.dataType, StringType):
         return value
@@ -127,7 +129,7 @@ def _fill(field: StructField, default: object) -> Column:
 
 
 def _reason(kind: Kind) -> Column:
-    """Return the first reason why a line is malformed; null for a good record."""
+    """Return the column with the first reason why a line is malformed; null for a good record."""
     version = fn.col("version")
     needed = required(kind.record)
     nothing = fn.coalesce(*(fn.col(name).cast("string") for name in needed)).isNull()
@@ -172,7 +174,7 @@ def _out_of_bounds(kind: Kind) -> list[tuple[Column, Column]]:
 
 
 def _counts(columns: StructType, prefix: str = "") -> list[tuple[str, int]]:
-    """Return names and minimums of all numbers without specific bounds."""
+    """Return the name and minimum of each number in a record that has no bounds of its own."""
     found = []
     for field in columns.fields:
         name = f"{prefix}{field.name}"

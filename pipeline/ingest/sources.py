@@ -1,8 +1,8 @@
 """The sources of records: a directory with Weir's files, or Weir's topics.
 
-A stream has one row per line: `value`, `source` (file or offset), `channel` (the part of the source that is
-in order, such as a partition) and `taken_ms`, the time when Spark began the batch. Spark stores this time
-before the batch, so that a repeated batch has the same.
+A source's stream has one row per line: `value` (the line), `source` (file or offset), `channel` (the part of
+the source whose lines are in order, such as a partition) and `taken_ms`, the time (ms) at which Spark began
+the batch. Spark stores this time before the batch, so that a repeated batch has the same time.
 """
 
 from __future__ import annotations
@@ -26,29 +26,31 @@ BATCH_BYTES: Final = 512 * 1024 * 1024
 BATCH_RECORDS: Final = 1_000_000
 _PATTERN: Final = r"[*?\[\]{}\\]"
 FILE_AGE_MAX: Final = "365d"
-"""Age of files, relative to the newest file, after which Spark forgets and ignores them."""
+"""Age of a file, relative to the newest file, beyond which Spark forgets and ignores it."""
 
 
 class Source(Protocol):
-    """A source of records."""
+    """A source of usage and trace records."""
 
     def name(self, kind: str) -> str:
-        """Return the identity of the source; a lake accepts only one source per kind."""
+        """Return the name that identifies the source of a kind; a lake accepts only one source per kind."""
 
     def check(self, spark: SparkSession) -> None:
         """Raise PipelineError if the source cannot be read."""
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
-        """Return a stream of the lines of a kind."""
+        """Return a streaming DataFrame with one row per line of a kind (columns: see the module)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory of finished files. Spark ignores names that begin with a dot or an underscore."""
+    """A directory of finished files of records. Spark ignores files whose names begin with a dot or an
+    underscore.
+    """
 
     path: str
     batch_bytes: int = BATCH_BYTES
-    """Size (bytes) of a batch, roughly; a file is never split."""
+    """Approximate size (bytes) of a batch; a file is never split, so that a batch may be larger."""
     skip_lost: bool = False
     """True to ignore files that were deleted before they were read."""
 
@@ -78,7 +80,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic of usage, and the topic `<topic>-trace`, which may be missing."""
+    """A topic of usage records, and the topic `<topic>-trace` of trace records, which may be missing."""
 
     topic: str
     bootstrap_servers: str
@@ -92,7 +94,7 @@ class Topic:
         return f"topic {self._topic(kind)}"
 
     def check(self, spark: SparkSession) -> None:
-        """Do nothing: reading reports a missing topic."""
+        """Do nothing: reading the stream reports a missing topic."""
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
         options = {f"kafka.{key}": value for key, value in self.properties.items()} | {

@@ -1,1 +1,1 @@
-"""Recommend: a quota file from recorded usage, with a reason for each value."""
+"""Recommend quotas: write a quota file from recorded usage, with a reason for each value."""

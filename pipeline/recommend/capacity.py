@@ -1,4 +1,4 @@
-"""Fit proposals into the capacity: scale all parts above the floor by one common factor.
+"""Fit proposals into the capacity: multiply the part of each proposal above the floor by one common factor.
 
 So each entity gets at least the floor, and entities that need more get more. The largest factor that fits
 follows from three sums: room = floors + factor · (proposed - floors).
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 
 def fit(*, proposed: float, floors: float, room: float) -> float:
-    """Return the largest factor, at most 1, with which the parts above the floors fit. Raises ValueError
-    if the floors alone exceed the room.
+    """Return the largest factor, at most 1, for the part of the proposals above the floors with which the
+    proposals fit into `room` (arguments are sums, in one unit). Raises ValueError if the floors alone exceed
+    `room`.
     """
     if proposed <= room:
         return 1.0
@@ -38,9 +39,11 @@ def fit(*, proposed: float, floors: float, room: float) -> float:
 
 
 def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) -> dict[QuotaKey, float]:
-    """Return the factor of each quota with a capacity; `kept` is the sum of existing entries by quota.
+    """Return the factor (0 to 1) for proposals of each quota that has a capacity; `kept` is the sum of the
+    kept entries by quota.
 
-    `proposals` has the columns `quota` and `wanted`. Raises PipelineError if even the floors do not fit.
+    `proposals` has the columns `quota` and `wanted`, one row per entity and quota. Raises PipelineError if
+    even the floors do not fit.
     """
     if not plan.capacity:
         return {}
@@ -64,13 +67,17 @@ def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) ->
 
 
 def wanted(plan: Plan) -> Column:
-    """Return the need of an entity, at least the floor: `used` · (1 + growth) · headroom, rounded up."""
+    """Return the column with an entity's need of a quota: `used` · (1 + growth) · headroom, rounded up, and
+    at least the floor.
+    """
     need = sql.when(sql.col("is_one_off"), 0.0).otherwise(sql.col("used") * sql.lit(plan.factor))
     return sql.greatest(floor(plan), _rounded(need, sql.ceil))
 
 
 def proposed(plan: Plan, by: Mapping[QuotaKey, float]) -> Column:
-    """Return the column `wanted`, reduced by the factor of its quota and rounded down."""
+    """Return the column with the proposal: `wanted`, with the part above the floor multiplied by its quota's
+    factor in `by` and rounded down.
+    """
     kept = sql.col("wanted")
     for quota, factor in by.items():
         if factor < 1:
@@ -86,7 +93,9 @@ def floor(plan: Plan) -> Column:
 
 
 def _rounded(value: Column, to: Rounding) -> Column:
-    """Round to whole bytes, or to hundredths of other units; digits after the sixth are noise of doubles."""
+    """Round a rate with `to` to whole bytes/s, or to hundredths of other units. First round to six digits of
+    such a step, because further digits are rounding errors.
+    """
     steps = sql.when(sql.col("quota").isin([key.value for key in BYTES]), 1.0).otherwise(
         float(STEPS_PER_UNIT)
     )

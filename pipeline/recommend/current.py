@@ -1,6 +1,6 @@
-"""The quotas in force: the current limit of each entity, and the entries to keep.
+"""The current quotas: the limit of each entity, and the entries to keep in the new file.
 
-`quotas` resolves the limits, because levels, defaults and prefixes are its rules.
+`quotas` resolves the limits, because levels, defaults and prefixes follow its rules.
 """
 
 from __future__ import annotations
@@ -45,15 +45,19 @@ class CurrentLimit(NamedTuple):
     alone: bool = False
     """True if no other entity shares the budget."""
     named: bool = False
-    """True if the entry of the limit names the entity; in a table, if any quota's entry does."""
+    """True if the entry of the limit names the entity. In the table, true if an entry of any recommended
+    quota names the entity.
+    """
     prefix: str | None = None
-    """Prefix whose client-ids share the budget; None without one."""
+    """Prefix whose client-ids share the budget; None if the limit has no prefix."""
 
 
 def current_limit(
     table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None
 ) -> CurrentLimit:
-    """Return the current limit of an entity; a part that its level lacks is None."""
+    """Return the current limit of an entity in `table`; `user` or `client_id` is None if the level lacks this
+    part.
+    """
     limits = table.limits(key)
     names = user or "", client_id or ""
     limit = limits.resolve(*names)
@@ -71,7 +75,9 @@ def current_limit(
 
 
 def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan, level: str) -> DataFrame:
-    """Add the current limits to rows by entity and quota."""
+    """Return rows by entity and quota with the columns `current` (limit in the quota's unit), `alone`,
+    `named`, `client_id_prefix` and `members` (1).
+    """
     stand_in = ANONYMOUS if plan.level == AUTO and level == "client-id" else None
     shared = spark.sparkContext.broadcast(table)
     resolve = _resolver(lambda: shared.value, plan.quotas, level, stand_in)
@@ -91,7 +97,9 @@ def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan
 def _resolver(
     table: Callable[[], QuotaTable], keys: tuple[QuotaKey, ...], level: str, stand_in: str | None
 ) -> Resolve:
-    """Return a function that resolves limits; `stand_in` is the user at a level without users."""
+    """Return a function that resolves limits in Spark: from frames of `user` and `client_id` to frames of
+    `RESOLVED`. `stand_in` is the user to assume if the level has no users.
+    """
 
     def resolve(frames: Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
         import pandas as pd
@@ -112,39 +120,43 @@ def _resolver(
     return resolve
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kept:
-    """Entries of the current file to keep, and the count of dropped values."""
+    """Entries of the current quota file to keep in the new file, and the number of dropped values."""
 
     rates: dict[Entity, dict[QuotaKey, float]] = field(default_factory=dict)
     shadow: list[Entry] = field(default_factory=list)
     sums: dict[QuotaKey, float] = field(default_factory=dict)
-    """Sums of kept values by recommended quota, for entities without usage."""
+    """Sums of kept values, by recommended quota, of entities that have no usage."""
     dropped: int = 0
-    """Number of values of other levels, or defaults, which the recommendation replaces."""
+    """Number of values of other levels or of defaults that are dropped, because the recommendation replaces
+    them.
+    """
     options: dict[Entity, Options] = field(default_factory=dict)
-    """Pacing and scope of the enforced entries, by entity in the new file."""
+    """Pacing and scope of the enforced entries, by entity of the new file."""
 
 
 def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
-    """Return the values that are kept unless their entity has usage."""
+    """Return the entity and quota of each value that is kept if its entity has no usage: recommended quotas
+    of the level.
+    """
     return [
         (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
     ]
 
 
 def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entity, QuotaKey]]) -> Kept:
-    """Return the values of the current table to keep: those of other quotas or levels, and of names not in
-    `seen`.
+    """Return the values of the current table to keep: those of other quotas or levels, and of entities that
+    are not in `seen` (entities with usage).
     """
     found = Kept(shadow=[entry for entry in entries_of(table) if entry.is_shadow])
-    dropped, options = 0, table.options()
+    options = table.options()
     for (entity, key), value in table.values.items():
         home = _home(entity, key, plan, level)
         if home is None:
-            dropped += 1
+            found.dropped += 1
         elif home != entity and (home, key) in table.values:
-            dropped += 1  # the entry of `home` outranks this value
+            found.dropped += 1  # the entry of `home` outranks this value
         else:
             if (entity, key) in options:
                 found.options.setdefault(home, options[entity, key])
@@ -153,12 +165,12 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
             found.rates.setdefault(home, {})[key] = value
             if key in plan.quotas and is_of_level(entity, level):
                 found.sums[key] = found.sums.get(key, 0.0) + value
-    return Kept(found.rates, found.shadow, found.sums, dropped, found.options)
+    return found
 
 
 def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
-    """Return the entity whose entry gets a value in the new file; None for a value that the recommendation
-    replaces.
+    """Return the entity whose entry in the new file gets this value, usually the same entity; None if the
+    recommendation replaces the value.
     """
     if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
         return entity

@@ -17,7 +17,7 @@ from quotas.table.quota_entry import Entry, comment, entry_lines
 
 
 class Proposed(NamedTuple):
-    """One proposed value."""
+    """One proposed value of a quota, with its reason and flags."""
 
     user: str | None
     client_id: str | None
@@ -29,7 +29,7 @@ class Proposed(NamedTuple):
 
     @property
     def entity(self) -> Entity:
-        """Entity that the value is for."""
+        """Entity whose entry gets the value."""
         prefix = self.client_id_prefix
         return Entity(self.user, self.client_id if prefix is None else Prefix(prefix))
 
@@ -37,7 +37,8 @@ class Proposed(NamedTuple):
 def lines(
     header: Iterable[str], proposals: Iterable[Proposed], plan: Plan, level: str, kept: Kept
 ) -> Iterator[str]:
-    """Yield the file's lines with line ends. In `proposals`, values of one entity are adjacent.
+    """Yield the lines of the quota file, with line ends: header, default entry, proposed entries, kept
+    entries. In `proposals`, the values of one entity must be adjacent.
 
     Raises QuotaFileError for a name that a quota file cannot contain.
     """
@@ -65,7 +66,9 @@ def lines(
 def _entry(
     entity: Entity, rows: Sequence[Proposed], others: dict[QuotaKey, float], plan: Plan, options: Options
 ) -> Iterator[str]:
-    """Yield the entry of an entity: its proposals, and its current values of other quotas."""
+    """Yield the lines of an entity's entry: its proposals, and its current values of other quotas
+    (`others`).
+    """
     rates = {QuotaKey(row.quota): row.proposed for row in rows}
     comments = {QuotaKey(row.quota): _comments(row) for row in rows}
     was = {key: [f"as in {plan.current_name}"] for key in others}

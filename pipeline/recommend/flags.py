@@ -1,4 +1,4 @@
-"""Flags of proposals that an operator should check."""
+"""Flags: marks of proposals that an operator should check."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ DAY_MS: Final = 86_400_000
 
 
 def flags(plan: Plan, first_ms: int, end_ms: int) -> Column:
-    """Return the flags of a proposal; the usage is from `first_ms` to `end_ms`."""
+    """Return the column with the flags of a proposal, an array of strings; the recorded usage is from
+    `first_ms` to `end_ms`.
+    """
     is_new = sql.lit(end_ms - first_ms > DAY_MS) & (sql.col("first_ms") >= sql.lit(end_ms - DAY_MS))
     throttled = sql.col("throttled_s") > sql.col("active_s") * sql.lit(plan.throttled)
     idle = sql.col("alone") & (sql.col("peak") < sql.col("current") * sql.lit(plan.near)) & ~is_new

@@ -1,9 +1,9 @@
-"""Recommend quotas from the hours of the roll-up, for each entity and quota.
+"""Recommend quotas for each entity from the hours of the roll-up.
 
-The need is a percentile of the usage, times growth and headroom, at least the floor (`need`). Proposals that
-exceed the brokers' capacity are cut (`capacity`), and remarkable ones are flagged (`flags`). Each value has a
-reason (`reasons`). The result is a table, from which the quota file is written line by line (`file`), so that
-neither is ever in memory as a whole.
+The need is a percentile of the usage, times growth and headroom, and at least the floor (`need`). Proposals
+are cut if they exceed the brokers' capacity (`capacity`), and flagged if an operator should check them
+(`flags`). Each value has a reason (`reasons`). The proposals are written to a table, and from the table to
+the quota file, line by line (`file`), so that memory never has all proposals or the whole file.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Write = Callable[[Iterable[str]], None]
-"""Writes the lines of a file; called once."""
+"""Function that writes the lines of a file; called once."""
 
 ONE_OFF: str = "active in too few hours"
 _KEY = (*ENTITY, "quota")
 
 
 def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
-    """Write the table of the recommendation, and call `write` with the quota file's lines. Raises
-    PipelineError.
+    """Write the table of proposals, and call `write` with the lines of the quota file. Raises PipelineError
+    for invalid parameters, if another recommendation runs on this lake, if the floors exceed the capacity, or
+    if a name cannot be written.
 
-    Without usage the table is emptied and no file is written: a file with only the floor would be the result
-    of a wrong path.
+    If there is no usage, empty the table and write no file: usually the path is wrong, and the file would
+    have only floors.
     """
     plan.check()
     with Files(spark).locked(lake.lock("recommend"), "recommend"):
@@ -98,7 +99,7 @@ def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
 
 
 def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple[int, dict[str, int]]:
-    """Return the number of entities, and the number of omitted entities by reason."""
+    """Return the number of entities with usage, and the number of entities that get no entry, by reason."""
     each = rows.select(*NAMES).distinct().groupBy(left_out(level).alias("why")).agg(sql.count(sql.lit(1)))
     by_reason = {row[0]: row[1] for row in each.collect()}  # a row per reason
     missing = {why: count for why, count in by_reason.items() if why is not None}
@@ -109,7 +110,9 @@ def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple
 
 
 def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> DataFrame:
-    """Return one row per entity and quota, with the need `wanted`."""
+    """Return one row per entity and quota: the columns of `need.needs`, and the need `wanted` in the quota's
+    unit.
+    """
     used = by_quota(rows, plan)
     if plan.current is None:
         used = unresolved(used)
@@ -119,7 +122,7 @@ def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> Data
 
 
 def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept:
-    """Return the entries of the current file to keep."""
+    """Return the entries of the current file to keep; `given` has the rows for which values are proposed."""
     if plan.current is None:
         return Kept()
     seen: set[tuple[Entity, QuotaKey]] = set()
@@ -128,9 +131,8 @@ def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept
         columns = StructType([tables.RECOMMENDATION[name] for name in _KEY])
         asked = sql.broadcast(spark.createDataFrame([_row(*quota) for quota in named], columns))
         same = [given[name].eqNullSafe(asked[name]) for name in _KEY]
-        for row in (
-            given.join(asked, same, "left_semi").select(*_KEY).collect()
-        ):  # at most as many rows as the file has entries
+        # At most as many rows as the file has entries.
+        for row in given.join(asked, same, "left_semi").select(*_KEY).collect():
             seen.add((_entity(*row[:3]), QuotaKey(row[3])))
     return kept(plan.current, plan, level, seen)
 
@@ -150,7 +152,7 @@ def _entity(user: str | None, client_id: str | None, prefix: str | None) -> Enti
 
 
 def _proposals(given: DataFrame, plan: Plan, span: Span, cuts: Mapping[QuotaKey, float]) -> DataFrame:
-    """Return the recommendation in the columns of its table."""
+    """Return the proposals in the columns of `tables.RECOMMENDATION`."""
     may_default = sql.lit(plan.with_default) & sql.col("client_id_prefix").isNull()
     rows = given.withColumn("proposed", proposed(plan, cuts))
     return rows.withColumns(
@@ -167,7 +169,9 @@ def _save(proposals: DataFrame, lake: Lake) -> None:
 
 
 def _entries(table: DataFrame) -> Iterator[Proposed]:
-    """Yield the proposals that have an entry, by name; memory holds one partition at a time."""
+    """Yield the proposals that get an entry, ordered by entity; memory holds one partition of the table at a
+    time.
+    """
     order = sql.array_position(sql.array(*(sql.lit(quota.value) for quota in QUOTAS)), sql.col("quota"))
     rows = table.where(~sql.col("in_default")).orderBy(*ENTITY, order)
     for row in rows.select(*Proposed._fields).toLocalIterator():

@@ -1,5 +1,5 @@
-"""Names without a recommended entry: they stand for no client or for several, or a quota file cannot
-contain them.
+"""Find names that get no entry, because they stand for no client or for several, or because a quota file
+cannot contain them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
-"""Pattern of the names that `quotas.table.bounded_names.shortened` makes; no client has such a name."""
+"""Regular expression of the names that `quotas.table.bounded_names.shortened` makes; no client has such a
+name.
+"""
 
 WITHOUT: Final = "without a name"
 LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"
@@ -25,7 +27,9 @@ NO_TEXT: Final = "with a name that is no text"
 
 
 def left_out(level: str) -> Column:
-    """Return the reason why an entity can have no entry; null if it can."""
+    """Return the column with the reason why an entity of this level cannot have an entry; null if it can have
+    one.
+    """
     parts = (sql.col("user"),) * ("user" in level) + (sql.col("client_id"),) * ("client-id" in level)
     return sql.coalesce(*map(_unsayable, parts))
 

@@ -1,4 +1,4 @@
-"""The usage of each entity, by quota, from the hours of the roll-up."""
+"""Compute the usage of each entity and quota from the hours of the roll-up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTITY: Final = (*NAMES, "client_id_prefix")
 
 
 def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
-    """Return the hours of the chosen days, at all levels."""
+    """Return the hours (`tables.ROLLUP`) of the chosen days, at all levels."""
     rows = tables.read(spark, lake.rollup("hour"), tables.ROLLUP)
     if plan.days is None:
         return rows
@@ -28,7 +28,7 @@ def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
 
 
 class Span(NamedTuple):
-    """Number of hours of a level, and their beginning and end (ms)."""
+    """The number of roll-up rows of a level, and the beginning and end (ms) of the time that they cover."""
 
     hours: int = 0
     first_ms: int = 0
@@ -40,10 +40,10 @@ class Span(NamedTuple):
 
 
 def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
-    """Return the level of the recommendation, and its hours. Without authenticated users, only client-ids
-    distinguish clients.
+    """Return the level of the recommendation, and the span of that level's hours. With `AUTO`, the level is
+    client-id if no user is authenticated, because then only client-ids distinguish clients.
     """
-    named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # the overflow entity stands for any user
+    named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # any user may be in the overflow entity
     each = rows.groupBy("level").agg(
         sql.count(sql.lit(1)),
         sql.min("start_ms"),
@@ -60,8 +60,8 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
 
 
 def by_quota(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Return a row per entity, hour and quota: the statistic `used`, the `peak`, and the throttled time
-    (s).
+    """Return one row per entity, hour and quota: `used` (the chosen percentile, null if 0) and `peak` in the
+    quota's unit, and `throttled_s` (s).
     """
     statistic = PERCENTILES[plan.percentile]
     quotas = sql.array(*[_of_quota(quota.value, statistic) for quota in plan.quotas])
@@ -78,7 +78,9 @@ def _of_quota(quota: str, statistic: str) -> Column:
 
 
 def unresolved(rows: DataFrame) -> DataFrame:
-    """Add empty limits to the rows, for a run without a current quota file."""
+    """Return the rows with the columns of `current.resolved`, but without limits, for a run without a current
+    quota file.
+    """
     return rows.select(
         "*",
         sql.lit(None).cast("double").alias("current"),
@@ -90,8 +92,8 @@ def unresolved(rows: DataFrame) -> DataFrame:
 
 
 def shared(rows: DataFrame, level: str) -> DataFrame:
-    """Merge client-ids that share a prefix's budget, hour by hour. The sum of their statistics is an upper
-    bound of their usage.
+    """Return the rows, hour by hour, with client-ids that share the budget of a prefix merged into one row.
+    Its rates are the sums of theirs, which is an upper bound of the prefix's usage.
     """
     own = rows.where(sql.col("client_id_prefix").isNull())
     pots = rows.where(sql.col("client_id_prefix").isNotNull())
@@ -108,7 +110,9 @@ def shared(rows: DataFrame, level: str) -> DataFrame:
 
 
 def needs(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Return one row per entity and quota: the usage, its time and broker, and the inputs of the flags."""
+    """Return one row per entity and quota: `used` and `peak` in the quota's unit, `at_ms` and `broker` of the
+    busiest hour, and the columns that flags and reasons need.
+    """
     busiest = sql.max(sql.struct("used", "start_ms", "busiest_broker", "throttled_s"))
     used = (
         sql.max("used")

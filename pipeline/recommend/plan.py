@@ -36,7 +36,7 @@ LEVELS: Final = ("user-client-id", "user", "client-id")
 ANONYMOUS: Final = "ANONYMOUS"
 """Principal of all clients without authentication."""
 STEPS_PER_UNIT: Final = 100
-"""Number of steps per unit of fractional quotas: they are proposed in hundredths."""
+"""Number of steps per unit in which quotas other than bytes/s are proposed: hundredths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,11 @@ class Plan:
     headroom: float = 1.5
     """Factor on the need, at least 1."""
     floors: Mapping[QuotaKey, float] = field(default_factory=lambda: FLOORS)
-    """Lowest proposals by quota; missing quotas have their value in `FLOORS`."""
+    """Lowest proposal of each quota, in its unit; a missing quota has its value in `FLOORS`."""
     capacity: Mapping[QuotaKey, float] = field(default_factory=dict)
-    """Capacity of each broker, for mutations of the cluster; quotas that are missing have no bound."""
+    """Capacity of each broker, in the quota's unit (for mutations, of the cluster); a missing quota has no
+    bound.
+    """
     over_commitment: float = 1.0
     """Factor by which proposals may exceed the capacity, because clients do not reach their peaks at the
     same time.
@@ -73,26 +75,28 @@ class Plan:
     min_active_hours: int = 1
     """Number of active hours below which an entity gets no entry."""
     with_default: bool = True
-    """True to write one default entry for all entities whose proposal is the floor."""
+    """True to write one default entry, which covers all entities whose proposal is the floor, instead of an
+    entry for each.
+    """
     near: float = 0.2
-    """Share of its quota below which an entity is flagged as never near."""
+    """Share of the current limit; an entity whose peak is below it gets the flag `never near`."""
     throttled: float = 0.5
-    """Share of its active time above which an entity is flagged as mostly throttled."""
+    """Share of the active time; an entity that was throttled for longer gets the flag `mostly throttled`."""
     current: QuotaTable | None = None
     """Quotas in force; None if unknown."""
     current_name: str = ""
 
     def floor(self, quota: QuotaKey) -> float:
-        """Return the lowest proposal of a quota."""
+        """Return the lowest proposal of a quota, in its unit."""
         return self.floors.get(quota, FLOORS[quota])
 
     @property
     def factor(self) -> float:
-        """Proposed limit per unit of usage."""
+        """Factor by which a proposed limit exceeds the usage: growth times headroom."""
         return (1 + self.growth) * self.headroom
 
     def check(self) -> None:
-        """Raise PipelineError for an invalid parameter."""
+        """Raise PipelineError, which names the parameter, if a parameter is invalid."""
         _among("level", self.level, (AUTO, *LEVELS))
         _among("percentile", self.percentile, tuple(PERCENTILES))
         _within("hours-percentile", self.hours_percentile, 0, 100)

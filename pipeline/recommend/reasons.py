@@ -1,4 +1,4 @@
-"""The reason of a proposal: one line with its arithmetic."""
+"""Compose the reason of a proposal: one line with its arithmetic."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SIZES: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
 def reason(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
-    """Return a reason, such as `p99 of the busiest hour, 2026-11-20 14:00 UTC, busiest on broker 3: 1.20
-    MB/s; x 1.5 headroom`.
+    """Return the column with a proposal's reason, such as `p99 of the busiest hour, 2026-11-20 14:00 UTC,
+    busiest on broker 3: 1.20 MB/s; x 1.5 headroom`.
     """
     used = sql.concat(_statistic(plan), sql.lit(": "), readable(sql.col("used")), sql.lit(_arithmetic(plan)))
     return sql.concat(
@@ -37,7 +37,7 @@ def reason(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
 
 
 def readable(rate: Column) -> Column:
-    """Return a rate with the unit of the row's `quota`."""
+    """Return the column with `rate` as text, in the unit of the row's `quota`."""
     size = sql.format_string("%.0f B/s", rate)
     for least, unit in reversed(_SIZES):
         size = sql.when(rate >= least, sql.format_string(f"%.2f {unit}", rate / least)).otherwise(size)
@@ -75,7 +75,9 @@ def _arithmetic(plan: Plan) -> str:
 
 
 def _bound(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
-    """Return the effect of floor, capacity or minimum activity on the proposal."""
+    """Return the column with the text that says how floor, capacity or minimum activity changed the proposal;
+    empty if none did.
+    """
     cut = sql.lit("")
     for quota, factor in factors.items():
         if factor < 1:

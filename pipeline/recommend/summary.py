@@ -1,4 +1,6 @@
-"""The summary of a recommendation: counts, remarks, and the first lines of the file."""
+"""Summarize a recommendation: counts, tables and remarks for the operator, and the first lines of the
+file.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LARGEST: Final = 5
-"""Number of proposals to show per quota."""
+"""Number of proposals of each quota to show, the largest ones."""
 NAME_CHARS_MAX: Final = 60
-"""Maximum length (characters) of a name to show; the table and the file have the whole name."""
+"""Maximum length (characters) of a name in the summary; the table and the file have the whole name."""
 Cells: TypeAlias = tuple[str | int | float | None, ...]
 
 
 class Counts(NamedTuple):
-    """Number of entities and proposals."""
+    """Numbers of entities, entries and proposals."""
 
     entities: int
     left_out: Mapping[str, int]
-    """Number of entities without an entry, by reason. A default entry may still cover them."""
+    """Number of entities that get no entry, by reason. The default entry may still cover them."""
     entries: int
     covered: int
     """Number of entities that only the default entry covers."""
@@ -40,7 +42,7 @@ class Counts(NamedTuple):
 
 
 def counted(table: DataFrame, left_out: Mapping[str, int], entities: int) -> Counts:
-    """Count the entries, proposals and flags of a recommendation."""
+    """Count the entries, proposals and flags in the table of a recommendation."""
     each = table.groupBy(*ENTITY).agg(
         sql.bool_and("in_default").alias("covered"),
         sql.count(sql.lit(1)).alias("proposals"),
@@ -58,7 +60,7 @@ def counted(table: DataFrame, left_out: Mapping[str, int], entities: int) -> Cou
 
 
 def listings(table: DataFrame, plan: Plan, counts: Counts) -> Iterator[Listing]:
-    """Yield a table of the largest proposals of each quota, and a table of the flags."""
+    """Yield a table of each quota's largest proposals and, if there are flags, a table of the flags."""
     rows = tuple(row for quota in plan.quotas for row in _largest(table, quota))
     yield Listing(
         f"the {LARGEST} largest of each quota", (*NAMES, "quota", "used", "now", "proposed", "flags"), rows
@@ -84,7 +86,7 @@ def _short(name: str | None) -> str | None:
 def header(
     plan: Plan, level: str, span: Span, counts: Counts, cuts: Mapping[QuotaKey, float]
 ) -> Iterator[str]:
-    """Yield the file's first lines."""
+    """Yield the comment lines at the beginning of the quota file."""
     yield f"Recommended by `weir pipeline recommend`, {plan.now:%Y-%m-%d %H:%M} UTC."
     yield f"Use: {span}; {counts.entities} entities, each {level}."
     hours = (
@@ -103,7 +105,9 @@ def header(
 
 
 def notes(plan: Plan, counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterator[str]:
-    """Yield remarks for the operator about the file."""
+    """Yield remarks for the operator: quotas that were cut to fit the capacity, and entities without an
+    entry.
+    """
     for quota, factor in cuts.items():
         if factor < 1:
             yield (
@@ -117,7 +121,7 @@ def notes(plan: Plan, counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterato
 
 
 def notes_of_run(plan: Plan, level: str, kept: Kept) -> Iterator[str]:
-    """Yield remarks about the level and the kept entries."""
+    """Yield remarks about the chosen level, and about kept and dropped values of the current file."""
     if plan.level == AUTO:
         why = "every user is ANONYMOUS" if level == "client-id" else "there are users with names"
         yield f"entries are by {level}: {why} (choose with --level)"

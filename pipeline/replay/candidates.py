@@ -1,4 +1,4 @@
-"""Candidate quota files, and the budget that each client uses under each of them."""
+"""Read candidate quota files, and find the budget that each client uses under each candidate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORDED: Final = "recorded"
-"""Name of the records themselves, beside the candidates."""
+"""Name under which the records themselves appear beside the candidates."""
 KEYS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE,
     QuotaKey.CONSUMER_BYTE_RATE,
@@ -42,8 +42,9 @@ DRAWS: Final = StructType(
         StructField("scope", StringType()),
     ]
 )
-"""The budget (`of_…`, "" for a part that it does not distinguish) that a client uses under a candidate. A
-client without a limit has no row. `pacing` and `scope` are those of the entry, as written in a quota file.
+"""Columns of the budget that a client uses under a candidate: `of_user`, `of_client_id` and `of_prefix`
+identify the budget, and are "" for a part that the budget does not distinguish. A client without a limit has
+no row. `pacing` and `scope` are those of the entry, as written in a quota file.
 """
 
 
@@ -56,9 +57,8 @@ class Candidate:
 
 
 def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
-    """Read quota files, and give each a unique name: its file name, or its path if two file names are equal.
-
-    Raises PipelineError if a file cannot be read or parsed.
+    """Read quota files; give each a unique name: its file name, or its path if another file has the same
+    name. Raises PipelineError if a file cannot be read or parsed.
     """
     names: dict[str, int] = {RECORDED: 1}
     twice = {path.name for path in paths if sum(other.name == path.name for other in paths) > 1}
@@ -71,8 +71,8 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
 
 
 def _said(name: str) -> str:
-    """Return the name with question marks for bytes that are not UTF-8, which neither Spark nor JSON
-    accepts.
+    """Return the name with a question mark for each byte that is not UTF-8, because Spark and JSON accept
+    only UTF-8.
     """
     return name.encode("utf-8", "replace").decode()
 
@@ -92,7 +92,9 @@ def _text(path: Path) -> str:
 
 
 def not_replayed(candidate: Candidate) -> list[str]:
-    """Return one line per type of entry that records cannot reproduce."""
+    """Return one line for each type of entry in the candidate that a replay ignores, with the number of such
+    entries.
+    """
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
     addresses = sum(entity.ip is not None for entity, _key in table.values)
@@ -107,9 +109,10 @@ def not_replayed(candidate: Candidate) -> list[str]:
 def draws(
     clients: DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
 ) -> DataFrame:
-    """Return the budgets (`DRAWS`) that clients (rows of `user`, `client_id`) use, by the rules of `quotas`.
+    """Return the budgets (`DRAWS`, one row per candidate, quota and client) that clients use by the rules of
+    `quotas`; `clients` has the columns `user` and `client_id`.
 
-    A client without client-id is treated as if it were called `unnamed`. Entries without a pacing have
+    A client without client-id is treated as if its client-id were `unnamed`. Entries without a pacing get
     `pacing`.
     """
 
@@ -162,7 +165,9 @@ def _draws(
 
 @lru_cache(maxsize=16)
 def _table(text: str, pacing: Pacing) -> QuotaTable:
-    """Parse a quota file, once per Python process of Spark, and shorten long names as records do."""
+    """Parse the text of a quota file, once per Python process of Spark, and shorten long names like the names
+    in records.
+    """
     table = parse(text)
     return QuotaTable(
         {(_recorded(entity), key): value for (entity, key), value in table.values.items()},

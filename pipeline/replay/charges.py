@@ -1,12 +1,13 @@
 """Convert traces or usage records into charges: the units that one request costs of one quota.
 
-The columns are the client and the broker; `quota`; `at_ms`, the time of the request; `service_ms`, the time
-until its response; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time of its
-response; `note`, see `quotas.replay.Asked`.
+The columns are the client and the broker; `quota`; `at_ms`, the time of the request (ms); `service_ms`, the
+time (ms) until its response; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time
+(ms) of its response; `note`, see `quotas.replay.Asked`.
 
-Usage records have no single requests. A record becomes at most `charges_per_record` equal charges, on as many
-connections as it has sessions. They are spread evenly over the interval minus the recorded throttle times,
-because a throttled client sent its requests in the remaining time.
+Usage records do not have single requests. A record becomes at most `charges_per_record` equal charges, or one
+for each of its sessions if these are more, on as many connections as sessions. The charges are spread evenly
+over the interval minus the recorded throttle times, because a throttled client sent its requests in the
+remaining time.
 """
 
 from __future__ import annotations
@@ -23,20 +24,22 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CHARGES_PER_RECORD: Final = 10
-"""Number of charges per usage record, at most. More charges take longer and are hardly more accurate
-(docs/pipeline/replay.md).
+"""Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more
+accurate (docs/pipeline/replay.md).
 """
 SESSIONS_MAX: Final = 10_000
-"""Maximum number of connections to replay per client; each is at least one row."""
+"""Maximum number of connections of a usage record to replay; each is at least one row."""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""First versions of mutating APIs that support error 89 (THROTTLING_QUOTA_EXCEEDED)."""
+"""First versions of the APIs that change topics that have error 89 (THROTTLING_QUOTA_EXCEEDED)."""
 CLIENT_COLUMNS: Final = ("instance", "broker", "user", "client_id")
 MUTATIONS: Final = "controller_mutation_rate"
 
 
 def of_traces(traces: DataFrame) -> DataFrame:
-    """Return the charges of traced requests, unchanged."""
+    """Return the charges of traced requests (`tables.TRACE`): one row per request and quota that it is
+    charged to.
+    """
     at, answered = F.col("time_ms"), F.coalesce("answered_ms", F.lit(0))
     service = F.greatest(answered - at, F.lit(0))
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
@@ -55,7 +58,7 @@ def of_traces(traces: DataFrame) -> DataFrame:
 
 
 def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
-    """Return charges that are consistent with usage records."""
+    """Return charges whose sums equal those of the usage records (`tables.USAGE`)."""
     sessions = F.least(F.greatest(F.coalesce("sessions", F.lit(0)), F.lit(1)), F.lit(SESSIONS_MAX))
     most = F.greatest(sessions, F.lit(charges_per_record))
     number = F.least(F.greatest(F.coalesce("requests", F.lit(0)), F.lit(1)), most)
@@ -82,7 +85,9 @@ def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -
 
 
 def client_columns() -> list[Column]:
-    """Return the columns of client and broker, without nulls, which foreign files may contain."""
+    """Return the columns of client and broker, with replacements for nulls, because files of other origin may
+    contain nulls.
+    """
     texts = [
         F.coalesce(name, F.lit("")).cast("string").alias(name) for name in ("instance", "user", "client_id")
     ]
@@ -90,7 +95,7 @@ def client_columns() -> list[Column]:
 
 
 def _place() -> dict[str, Column]:
-    """Return the broker of the budget; null for mutations, which have one budget in the cluster."""
+    """Return the column `broker` of the budget: null for mutations, whose budget is the cluster's."""
     return {"broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker"))}
 
 
@@ -106,7 +111,9 @@ def _charge(quota: str, wanted: Column, value: Column, service: Column, note: Co
 
 
 def _is_fetch(size: Column) -> Column:
-    """Match fetches with data, and empty responses to fetches over the quota."""
+    """Return a condition that is true for fetches with data, and for fetches that got an empty response
+    because they were over the quota.
+    """
     return (F.col("api") == Group.FETCH) & ((size > 0) | (_told("consumer_byte_rate") > 0))
 
 
@@ -115,7 +122,9 @@ def _told(quota: str) -> Column:
 
 
 def _strict() -> Column:
-    """Return 1 if this API version refuses mutations over the quota, else 0 (also for auto-creation)."""
+    """Return the column `note` of mutations: 1 if the request's API version refuses mutations over the quota,
+    else 0.
+    """
     strict = F.lit(False)
     for api_key, version in STRICT_FROM.items():
         strict = strict | ((F.col("api_key") == api_key) & (F.col("api_version") >= version))

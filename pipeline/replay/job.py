@@ -46,22 +46,25 @@ class Options:
     """Last day (UTC) to replay; None for no limit."""
     settings: BudgetSettings = field(default_factory=BudgetSettings)
     unnamed: str = ""
-    """Client-id under which clients without client-id are treated."""
+    """Client-id to assume for clients without client-id."""
     pacing: Pacing = Pacing.KAFKA
-    """Pacing of byte rates whose entry has none."""
+    """Pacing of byte rates whose entry in the quota file has none."""
     charges_per_record: int = replay_charges.CHARGES_PER_RECORD
     compare_sources: bool = False
-    """True to replay also the other source for traced clients, and to report the difference."""
+    """True to replay also the other source, for traced clients, and to report the difference between the
+    results.
+    """
     top: int = TOP
 
 
 def replay(
     spark: SparkSession, lake: Lake, candidates: Sequence[Path], options: Options | None = None
 ) -> Outcome:
-    """Replay the records under each candidate, and compare the results.
+    """Replay the records under each candidate quota file, write the table `replay`, and return the
+    comparison.
 
-    Raises PipelineError without candidates, if one cannot be read, or if another replay is running on this
-    lake.
+    Raises PipelineError if there are no candidates, if a file cannot be read or parsed, or if another replay
+    is running on this lake.
     """
     options = options or Options()
     if not candidates:
@@ -98,7 +101,7 @@ def _replay(spark: SparkSession, lake: Lake, files: Sequence[Candidate], options
 
 
 def _extent(rows: DataFrame) -> tuple[int, float]:
-    """Return the number of rows, and the time (s) that they cover."""
+    """Return the number of rows, and the length (s) of the time that they cover."""
     first, last = F.min("time_ms"), F.max("time_ms")
     found = rows.agg(F.count("*").alias("rows"), ((last - first) / 1000 + 1).alias("span_s")).first()
     return (0, 0.0) if found is None else (int(found["rows"]), float(found["span_s"] or 0.0))
@@ -115,7 +118,7 @@ def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -
 
 
 def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
-    """Return the hours of all budgets under each candidate, and of the records."""
+    """Return the hours (`tables.REPLAY`) of all budgets under each candidate, and those of the records."""
     drawn = draws(rows, files, options.unnamed, options.pacing)
     of_first = drawn.where(F.col("candidate") == files[0].name)
     if "interval_ms" in rows.columns:
@@ -135,7 +138,9 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
 
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
-    """Return a line with the share of requests that are traced, if known."""
+    """Return one line with the share of requests that have a trace, or no line if the number of requests is
+    unknown.
+    """
     used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
     if used is None or not used[0]:
         return []
@@ -145,7 +150,9 @@ def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) ->
 def _compared(
     spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options, found: Sequence[Total]
 ) -> list[str]:
-    """Compare the replays of both sources; `found` is the result for the chosen source."""
+    """Return lines that compare the replays of traces and usage records; `found` has the totals of the chosen
+    source.
+    """
     names = [RECORDED, *(file.name for file in files)]
     traces = _source(spark, lake, "trace", options)
     clients = traces.select(*replay_charges.CLIENT_COLUMNS).distinct()

@@ -1,7 +1,6 @@
-"""The recorded throttle times, in the columns of a replay.
+"""Return the recorded throttle times in the columns of a replay, for comparison with the candidates.
 
-To be comparable, they are grouped by the budgets of one candidate; clients without a budget are grouped by
-their own names.
+They are grouped by the budgets of one candidate; a client without a budget has rows of its own.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WAITS_PER_RECORD: Final = 100
-"""Maximum number of waits to spread over one interval; more would overlap anyway."""
+"""Maximum number of waits to spread over the interval of a usage record; more waits would overlap."""
 WAIT_MS_MAX: Final = 2**31 - 1
 """Maximum throttle time (ms): the protocol's field has 32 bits."""
 CLIENT: Final = ("quota", "user", "client_id", "broker")
 
 
 def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
-    """Return the recorded hours from the charges of traces (`charges.of_traces`), by the budgets in
-    `draws`.
+    """Return the recorded hours (`tables.REPLAY`) from the charges of traces (`charges.of_traces`), grouped
+    by the budgets in `draws`.
     """
     waits = charges.select(
         *CLIENT,
@@ -45,10 +44,10 @@ def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
 
 
 def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
-    """Return the recorded hours from usage records, by the budgets in `draws`.
+    """Return the recorded hours (`tables.REPLAY`) from usage records, grouped by the budgets in `draws`.
 
-    A record does not have the beginning and length of each wait; the waits are assumed to be equally long,
-    and evenly spread over the interval.
+    A usage record does not have the beginning and length of each wait; the waits are assumed to be equally
+    long and evenly spread over the interval.
     """
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
     charged = {
@@ -67,7 +66,9 @@ def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
 
 
 def _by_budget(waits: DataFrame, draws: DataFrame) -> DataFrame:
-    """Replace `user` and `client_id` by those of the budget, as in `tables.REPLAY`."""
+    """Replace `user` and `client_id` of each row by those of its budget in `draws`, in the form of
+    `tables.REPLAY`.
+    """
     joined = waits.join(draws.drop("candidate"), ["quota", "user", "client_id"], "left")
     limited = F.col("limit").isNotNull()
     prefix = F.when(F.col("of_prefix") != "", F.concat("of_prefix", F.lit("*")))
@@ -95,7 +96,7 @@ def _of_quota(quota: str, charged: Column) -> Column:
 
 
 def _hours(waits: DataFrame) -> DataFrame:
-    """Sum up rows with `violations` and `throttle_ms` by hour, in the columns of `tables.REPLAY`."""
+    """Sum up waits by budget and hour, in the columns of `tables.REPLAY`."""
     hour, violated = _hour(F.col("from_ms")), F.when(F.col("violations") > 0, F.col("from_ms"))
     counts = waits.groupBy(*CLIENT, hour.alias("start_ms")).agg(
         F.sum("charged").alias("charged"),
@@ -130,7 +131,7 @@ def _hours(waits: DataFrame) -> DataFrame:
 
 
 def _throttled(waits: DataFrame) -> DataFrame:
-    """Return the time (s) of each hour during which any client waited; overlapping waits count once."""
+    """Return the time `throttled_s` (s) of each hour in which at least one client of a budget waited."""
     stop = F.col("from_ms") + F.col("wait_ms")
     earlier = (
         Window.partitionBy("instance", *CLIENT)
@@ -149,7 +150,7 @@ def _throttled(waits: DataFrame) -> DataFrame:
 
 
 def _single(waits: DataFrame) -> DataFrame:
-    """Return one row per wait: `wait_ms` long, beginning at `from_ms`."""
+    """Return one row per wait: it begins at `from_ms` and is `wait_ms` long."""
     violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
     wait_ms = F.least(F.ceil(F.col("throttle_ms") / F.col("violations")), F.lit(WAIT_MS_MAX))
     if "interval_ms" not in waits.columns:

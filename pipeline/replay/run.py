@@ -1,8 +1,8 @@
-"""Run `quotas.replay` inside Spark: charges to hours of each budget.
+"""Run `quotas.replay` inside Spark, which turns charges into the hours of each budget.
 
 Charges are sorted by budget and time within each partition, and streamed through Python in batches. The state
-of the current budget is carried from one batch to the next, so that memory holds only one batch.
-(`applyInPandas` would hold a whole budget.) The charges of one budget are replayed in sequence, on one core.
+of the current budget is carried from one batch to the next, so that memory holds only one batch;
+`applyInPandas` would hold a whole budget. The charges of one budget are replayed in sequence, on one core.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ BUDGET: Final = (
     "limit",
     "pacing",
 )
-"""Columns that identify a budget. Each instance of Weir, also after a restart, has its own budgets."""
+"""Columns that identify a budget. Each instance of Weir has its own budgets; a restarted Weir is a new
+instance.
+"""
 CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "recorded_ms", "note")
 HOURS: Final = StructType([*REPLAY.fields, StructField("instance", StringType())])
 ROWS: Final = 10_000
-"""Number of hours per batch of results."""
+"""Number of hours after which a batch of results is yielded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,12 @@ class BudgetSettings:
     controller_window_s: int = WINDOW_S_DEFAULT
     patience_ms: int = PATIENCE_MS
     throttle_ms_max: int = INT32_MAX
-    """Longest throttle time (ms) that clients are told."""
+    """Maximum throttle time (ms) in a response to a client."""
     hold: bool = False
     """True if the throttle mode is hold: fetches over the quota still return their records."""
 
     def replay(self, quota: str, limit: float, pacing: str) -> Replay:
-        """Return a new budget without charges."""
+        """Return the replay of a new budget, without charges, for a quota and its limit."""
         key = QuotaKey(quota)
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
         return Replay(
@@ -77,7 +79,9 @@ class BudgetSettings:
 
 
 def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> DataFrame:
-    """Replay charges (`pipeline.replay.charges`) against the budgets in `draws`; return `HOURS`."""
+    """Replay charges (`pipeline.replay.charges`) against the budgets in `draws`; return the hours of each
+    budget (`HOURS`).
+    """
     joined = charges.join(draws, ["quota", "user", "client_id"]).withColumn(
         "broker", F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker"))
     )
@@ -95,8 +99,8 @@ def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> Dat
 
 
 def replayed(batches: Iterable[pa.RecordBatch], settings: BudgetSettings) -> Iterator[pa.RecordBatch]:
-    """Replay charges that are sorted by budget and time, and yield `HOURS`; the size of batches does not
-    matter.
+    """Replay charges that are sorted by budget and time; yield the hours of each budget (`HOURS`). The
+    division into batches does not change the result.
     """
     rows: list[tuple[object, ...]] = []
     at_hand: tuple[object, ...] | None = None
@@ -127,9 +131,10 @@ def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[in
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]]:
-    """Yield the budgets of a batch, each with its first row and the row after its last.
+    """Yield (first row, row after the last, budget) for each budget in a batch.
 
-    Hashes separate the budgets, so that names are read twice per budget, not once per row.
+    Budgets are distinguished by their hashes, so that names are read twice per budget instead of once per
+    row.
     """
     import numpy as np
 

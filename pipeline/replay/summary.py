@@ -1,4 +1,4 @@
-"""Summaries of a replay."""
+"""Summarize a replay for the operator: tables and remarks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Total(NamedTuple):
 
 
 def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
-    """Return the totals by quota, and by candidate in the order of `names`."""
+    """Return the totals of the hours in `tables.REPLAY`, ordered by quota, and by candidate in the order of
+    `names`.
+    """
     of_budgets = hours.groupBy("candidate", *BUDGET).agg(
         F.count("*").alias("hours"),
         F.sum("violations").alias("violations"),
@@ -53,7 +55,7 @@ def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
 
 
 def listed(found: Sequence[Total]) -> Listing:
-    """Return a table of the totals."""
+    """Return the totals as a table to print."""
     columns = ("quota", "quotas of", "throttled", "violations", "throttle times s", "throttled s", "given up")
     rows = tuple(
         (
@@ -71,7 +73,9 @@ def listed(found: Sequence[Total]) -> Listing:
 
 
 def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
-    """Return the budgets with the longest throttled time under any candidate, side by side."""
+    """Return a table of the `most` budgets with the longest throttled time (s) under any candidate, with a
+    column per candidate.
+    """
     # No pivot: file names may equal column names, or differ only by case, which Spark's columns ignore.
     under = [f"under_{number}" for number in range(len(names))]
     sums = (
@@ -97,7 +101,9 @@ def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
 
 
 def held_back(found: Sequence[Total], span_s: float) -> list[str]:
-    """Return one line per quota whose recorded demand was reduced by throttling."""
+    """Return one line for each quota that throttled clients when the usage was recorded, which reduced their
+    demand; `span_s` is the recorded time (s).
+    """
     return [
         f"{total.quota}: when recorded, {total.throttled} were throttled"
         f" {share(total.throttled_s, total.throttled * span_s)} of the time; their demand"
@@ -108,13 +114,13 @@ def held_back(found: Sequence[Total], span_s: float) -> list[str]:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a percentage, such as `12 %`; "some" if the whole is 0."""
+    """Return the share `part` of `whole` as text, such as `12 %`; `some` if `whole` is 0."""
     return f"{100 * min(part / whole, 1):.3g} %" if whole > 0 else "some"
 
 
 def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[str]:
-    """Return one line per candidate and quota: the replay of usage records against that of traces of the
-    same clients.
+    """Return one line per candidate and quota that compares the replay of usage records with that of traces
+    of the same clients.
     """
     trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
     return [

@@ -1,4 +1,4 @@
-"""Report: what the tables say, as one HTML page that needs no network.
+"""Report the pipeline's tables as one HTML page that needs no network.
 
-Labels of charts and the page's text are escaped by construction (`html`), because clients choose names.
+Clients choose their names, so `html` escapes all text of the page and of the charts' labels by construction.
 """

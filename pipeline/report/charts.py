@@ -1,4 +1,6 @@
-"""The report's charts: each has a title with its main finding, a figure, and a table of the same numbers."""
+"""Make the report's charts: each has a title with its main finding, a figure, and a table of the same
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ Text = str | Html
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; each row has as many cells as there are headings, and its first cell names it."""
+    """A table; each row has as many cells as there are headings, and the first cell names the row."""
 
     headings: tuple[Text, ...]
     rows: tuple[tuple[Text, ...], ...]
@@ -34,10 +36,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One alternative of a chart."""
+    """One alternative of a chart, which the reader chooses in the chart's selector."""
 
     name: str
-    """Name in the selector."""
+    """Name of the view in the chart's selector."""
     title: Text
     figure: Figure
     table: Table
@@ -48,18 +50,18 @@ class Chart:
     """A chart that shows one of its views at a time."""
 
     name: str
-    """Name, unique in the page; letters and hyphens."""
+    """Name of the chart, unique in the page; letters and hyphens."""
     views: tuple[View, ...]
     note: Text = ""
 
 
 def line(*cells: Text) -> tuple[Text, ...]:
-    """Return a row of a table."""
+    """Return the cells as a row of a table."""
     return cells
 
 
 def others(count: int) -> Label:
-    """Return the label of the last row, which sums up all entities that are not shown."""
+    """Return the label of a chart's last row, which sums up the `count` entities that are not shown."""
     return ours(f"all others ({count:,})")
 
 
@@ -69,7 +71,7 @@ def sentence(text: str) -> str:
 
 
 def heat_chart(name: str, heats: Sequence[Heat], note: Text = "") -> Chart:
-    """Chart of usage by entity and time."""
+    """Return the chart of usage by entity and time, with a view per heat map."""
     return Chart(name, tuple(_heat_view(each) for each in heats), note)
 
 
@@ -98,7 +100,7 @@ def _when(found: Heat, start_ms: int) -> str:
 
 
 def talkers_chart(found: Sequence[Talkers]) -> Chart:
-    """Chart of the entities with the highest usage."""
+    """Return the chart of the entities with the highest usage, with a view per measure."""
     return Chart("talkers", tuple(_talkers_view(each) for each in found))
 
 
@@ -125,7 +127,7 @@ def _talkers_view(found: Talkers) -> View:
 
 
 def throttled_chart(found: Throttled) -> Chart:
-    """Chart of the throttle times by entity and quota."""
+    """Return the chart of the throttle times by entity and quota."""
     quotas = [quota for quota in found.rest if found.total(quota)]
     labels = [label(row.entity) for row in found.rows]
     values = [row.by_quota for row in found.rows]
@@ -148,7 +150,7 @@ def throttled_chart(found: Throttled) -> Chart:
 
 
 def brokers_chart(found: Spread) -> Chart:
-    """Chart of the bytes by broker."""
+    """Return the chart of the bytes by broker."""
     brokers = [*found.brokers, *([found.rest] if found.rest else [])]
     labels = [named(f"broker {each.broker}") for each in found.brokers]
     if found.rest:
@@ -185,7 +187,7 @@ def _brokers_title(found: Spread) -> str:
 
 
 def uneven_chart(found: Spread) -> Chart:
-    """Chart of the entities with the most uneven use of brokers."""
+    """Return the chart of the entities whose use of brokers is most uneven."""
     labels = [label(row.entity) for row in found.uneven]
     first = found.uneven[0]
     title = join(
@@ -210,7 +212,7 @@ def uneven_chart(found: Spread) -> Chart:
 
 
 def recommendation_chart(found: Sequence[Recommendation], note: Text = "") -> Chart:
-    """Chart of used, current and proposed rates."""
+    """Return the chart of used, current and proposed rates, with a view per quota."""
     return Chart("recommendation", tuple(_recommendation_view(each) for each in found), note)
 
 
@@ -249,7 +251,7 @@ def _recommended_cells(row: Recommended, quota: str) -> tuple[Text, ...]:
 
 
 def replay_entities_chart(found: Replay) -> Chart:
-    """Chart of the throttled time by entity and candidate."""
+    """Return the chart of the throttled time by entity and candidate."""
     labels = [label(row.entity) for row in found.rows]
     values = [row.throttled_s for row in found.rows]
     if found.rest_count:
@@ -271,7 +273,7 @@ def replay_entities_chart(found: Replay) -> Chart:
 
 
 def replay_quotas_chart(found: Replay) -> Chart:
-    """Chart of the throttled time by candidate and quota."""
+    """Return the chart of the throttled time by candidate and quota."""
     quotas = [
         quota
         for quota in found.candidates[0].throttled_s

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 BATCHES: Final = 20
-"""Number of batches with late or malformed records to show per kind, the latest ones."""
+"""Maximum number of batches with late or malformed records to show per kind: the latest ones."""
 REASONS: Final = 10
 BROKERS: Final = 50
 KINDS: Final = ("usage", "trace")
@@ -41,13 +41,13 @@ class Wanted:
     days: tuple[date, date] | None = None
     """First and last day (UTC); None for all days."""
     top: int = 30
-    """Number of entities to show; all others are summed up."""
+    """Number of entities to show in each chart; all others are summed up."""
     level: str = "user-client-id"
-    """One of `tables.LEVELS`."""
+    """Level of the entities to show, one of `tables.LEVELS`."""
 
 
 def find(spark: SparkSession, lake: Lake, wanted: Wanted) -> Findings:
-    """Return everything that the report shows."""
+    """Query the tables; return everything that the report shows."""
     found = Findings(
         wanted.level,
         wanted.top,
@@ -82,7 +82,7 @@ def _rolled(spark: SparkSession, lake: Lake, wanted: Wanted, period: str) -> Dat
 
 
 def _within(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    """Keep the rows of the wanted days; Spark skips other partitions."""
+    """Return the rows of the wanted days; Spark reads only their partitions."""
     return rows if wanted.days is None else rows.where(sql.col("day").between(*wanted.days))
 
 
@@ -99,7 +99,7 @@ def _spread(spark: SparkSession, lake: Lake, wanted: Wanted, use: Use) -> Spread
         *(_sum(name).alias(name) for name in ("requests", "bytes_in", "bytes_out")),
         (_sum("request_time_us") / 1e6).alias("request_time_s"),
     )
-    everywhere = Window.partitionBy()  # one row per broker
+    everywhere = Window.partitionBy()  # few rows: one per broker
     sums = (sql.sum(name).over(everywhere).alias(f"all_{name}") for name in _BROKERS_SUMS)
     all_brokers = sql.count(sql.lit(1)).over(everywhere).alias("all_brokers")
     order = (sql.desc(sql.col("bytes_in") + sql.col("bytes_out")), sql.col("broker"))
@@ -117,7 +117,7 @@ def _sum(name: str) -> Column:
 
 
 def _rest(sums: Row, shown: tuple[Broker, ...]) -> tuple[Broker | None, int]:
-    """Return the sum of the brokers that are not shown (None without such brokers), and their number."""
+    """Return the sum of the brokers that are not shown, and their number; (None, 0) if all are shown."""
     count = sums["all_brokers"] - len(shown)
     left = {name: sums[f"all_{name}"] - sum(getattr(b, name) for b in shown) for name in _BROKERS_SUMS}
     return (Broker(broker=-1, **left) if count else None), count

@@ -1,7 +1,7 @@
-"""Figures in plotly's JSON format, with escaped labels and one row per name.
+"""Make figures in plotly's JSON format, with escaped labels and one row per name.
 
-The page's script fills in colours of text and room for labels, which depend on the reader's screen, and the
-names in hover texts, which would otherwise be repeated in every cell.
+The page's script adds the colours of text and the room for labels, which depend on the reader's screen, and
+the names in hover texts, which would otherwise be repeated in every cell.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TICKS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure; the page's script passes it to plotly."""
+    """A figure that the page's script passes to plotly."""
 
     data: list[JsonObject]
     layout: JsonObject
     labels: tuple[Label, ...]
-    """Labels of the rows."""
+    """Labels of the rows, from top to bottom."""
     columns: tuple[str, ...] = ()
-    """Hover texts of a heat map's columns."""
+    """Hover texts of a heat map's columns; empty for other figures."""
 
     def as_json(self) -> JsonObject:
         """Return the figure as a JSON object for the page."""
@@ -51,14 +51,16 @@ class Figure:
 
 
 class Series(NamedTuple):
-    """A name, and one value per row; drawn in one colour."""
+    """A named series with one value per row, drawn in one colour."""
 
     name: str
     values: Sequence[float | None]
 
 
 def bars(labels: Sequence[Label], series: Sequence[Series], quantity: Quantity, *, stacked: bool) -> Figure:
-    """Return horizontal bars; the first row is on top."""
+    """Return a figure of horizontal bars, with the first row on top; `stacked` puts a row's bars end to
+    end.
+    """
     sums = [sum(value or 0 for value in row) for row in zip(*(s.values for s in series), strict=True)]
     highest = sums if stacked else [value or 0 for s in series for value in s.values]
     size, unit = quantity.step(max(highest, default=0))
@@ -93,7 +95,9 @@ def _bar(series: Series, size: float, quantity: Quantity, colour: str, *, text: 
 def heat(
     labels: Sequence[Label], rows: Sequence[Mapping[int, float]], columns: Columns, quantity: Quantity
 ) -> Figure:
-    """Return a heat map with a cell per row and period, coloured by the logarithm; zero has no cell."""
+    """Return a heat map with a cell per row and period, coloured by the value's logarithm; a zero has no
+    cell. `rows` have values by beginning of the period (ms).
+    """
     starts = columns.starts
     lowest, highest = _decades(value for row in rows for value in row.values())
     data: JsonObject = {
@@ -130,8 +134,8 @@ def _period(start_ms: int, step_ms: int) -> str:
 
 
 def points(labels: Sequence[Label], series: Sequence[Series], quantity: Quantity) -> Figure:
-    """Return a mark per row and series on a logarithmic axis, with a line that joins a row's marks; zero
-    has no mark.
+    """Return a figure with a mark per row and series on a logarithmic axis, and a line that joins the marks
+    of a row; a zero has no mark.
     """
     rows = list(zip(*(each.values for each in series), strict=True))
     lowest, highest = _decades(value for row in rows for value in row if value)
@@ -221,7 +225,9 @@ def _ticks(values: Sequence[float], quantity: Quantity) -> JsonObject:
 
 
 def _decades(values: Iterable[float]) -> tuple[int, int]:
-    """Return the decimal exponents below the lowest and above the highest positive value; they differ."""
+    """Return the decimal exponents just below the lowest and just above the highest positive value; the two
+    always differ.
+    """
     positive = [value for value in values if value > 0]
     if not positive:
         return 0, 1

@@ -1,4 +1,5 @@
-"""HTML that is escaped by construction: `str` is text and gets escaped, `Html` is markup and does not.
+"""Make HTML that is escaped by construction: `str` is text and gets escaped, `Html` is markup and does
+not.
 
 Clients choose their names freely: names may contain markup, scripts, or characters that change the direction
 of text.
@@ -18,14 +19,14 @@ _EMPTY_ELEMENTS: Final = frozenset({"meta"})
 
 @dataclass(frozen=True, slots=True)
 class Html:
-    """Markup. Only this module makes it from strings."""
+    """A piece of markup. Only this module makes markup from strings."""
 
     text: str
 
 
 def element(name: str, *content: str | Html, **attributes: str | bool) -> Html:
-    """Return an element; text in it is escaped. In attribute names `_` becomes `-`, and a final `_` is
-    dropped.
+    """Return an element with escaped text. In attribute names `_` becomes `-`, and a final `_` is dropped;
+    True gives an attribute without value.
 
     >>> element("p", "1 < 2", class_="a").text
     '<p class="a">1 &lt; 2</p>'
@@ -37,7 +38,7 @@ def element(name: str, *content: str | Html, **attributes: str | bool) -> Html:
 
 
 def join(*content: str | Html) -> Html:
-    """Concatenate text and markup; text is escaped."""
+    """Return the concatenation of text, which is escaped, and markup."""
     return Html("".join(part.text if isinstance(part, Html) else html.escape(part) for part in content))
 
 
@@ -49,7 +50,9 @@ def _attribute(key: str, value: str | bool) -> str:
 
 
 def json_block(id_: str, value: object) -> Html:
-    """Return a JSON element for scripts to read. Its strings are escaped so that none ends the element."""
+    """Return an element with `value` as JSON for scripts to read. Strings in it are escaped so that they
+    cannot end the element.
+    """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -57,17 +60,19 @@ def json_block(id_: str, value: object) -> Html:
 
 
 def script(code: str) -> Html:
-    """Return a script element with Weir's code. Raises ValueError if the code would end the element."""
+    """Return a script element with `code`, which must be Weir's own. Raises ValueError if the code would end
+    the element.
+    """
     if "</script" in code.lower() or "<!--" in code or "\r" in code:
         raise ValueError("the script would end its HTML element")
     return Html(f"<script>{code}</script>")
 
 
 def style(rules: str) -> Html:
-    """Return a style element with Weir's rules."""
+    """Return a style element with the CSS `rules`, which must be Weir's own."""
     return Html(f"<style>{rules}</style>")
 
 
 def hash_source(code: str) -> str:
-    """Return the source expression for this script in a Content-Security-Policy."""
+    """Return the source expression that allows the script `code` in a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"

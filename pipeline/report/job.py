@@ -34,8 +34,8 @@ def report(
     version: str,
     write: Callable[[str], None],
 ) -> Outcome:
-    """Make the page, and pass it to `write`, which writes it to `output`; the page shows `made` and
-    `version`.
+    """Make the page, which shows `made` (time) and `version`, and pass it to `write`, which writes it to
+    `output`. Return the outcome.
     """
     found = find(spark, lake, wanted)
     made_of = page(found, made=made, version=version)

@@ -13,9 +13,9 @@ from pipeline.report.units import BYTES, BYTES_PER_S, COUNT, PER_S, PERCENT, SEC
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 HOURS_MAX: Final = 240
-"""Maximum number of hourly columns; a longer time is shown by days."""
+"""Maximum number of hourly columns; a longer time is shown in columns of days."""
 DAYS_MAX: Final = 400
-"""Maximum number of daily columns; a longer time is shown by several days."""
+"""Maximum number of daily columns; a longer time is shown in columns of several days."""
 
 RATE_QUANTITIES: Final = {
     "producer_byte_rate": BYTES_PER_S,
@@ -23,19 +23,19 @@ RATE_QUANTITIES: Final = {
     "request_percentage": PERCENT,
     "controller_mutation_rate": PER_S,
 }
-"""Unit of each rate."""
+"""Quantity (with units) of each rate, by name of the quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """An amount by which entities are compared."""
+    """An amount by which the report compares entities."""
 
     name: str
     title: str
     """Name in a sentence, such as 'produced bytes'."""
     quantity: Quantity
     rate: str
-    """Name of the corresponding rate in the roll-ups."""
+    """Name of the corresponding rate in the roll-ups, in the quota's unit."""
 
 
 MEASURES: Final = (
@@ -61,21 +61,23 @@ class Columns:
 
     @property
     def word(self) -> str:
-        """Length of a column in words, such as "day"."""
+        """Length of a column in words: "hour", "day" or such as "3 days"."""
         days = self.step_ms // DAY_MS
         return "hour" if not days else "day" if days == 1 else f"{days} days"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time (ms) from the beginning of the first period with usage to the end of the last."""
+    """The time (ms) from the beginning of the first period with usage to the end of the last such period."""
 
     from_ms: int
     to_ms: int
 
     @property
     def columns(self) -> Columns:
-        """Columns of an hour, a day or several days, depending on the length of the span."""
+        """Columns of a heat map for this span; they last an hour, a day or several days, depending on the
+        length of the span.
+        """
         first_hour = self.from_ms // HOUR_MS * HOUR_MS
         hours = -(-(self.to_ms - first_hour) // HOUR_MS)
         if hours <= HOURS_MAX:
@@ -88,7 +90,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The main numbers."""
+    """The main numbers of the report: sums over all entities."""
 
     span: Span
     entities: int
@@ -104,17 +106,17 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Talker:
-    """The usage of an entity."""
+    """The usage of an entity, in one measure."""
 
     entity: Entity
     total: float
     peak: float | None
-    """Highest rate of any window, in the rate's unit."""
+    """Highest rate in any window, in the unit of the measure's rate; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Talkers:
-    """The entities with the highest usage, and the sum of all others."""
+    """The entities with the highest usage in one measure, and the sum of all other entities."""
 
     measure: Measure
     rows: tuple[Talker, ...]
@@ -123,13 +125,13 @@ class Talkers:
 
     @property
     def total(self) -> float:
-        """Sum over all entities."""
+        """Usage of all entities, shown or not."""
         return sum(row.total for row in self.rows) + self.rest
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Values by entity and beginning of the period (ms); a zero is missing."""
+    """A heat map: values by entity and beginning of the period (ms). A missing value is 0."""
 
     title: str
     quantity: Quantity
@@ -149,7 +151,7 @@ class ThrottledEntity:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """The entities with the longest throttle times, and the sum of all others."""
+    """The entities with the longest throttle times, and the sums (s, by quota) of all other entities."""
 
     rows: tuple[ThrottledEntity, ...]
     rest: dict[str, float]
@@ -184,7 +186,9 @@ class Uneven:
     skew: float
     """Ratio of the busiest broker's bytes to the mean over the entity's brokers."""
     excess_bytes: float
-    """Number of bytes at the busiest brokers beyond that mean."""
+    """Number of bytes that the busiest broker of each period carried beyond the mean over the entity's
+    brokers.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +197,14 @@ class Spread:
 
     brokers: tuple[Broker, ...]
     rest: Broker | None
-    """Sum of the brokers that are not shown."""
+    """Sum over the brokers that are not shown; None if all are shown."""
     rest_count: int
     uneven: tuple[Uneven, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """The proposal for one entity."""
+    """The proposal for one entity and quota; rates are in the quota's unit."""
 
     entity: Entity
     used: float | None
@@ -247,7 +251,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Throttled time (s) of one entity under each candidate, in their order."""
+    """Throttled time (s) of one entity under each candidate, in the order of `Replay.candidates`."""
 
     entity: Entity
     throttled_s: tuple[float, ...]
@@ -276,9 +280,9 @@ class Ingested:
     late: int
     malformed: int
     bad_batches: tuple[tuple[int, int, int], ...]
-    """The latest batches with late or malformed records: batch, late, malformed."""
+    """(batch, number of late records, number of malformed lines) of the latest batches that have any."""
     reasons: tuple[tuple[str, int], ...]
-    """Reasons and numbers of malformed lines, in descending order."""
+    """(reason, number of malformed lines), in descending order of the number."""
 
 
 @dataclass(frozen=True, slots=True)

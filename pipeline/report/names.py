@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from pipeline.report.html import Html, element, join
 
 WIDE: Final = 38
-"""Maximum length (characters) of a label."""
+"""Maximum length (characters) of a label on a wide screen."""
 NARROW: Final = 16
 """Maximum length (characters) of a label on a telephone."""
 LONG: Final = 1000
@@ -27,21 +27,21 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp", "Zs"})
 
 
 class Span(NamedTuple):
-    """A piece of a label."""
+    """A piece of a label: a client's text or Weir's."""
 
     text: str
     ours: bool = False
-    """True if the text is Weir's, not a client's."""
+    """True if the text is Weir's; False if a client chose it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity. None stands for all users, or all client-ids."""
+    """An entity in the report. None as user or client-id stands for all users or client-ids."""
 
     user: str | None
     client_id: str | None
     client_id_prefix: str | None = None
-    """Prefix of several client-ids, in place of one client-id."""
+    """Prefix of the client-ids that the entity covers, in place of one client-id; None without a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,21 @@ class Label:
     spans: tuple[Span, ...]
 
     def plot(self, room: int) -> str:
-        """Return HTML for plotly's labels, of about `room` characters."""
+        """Return the name as HTML for plotly's labels, shortened to about `room` characters."""
         return "".join(_marked(span, html.escape(span.text, quote=False)) for span in self._within(room))
 
     def hover(self) -> str:
-        """Return the name as lines of HTML for a hover text."""
+        """Return the name as HTML for a hover text, broken into lines."""
         return "".join(_marked(span, _lines(span.text)) for span in self._within(LONG))
 
     def page(self, room: int = LONG) -> Html:
-        """Return the name as HTML for the page, of about `room` characters."""
+        """Return the name as HTML for the page, shortened to about `room` characters."""
         return join(*(element("i" if ours else "bdi", text) for text, ours in self._within(room)))
 
     def _within(self, room: int) -> list[Span]:
-        """Shorten the names to `room` characters in total; a short name leaves its room to the others."""
+        """Return the spans with names shortened to `room` characters in total; room that a short name does
+        not need is left to longer names.
+        """
         left = room - sum(len(span.text) for span in self.spans if span.ours)
         names = sorted((len(span.text), place) for place, span in enumerate(self.spans) if not span.ours)
         result = list(self.spans)
@@ -92,12 +94,12 @@ def label(entity: Entity) -> Label:
 
 
 def ours(text: str) -> Label:
-    """Return a label with a text of Weir's."""
+    """Return a label with a text of Weir's, which is shown in italics."""
     return Label((Span(text, ours=True),))
 
 
 def named(text: str) -> Label:
-    """Return the label of another foreign text: a candidate's file name, a reason."""
+    """Return the label of a text that is not Weir's: a candidate's file name, a reason."""
     return Label((_name(text),))
 
 

@@ -1,5 +1,5 @@
-"""The report as one HTML page. It contains plotly.js, and its Content-Security-Policy forbids network
-access.
+"""Render the report as one HTML page. The page contains plotly.js, and its Content-Security-Policy forbids
+network access.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pipeline.report.look import RULES, SCRIPT
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and its content."""
+    """A section of the page: a heading and its content."""
 
     name: str
-    """Name, unique in the page, for links."""
+    """Name of the section, unique in the page, for links."""
     title: str
     parts: tuple[Chart | Table | Text, ...]
 
@@ -63,8 +63,8 @@ def render(page: Page, plotly_js: str) -> str:
 
 
 def _policy(*scripts: str) -> str:
-    """Return the page's policy: no network, and only these scripts. Plotly adds styles, and makes images
-    of charts on request.
+    """Return the page's Content-Security-Policy: no network, and only these scripts. Styles are allowed
+    because plotly adds them, images because plotly makes them from charts.
     """
     sources = " ".join(map(hash_source, scripts)) or "'none'"
     return (

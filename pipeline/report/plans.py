@@ -1,4 +1,4 @@
-"""Query the tables of the recommendation and of the replay."""
+"""Query the tables of the recommendation and of the replay for the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 CANDIDATES: Final = 6
-"""Number of candidates to show, the recording included."""
+"""Maximum number of candidates to show, the recorded one included."""
 RECORDED: Final = "recorded"
 FLAGS: Final = 20
 QUOTAS: Final = tuple(tables.BY_QUOTA.names)
@@ -26,7 +26,7 @@ _ENTITY: Final = ("user", "client_id", "client_id_prefix")
 
 
 def recommendations(spark: SparkSession, lake: Lake, top: int) -> tuple[Recommendation, ...]:
-    """Return the recommendations by quota, in Kafka's order."""
+    """Return the recommendation of each quota that has proposals, in Kafka's order of quotas."""
     rows = tables.read(spark, lake.recommendation, tables.RECOMMENDATION)
     rows = rows.where(sql.col("quota").isin(*tables.RATES))
     current, proposed = sql.col("current"), sql.col("proposed")
@@ -52,14 +52,14 @@ def recommendations(spark: SparkSession, lake: Lake, top: int) -> tuple[Recommen
 
 
 def _largest(rows: DataFrame, top: int) -> list[Row]:
-    """Return the proposals of the `top` entities with the highest usage, by quota."""
+    """Return the rows of the `top` entities with the highest usage, for each quota."""
     of_quota = Window.partitionBy("quota").orderBy(sql.desc_nulls_last("used"), *_entity(rows))
     ranked = rows.withColumn("rank", sql.row_number().over(of_quota))
     return ranked.where(sql.col("rank") <= top).orderBy("rank").collect()
 
 
 def _flags(rows: DataFrame) -> list[Row]:
-    """Return the number of proposals by quota and flag."""
+    """Return rows with the number of proposals by quota and flag, the most frequent first."""
     flags = rows.select("quota", sql.explode("flags").alias("flag")).groupBy("quota", "flag").count()
     return flags.orderBy(sql.desc("count"), "flag").limit(FLAGS).collect()
 
@@ -85,7 +85,9 @@ def _recommended(row: Row) -> Recommended:
 
 
 def replay(spark: SparkSession, lake: Lake, days: tuple[date, date] | None, top: int) -> Replay | None:
-    """Return the comparison of candidates, the recording first; None without a replay."""
+    """Return the comparison of candidates in these days, the recorded times first; None if the days have no
+    replay.
+    """
     rows = tables.read(spark, lake.replay, tables.REPLAY)
     if days is not None:
         rows = rows.where(sql.to_date(sql.timestamp_millis("start_ms")).between(*days))
@@ -110,7 +112,7 @@ def replay(spark: SparkSession, lake: Lake, days: tuple[date, date] | None, top:
 
 
 def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
-    """Return the number of candidates, and the sums of those that are shown."""
+    """Return the number of all candidates, and the sums of those that are shown."""
     sums = [
         sql.coalesce(sql.sum(sql.when(sql.col("quota") == quota, sql.col(name))), sql.lit(0)).alias(
             f"{name} {quota}"
@@ -135,8 +137,8 @@ def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
 
 
 def _rest(sums: Row, shown: tuple[Replayed, ...]) -> tuple[float, ...]:
-    """Return the sums of the entities that are not shown. Rounding could make a sum slightly negative; it
-    becomes 0.
+    """Return the throttled time (s) under each candidate, summed over the entities that are not shown. A
+    negative rounding error becomes 0.
     """
     count, *seconds = sums
     if count == len(shown):
@@ -148,12 +150,14 @@ def _rest(sums: Row, shown: tuple[Replayed, ...]) -> tuple[float, ...]:
 
 
 def _seconds(index: int) -> str:
-    """Return the name of a candidate's column."""
+    """Return the name of the column with the seconds of the candidate at `index`."""
     return f"s_{index}"
 
 
 def _by_entity(rows: DataFrame, names: list[str]) -> DataFrame:
-    """Return the throttled time of each budget's entity, with a column per candidate."""
+    """Return one row per entity of a budget, with its throttled time (s) under each candidate in the columns
+    `_seconds`.
+    """
     seconds = [
         sql.sum(sql.when(sql.col("candidate") == name, sql.col("throttled_s")).otherwise(0.0))
         for name in names

@@ -1,4 +1,4 @@
-"""The sections of the report, and the job to run where a section has no data."""
+"""Make the sections of the report; a section without data names the job to run."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ RUN: Final = {
     "recommend": "There is no recommendation: run weir pipeline recommend.",
     "replay": "There is no replay of this time: run weir pipeline replay.",
 }
-"""Messages by job whose output is missing."""
+"""Message for each job whose output is missing."""
 LEVELS: Final = {
     "user-client-id": "pair of user and client-id",
     "user": "user",
     "client-id": "client-id",
 }
-"""Description of an entity, by level."""
+"""Description of one entity, by level."""
 _LOGARITHMIC: Final = "Colours are logarithmic: each tick is ten times the one before. Empty cells: no use."
 _WAITS: Final = (
     "Times that clients were told to wait, added up over connections and brokers: "
@@ -50,7 +50,7 @@ _SIDE_BY_SIDE: Final = (
 
 
 def page(found: Findings, *, made: datetime, version: str) -> Page:
-    """Return the whole page; `made` is the time of the report."""
+    """Return the whole page; it shows the time `made` and Weir's `version`."""
     sections = (
         *(
             (_use(found), _talkers(found), _spread(found), _throttled(found))
@@ -67,7 +67,7 @@ def page(found: Findings, *, made: datetime, version: str) -> Page:
 
 
 def missing(found: Findings) -> list[str]:
-    """Return the jobs without output."""
+    """Return the names of the jobs whose output is missing."""
     there = {
         "ingest": bool(found.ingested),
         "rollup": found.overview is not None,

@@ -21,12 +21,14 @@ class Quantity:
     steps: tuple[Step, ...]
 
     def step(self, value: float) -> Step:
-        """Return the largest unit that is not larger than the value; the base unit without one."""
+        """Return the largest unit that is not larger than `value` (in base units); the base unit if all are
+        larger.
+        """
         fitting = [step for step in self.steps if abs(value) >= step.size]
         return fitting[-1] if fitting and value else self._base
 
     def text(self, value: float | None) -> str:
-        """Format a value with its unit; None is a dash.
+        """Return a value (in base units) with its unit as text; a dash for None.
 
         >>> BYTES.text(1_234_567)
         '1.23 MB'
@@ -57,7 +59,7 @@ PERCENT: Final = Quantity((Step(1, "%"),))
 
 
 def number(value: float) -> str:
-    """Format a number with three significant digits, and commas between thousands.
+    """Return a number as text with three significant digits, and commas between thousands.
 
     >>> [number(value) for value in (0, 0.01234, 2, 12.345, 1234567.8)]
     ['0', '0.0123', '2', '12.3', '1,234,568']
@@ -68,7 +70,7 @@ def number(value: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Format a share in percent; a dash if the whole is 0.
+    """Return the share `part` of `whole` in percent as text; a dash if `whole` is 0.
 
     >>> share(1, 1000), share(0, 5), share(1, 100_000), share(0, 0)
     ('0.1%', '0%', 'less than 0.01%', '-')
@@ -80,7 +82,7 @@ def share(part: float, whole: float) -> str:
 
 
 def plural(count: int, what: str) -> str:
-    """Format a count with the singular or plural of a noun.
+    """Return a count as text with the singular or plural of a noun.
 
     >>> plural(1, "broker"), plural(2000, "broker")
     ('1 broker', '2,000 brokers')
@@ -90,5 +92,5 @@ def plural(count: int, what: str) -> str:
 
 
 def moment(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    """Format a time (ms) in UTC."""
+    """Return a time (ms) as text in UTC, in the form `form` of strftime."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)

@@ -1,4 +1,4 @@
-"""Usage and throttle times by entity and time, from the roll-ups of one level."""
+"""Query usage and throttle times by entity and time, from the roll-ups of one level."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 QUOTAS: Final = tuple(tables.BY_QUOTA.names)
 UNEVEN: Final = 10
-"""Number of entities with uneven use of brokers to show."""
+"""Maximum number of entities with uneven use of brokers to show."""
 _ALL_WAITED: Final = "waited_s"
 _NAMES: Final = ("user", "client_id")
 _BY_TIME: Final = (
@@ -39,15 +39,15 @@ _BY_TIME: Final = (
     _ALL_WAITED,
     *(f"{_ALL_WAITED}_{quota}" for quota in QUOTAS),
 )
-"""Columns that are summed by time."""
+"""Columns of `amounts` that are summed up by time."""
 _SUMMED: Final = ("requests", "bytes_in", "bytes_out", "bytes", *_BY_TIME, "excess_bytes", "skew_bytes")
 _RANKED: Final = (*(measure.name for measure in MEASURES), _ALL_WAITED)
-"""Columns with a heat map of the entities with the highest values."""
+"""Columns whose highest entities are shown, in a table and a heat map."""
 _OTHERS: Final = -1
 
 
 def amounts(rolled: DataFrame) -> DataFrame:
-    """Return the roll-up's rows with the columns that the report sums up, in base units."""
+    """Return the rows of a roll-up with the columns that the report sums up, in base units (bytes, s)."""
     waited = [sql.coalesce(sql.col(f"throttle_ms.{quota}") / 1000, sql.lit(0.0)) for quota in QUOTAS]
     bytes_ = sql.col("bytes_in") + sql.col("bytes_out")
     excess = (sql.col("skew") - 1) * bytes_ / sql.col("brokers")
@@ -67,7 +67,7 @@ def amounts(rolled: DataFrame) -> DataFrame:
 
 
 def entity_totals(rows: DataFrame) -> DataFrame:
-    """Return the sums of `amounts` over all times, one row per entity."""
+    """Return one row per entity: the sums of `amounts` over all times, and the maximum of each rate."""
     return rows.groupBy(*_NAMES).agg(
         *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _SUMMED),
         *(sql.max(_peak(measure)).alias(_peak(measure)) for measure in MEASURES),
@@ -85,7 +85,7 @@ def _waited(quota: str) -> str:
 
 
 def _count(name: str) -> str:
-    """Return the name of the column with the number of entities whose value is above 0."""
+    """Return the name of the column with the number of entities whose `name` is above 0."""
     return f"{name}_count"
 
 
@@ -95,18 +95,18 @@ def _entity(row: Row) -> Entity:
 
 @dataclass(frozen=True)
 class Use:
-    """The queries. Results that several of them need are computed once."""
+    """The queries of usage. A result that several queries need is computed once."""
 
     spark: SparkSession
     rows: DataFrame
-    """Rows of `amounts`."""
+    """Rows of `amounts`: one per entity and period."""
     totals: DataFrame
-    """Rows of `entity_totals`."""
+    """Rows of `entity_totals`: one per entity."""
     span: Span
     top: int
 
     def overview(self) -> Overview:
-        """Return the main numbers."""
+        """Return the main numbers of the report."""
         sums, busiest = self._sums, self._leaders["bytes"][0]
         return Overview(
             span=self.span,
@@ -130,7 +130,7 @@ class Use:
         return Talkers(measure, rows, self._rest(name, leaders), self._sums[_count(name)] - len(leaders))
 
     def heats(self) -> tuple[Heat, ...]:
-        """Return heat maps of the entities with the highest usage."""
+        """Return a heat map of the entities with the highest usage, for each measure with any usage."""
         return tuple(
             self._heat(measure.name, measure.title, measure.quantity, self._leaders[measure.name])
             for measure in MEASURES
@@ -155,7 +155,7 @@ class Use:
         )
 
     def uneven(self) -> tuple[Uneven, ...]:
-        """Return the entities with the most bytes at one broker beyond the mean."""
+        """Return the entities with the most bytes at one broker beyond the mean over their brokers."""
         return tuple(
             Uneven(
                 _entity(row),
@@ -169,7 +169,7 @@ class Use:
 
     @cached_property
     def _sums(self) -> Row:
-        """Sums over all entities, and numbers of entities with values above 0."""
+        """One row: sums over all entities, and for each column the number of entities above 0."""
         return self.totals.agg(
             sql.count(sql.lit(1)).alias("entities"),
             *(sql.sum(name).alias(name) for name in ("requests", "bytes_in", "bytes_out", *_BY_TIME)),
@@ -178,8 +178,8 @@ class Use:
 
     @cached_property
     def _leaders(self) -> dict[str, list[Row]]:
-        """Rows of the entities with the highest values, by column. One query, because each query takes a
-        while.
+        """Rows of the entities with the highest values, by column; all columns in one query, because each
+        query takes seconds.
         """
         wanted = {**dict.fromkeys(_RANKED, self.top), "bytes": 1, "excess_bytes": UNEVEN}
         each = (
@@ -190,12 +190,12 @@ class Use:
         for row in reduce(lambda left, right: left.union(right), each).collect():
             if row[row["by"]] > 0 or row["by"] == "bytes":
                 leaders[row["by"]].append(row)
-        for name, rows in leaders.items():  # a union promises no order
+        for name, rows in leaders.items():  # a union may return rows in any order
             rows.sort(key=lambda row: (-row[name], *(row[part] or "" for part in _NAMES)))
         return leaders
 
     def _rest(self, name: str, shown: Sequence[Row]) -> float:
-        """Return the sum of the entities that are not shown. Rounding could make it slightly negative; it
+        """Return the sum of column `name` over the entities that are not shown. A negative rounding error
         becomes 0.
         """
         everybody: float = self._sums[name]
@@ -220,14 +220,14 @@ class Use:
 
     @cached_property
     def _numbers(self) -> dict[Entity, int]:
-        """Numbers of all entities that any chart shows."""
+        """Number by entity, for all entities that any chart shows."""
         entities = dict.fromkeys(_entity(row) for name in _RANKED for row in self._leaders[name])
         return {entity: number for number, entity in enumerate(entities)}
 
     @cached_property
     def _cells(self) -> list[Row]:
-        """Sums by column of the heat map and number of the entity; all other entities have one number.
-        This bounds the rows.
+        """Sums by period of the heat map (`bucket`, ms) and number of the entity. Entities that no chart
+        shows have one common number, which bounds the rows.
         """
         numbers = self.spark.createDataFrame(_named(self._numbers))
         same = reduce(
@@ -245,7 +245,7 @@ class Use:
 
 
 def _named(numbers: Mapping[Entity, int]) -> pa.Table:
-    """Return the numbers as an Arrow table, which Spark reads without a Python process."""
+    """Return the entities and their numbers as an Arrow table, which Spark reads without a Python process."""
     columns = {
         "user": pa.array([entity.user for entity in numbers], pa.string()),
         "client_id": pa.array([entity.client_id for entity in numbers], pa.string()),

@@ -1,6 +1,6 @@
-"""Find the days to roll up: those whose usage files have changed.
+"""Find the days to roll up: days whose usage files have changed since their last roll-up.
 
-Only directories are listed; no Parquet file is opened.
+This module only lists directories; it opens no Parquet file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEYS: Final = (tables.DAY, tables.BATCH)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The usage files of a day."""
+    """The usage files of a day: their number, size and a digest of their names."""
 
     day: date
     batches: int
@@ -38,7 +38,9 @@ class Source:
 def sources(
     spark: SparkSession, lake: Lake, window_s: int, within: tuple[date, date] | None = None
 ) -> list[Source]:
-    """Return all days with usage, in order; `within` are the first and the last day to consider."""
+    """Return one `Source` per day that has usage, in order of time. `within` is the first and last day to
+    consider, None for all; `window_s` is the window length (s) of the roll-up.
+    """
     found = files(spark, lake)
     if found is None:
         return []
@@ -60,7 +62,9 @@ def sources(
 
 
 def files(spark: SparkSession, lake: Lake) -> DataFrame | None:
-    """Return the usage files: `path`, `length` (bytes), `day` and `batch`; None before the first ingest."""
+    """Return one row per usage file: `path`, `length` (bytes), `day` and `batch`. Return None before the
+    first ingest.
+    """
     try:
         found = spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(lake.usage)
     except AnalysisException as error:

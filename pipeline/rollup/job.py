@@ -1,7 +1,7 @@
-"""Roll up usage records into hours and days of each entity, for each day that has changed.
+"""Roll up usage records into hours and days of each entity, for each day whose files have changed.
 
-The row in the table `rolled` is written last and completes a day. A day killed before is computed again, with
-the same result.
+A day's row in the table `rolled` is written last and completes the day. If the job is killed before, the next
+run computes the day again, with the same result.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ WINDOW_S: Final = 10
 quota.window.size.seconds 1, minus the sample that has just begun.
 """
 _BYTES_AT_ONCE: Final = 4 << 30
-"""Size (bytes) of Parquet that one pass over several days reads; a single larger day is one pass."""
+"""Maximum size (bytes) of Parquet that one pass over several days reads; a larger day has a pass of its
+own.
+"""
 _BYTES_PER_TASK: Final = 16 << 20
 """Size (bytes) of Parquet per task."""
 _NAMED: Final = 10
-"""Number of days that a note lists; longer lists become a range."""
+"""Maximum number of days that a note lists; it describes more days as a range."""
 
 
 @dataclass(slots=True)
@@ -57,7 +59,8 @@ def rollup(
     days: tuple[date, date] | None = None,
     again: bool = False,
 ) -> Outcome:
-    """Roll up the days (first, last) whose usage files have changed; with `again` all of these days.
+    """Roll up the days whose usage files have changed; all days with usage if `again`. `days` is the first
+    and last day to consider, None for all. Windows are `window_s` (s) long.
 
     Raises PipelineError if an hour is not a whole number of windows, or another roll-up is running on this
     lake.
@@ -85,7 +88,7 @@ def usage_of(spark: SparkSession, lake: Lake, days: Sequence[date]) -> DataFrame
 
 
 def _passes(chosen: Sequence[Source]) -> Iterator[list[Source]]:
-    """Group the days into passes of bounded size. This bounds shuffles, and completed passes survive a
+    """Group the days into passes of bounded size, so that shuffles stay small, and completed passes survive a
     kill.
     """
     some: list[Source] = []
@@ -118,7 +121,7 @@ def _roll(spark: SparkSession, lake: Lake, some: Sequence[Source], window_s: int
 
 @contextmanager
 def _kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Keep rows on disk during the block."""
+    """Yield the rows, kept on disk by Spark during the block so that they are computed once."""
     kept = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield kept
@@ -127,8 +130,8 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _read(kept: DataFrame) -> tuple[dict[date, int], int]:
-    """Return the number of records by day, and their longest interval (ms). Each record is in exactly one
-    pair's window.
+    """Return the number of records by day, and the longest interval (ms) of all records. Each record is
+    counted once, in the window of its pair of user and client-id.
     """
     pairs = kept.where(sql.col("level") == LEVELS.index("user-client-id"))
     rows = pairs.groupBy(_day("window_ms").alias("day")).agg(
@@ -143,7 +146,7 @@ def _day(name: str) -> Column:
 
 
 def _count(spark: SparkSession, lake: Lake, name: str, days: Sequence[date]) -> int:
-    """Return the number of rows, from the files' footers."""
+    """Return the number of roll-up rows of these days, which Spark reads from the files' footers."""
     return tables.read(spark, lake.rollup(name), tables.ROLLUP).where(sql.col("day").isin(*days)).count()
 
 

@@ -1,6 +1,6 @@
 """Sum up windows into hours or days of each entity (`tables.ROLLUP`).
 
-Windows arrive shuffled by entity, so that this module adds no shuffle.
+The windows are already partitioned by entity, so that no further shuffle is needed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ _AT_BROKERS: Final = {
     "consumer_byte_rate": ("fetched_bytes", 1.0),
     "request_percentage": ("request_time_us", 1e-4),
 }
-"""The amount of each rate that quotas limit per broker, and the factor from amount/s to the quota's unit."""
+"""For each rate that a quota limits per broker: the column of its amount, and the factor from amount/s to the
+quota's unit.
+"""
 
 
 def periods(windows: DataFrame, seconds: int, window_s: int) -> DataFrame:
-    """Return `tables.ROLLUP` for windows (`pipeline.rollup.windows`) of whole periods."""
+    """Return `tables.ROLLUP` for `windows` (columns: `pipeline.rollup.windows`), by periods of `seconds`. The
+    windows, each `window_s` long, must cover whole periods.
+    """
     start = sql.col("window_ms") - sql.pmod("window_ms", sql.lit(seconds * 1000))
     within = windows.withColumn("start_ms", start)
     # Merged, not broadcast: equal keys are in the same task already, and nothing passes through the driver.
@@ -41,7 +45,9 @@ def periods(windows: DataFrame, seconds: int, window_s: int) -> DataFrame:
 
 
 def _whole(within: DataFrame) -> DataFrame:
-    """Sum up all brokers: totals, number of windows with any use, mutations."""
+    """Return one row per entity and period: sums over all brokers, number of windows with usage and with
+    throttles, and the values of mutations.
+    """
     anywhere = within.groupBy(*_KEYS, "window_ms").agg(
         *(sql.sum(name).alias(name) for name in SUMS), sql.max("sessions").alias("sessions")
     )
@@ -55,22 +61,27 @@ def _whole(within: DataFrame) -> DataFrame:
 
 
 def _rates(within: DataFrame) -> DataFrame:
-    """Collect each rate's values at all brokers, window by window."""
+    """Return one row per entity and period: for each rate, the array of its amounts in all windows at all
+    brokers.
+    """
     return within.groupBy(*_KEYS).agg(
         *(_values(name, amount) for name, (amount, _unit) in _AT_BROKERS.items())
     )
 
 
 def _values(rate: str, amount: str) -> Column:
-    """Collect the values above 0, because a quota must allow the rate of active windows. A day has at most
-    one value per window and broker.
+    """Return the column `<rate>_values`: a sorted array of the amounts above 0. Windows without usage do not
+    count, because a quota must allow the rate of active windows. A day has at most one value per window and
+    broker.
     """
     above = sql.collect_list(sql.when(sql.col(amount) > 0, sql.col(amount)))
     return sql.sort_array(above).alias(f"{rate}_values")
 
 
 def _brokers(within: DataFrame) -> DataFrame:
-    """Find the busiest broker, and the mean over brokers."""
+    """Return one row per entity and period: the number of brokers, the mean of their bytes, and the busiest
+    broker with its amounts.
+    """
     names = [amount for amount, _unit in _AT_BROKERS.values()]
     at_each = within.groupBy(*_KEYS, "broker").agg(
         sql.sum(sql.col("bytes_in") + sql.col("bytes_out")).alias("bytes"),
@@ -122,7 +133,9 @@ def _rate(rate: str, mean: Column, unit: float) -> Column:
 
 
 def _percentile(values: Column, share: float) -> Column:
-    """Return the exact percentile, interpolated between the two nearest values; 0 without values."""
+    """Return the column with the exact percentile (`share`, 0 to 1) of a sorted array, interpolated between
+    the two nearest values; 0 for an empty array.
+    """
     at = (sql.size(values) - 1) * share
     below = sql.floor(at)
     part = at - below

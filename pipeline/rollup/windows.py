@@ -17,29 +17,31 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ENTITY: Final = ("level", "user", "client_id")
-"""Columns of an entity. `level` is the index in `tables.LEVELS`. A part that a level lacks is "", because
-nulls would not join.
+"""Columns that identify an entity. `level` is the index in `tables.LEVELS`. A part that the level lacks is
+"", because a join would drop nulls.
 """
 AMOUNTS: Final = (
     *("records", "requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "request_time_us"),
     *("mutations", "errors"),
 )
-"""Columns that are summed over time, brokers and entities."""
+"""Columns that are summed up over time, brokers and entities."""
 THROTTLES: Final = tuple(f"throttle_ms_{field.name}" for field in BY_QUOTA.fields)
 VIOLATIONS: Final = tuple(f"violations_{field.name}" for field in BY_QUOTA.fields)
 SUMS: Final = (*AMOUNTS, *THROTTLES, *VIOLATIONS)
 MOSTS: Final = ("interval_ms",)
-"""Columns whose maximum is taken."""
+"""Columns whose maximum is kept when rows are merged."""
 
 
 def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
-    """Return one row per entity, broker and window: `ENTITY`, `broker`, `window_ms` (its beginning), `SUMS`,
-    `interval_ms` (the longest), `sessions`.
+    """Return one row per entity, broker and window: `ENTITY`, `broker`, `window_ms` (beginning of the
+    window), `SUMS`, `interval_ms` (longest interval of a record), `sessions`. `usage` has the columns of
+    `tables.USAGE`.
 
-    A pair's `sessions` is the maximum of its records; that of a user or client-id is the sum over its pairs.
-    Rows are shuffled by time first: then pairs, users and client-ids need no other shuffle, and the records
-    of a dominant entity are spread over all tasks. The result is shuffled by entity; each entity has at most
-    one row per window and broker.
+    `sessions` of a pair is the maximum of its records; that of a user or client-id is the sum over its pairs.
+
+    Rows are shuffled by time first, which spreads the records of a dominant entity over all tasks; pairs,
+    users and client-ids then need no further shuffle before their sums. The result is shuffled by entity;
+    each entity has at most one row per window and broker.
     """
     pairs = (
         by_time(usage, window_ms, partitions)
@@ -53,7 +55,7 @@ def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
 
 
 def by_time(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
-    """Select the needed columns, shuffled by window; missing numbers are 0."""
+    """Return the needed columns of usage records, with 0 for missing numbers, partitioned by window."""
     flat = usage.select(
         _text("user"),
         _text("client_id"),
@@ -84,7 +86,7 @@ def _charged(group: Group) -> Column:
 
 
 def _levels(pairs: DataFrame) -> DataFrame:
-    """Return the pairs, and their sums by user and by client-id."""
+    """Return the rows of pairs, and their sums by user and by client-id, with the columns `ENTITY`."""
     nobody = sql.lit("")
     entities = sql.array(
         _entity("user-client-id", sql.col("user"), sql.col("client_id")),

@@ -26,7 +26,7 @@ CHECKS_NAME = "checks"
 RUNNABLE = {lane.name: lane for lane in LANES}
 BEGAN = time.monotonic()
 PIPE_WIDTH = 160
-"""Columns of a table that no terminal shows."""
+"""Width (characters) of a table that is not printed to a terminal."""
 
 
 def _console() -> Console:
@@ -88,8 +88,8 @@ def _checks() -> Outcome:
 def _beside_spark(
     extent: Extent, options: Sequence[str], compiled: Callable[[Sequence[str], Say], Outcome] | None = None
 ) -> list[Outcome]:
-    """Run the checks and so much of all lanes. Spark leaves cores idle, so those without brokers run beside
-    it.
+    """Run the checks and this extent of all lanes. Spark leaves cores idle, so that the lanes without brokers
+    run at the same time.
     """
     spark = Background(SPARK, extent, options)
     try:
@@ -106,7 +106,7 @@ def _lanes(extent: Extent, options: Sequence[str] = ()) -> list[Outcome]:
 
 
 def _left_out() -> Iterable[str]:
-    """What `make test` does not run, in numbers, and where it runs."""
+    """Yield the number of tests that `make test` leaves out, by lane, and the command that runs them."""
     for lane in LANES:
         if lane.runs(Extent.REST):
             command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0"]

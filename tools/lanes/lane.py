@@ -1,4 +1,4 @@
-"""The lanes: which tests each one has, and how they are run."""
+"""The lanes: the tests of each, and the way they are run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPORTS: Final = ROOT / "build" / "junit"
 
 
 class Extent(Enum):
-    """How much of a lane is run."""
+    """The part of a lane that is run."""
 
     CORE = "core"
     """The tests that `make test` runs: fast ones that are not `slow`, others that are marked `core`."""
@@ -33,11 +33,13 @@ class Lane:
     name: str
     about: str
     marks: str
-    """The expression that selects its tests, for `pytest -m`."""
+    """Expression for `pytest -m` that selects the lane's tests."""
     core: str = "core"
-    """The expression that selects those of them that `make test` runs."""
+    """Expression that selects the lane's tests that `make test` runs."""
     named: tuple[str, ...] = ()
-    """Marks of which a module of this lane names at least one; none: any module may have its tests."""
+    """Marks; each module of this lane uses at least one of them. Empty if any module may have tests of the
+    lane.
+    """
     workers: str = "auto"
     """Number of pytest-xdist's workers; "0": the tests run one after the other."""
     options: tuple[str, ...] = ()
@@ -56,7 +58,7 @@ class Lane:
         return f"({self.marks}) and {'' if extent is Extent.CORE else 'not '}({self.core})"
 
     def runs(self, extent: Extent) -> bool:
-        """Return whether the lane has tests of this extent."""
+        """Return True if the lane has tests of this extent."""
         return extent in self.extents
 
     def pytest(self, extent: Extent) -> list[str]:
@@ -65,28 +67,36 @@ class Lane:
         return ["-m", self.expression(extent), *xdist, *self.options, *self.paths()]
 
     def paths(self) -> list[str]:
-        """Return the paths that pytest collects, relative to the checkout: collecting all takes seconds."""
+        """Return the paths that pytest collects, relative to the checkout; not all paths, because collecting
+        takes seconds.
+        """
         return modules(self.named) if self.named else ["tests"]
 
     def report(self, extent: Extent) -> Path:
-        """Return where its JUnit file is kept."""
+        """Return the path of the lane's JUnit file."""
         return REPORTS / (f"{self.name}-{extent.value}.xml" if self.is_divided else f"{self.name}.xml")
 
 
 def modules(marks: Iterable[str]) -> list[str]:
-    """Return the test modules whose text names one of these marks: no other module may give them."""
+    """Return the test modules whose text uses one of these marks; other modules have no test with such a
+    mark.
+    """
     named = re.compile(rf"\bmark\.({'|'.join(marks)})\b")
     found = (path for path in sorted(TESTS.rglob("test_*.py")) if named.search(path.read_text("utf-8")))
     return [str(path.relative_to(ROOT)) for path in found]
 
 
 def _broker_workers() -> str:
-    """Brokers and clients wait more than they work: three workers for two cores."""
+    """Return the number of workers: three for two cores, because brokers and clients wait most of the
+    time.
+    """
     return str(min(8, max(2, (os.cpu_count() or 2) * 3 // 2)))
 
 
 ONE_BY_ONE: Final = ("--dist", "loadgroup")
-"""Workers get the next test in order whenever they are free; pytest-xdist's default deals out chunks."""
+"""Options with which an idle worker gets the next test in order, instead of a chunk of tests as by
+pytest-xdist's default.
+"""
 _BROKERS: Final = ("broker", "oracle")
 _ANY_BROKER: Final = "(broker or oracle) and not spark"
 
@@ -133,7 +143,7 @@ LANES: Final = (FAST, SPARK, BROKERS, MEASURED, ALONE)
 COMPILED: Final = Lane(
     "compiled", "the data path, compiled by mypyc", FAST.marks, extents=(Extent.CORE, Extent.ALL)
 )
-"""Its command is the Makefile's, which builds first: `make check-compiled`."""
+"""The lane of compiled modules. Its command is `make check-compiled`, which builds the modules first."""
 
 CHECKS: Final = (
     ("ruff", "format", "--check", "."),
@@ -145,6 +155,6 @@ CHECKS: Final = (
 
 
 def check_commands() -> list[list[str]]:
-    """Return the checks as they are called."""
+    """Return the commands of the static checks, with the paths of the programs."""
     beside = Path(sys.executable).parent
     return [[str(beside / program), *arguments] for program, *arguments in CHECKS]

@@ -15,26 +15,26 @@ class Case:
     node_id: str
     seconds: float
     outcome: str
-    """passed, failed, or skipped."""
+    """Result of the test: passed, failed, or skipped."""
     detail: str = ""
-    """The reason of a skip."""
+    """Reason for skipping the test; "" if it was run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one lane."""
+    """The result of one lane."""
 
     name: str
     cases: tuple[Case, ...]
     seconds: float
     ok: bool
-    """Whether the lane's command ended well; a run may fail without a test that has failed."""
+    """True if the lane's command succeeded; it may fail although no test has failed."""
     note: str = ""
     repeat: str = ".venv/bin/python -m pytest"
-    """The command that runs one of its tests again, given the test's name."""
+    """Command that runs a test of the lane again if the test's name is added."""
 
     def count(self, outcome: str) -> int:
-        """Return how many of its tests came out like this."""
+        """Return the number of the lane's tests with this result."""
         return sum(case.outcome == outcome for case in self.cases)
 
 

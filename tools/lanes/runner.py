@@ -17,7 +17,7 @@ from tools.lanes.results import Case, Outcome, read_cases
 
 Say: TypeAlias = Callable[[str], None]
 NOTHING_COLLECTED: Final = 5
-"""pytest's exit code if no test was selected: a part of a small lane may have none."""
+"""Exit code of pytest if it selected no test, as may happen for a part of a small lane."""
 
 
 def run_checks(say: Say) -> Outcome:
@@ -31,8 +31,8 @@ def run_checks(say: Say) -> Outcome:
 def run_lane(
     lane: Lane, extent: Extent, options: Sequence[str], say: Say, output: IO[bytes] | None = None
 ) -> Outcome:
-    """Run so much of a lane; `options` are pytest's for this run, `output` is where it prints. With options,
-    none of its tests may be selected; a lane without any test has failed.
+    """Run this extent of a lane; `options` are pytest's for this run, and `output` is the file to which
+    pytest prints. A lane without tests fails, unless `options` are given, which may exclude all tests.
     """
     report = lane.report(extent)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *lane.pytest(extent)]
@@ -42,10 +42,10 @@ def run_lane(
 
 
 class Background:
-    """A lane that runs beside others; its output is kept and printed at its end."""
+    """A lane that runs in a thread beside others; its output is kept, and printed when it has ended."""
 
     def __init__(self, lane: Lane, extent: Extent, options: Sequence[str]) -> None:
-        """Start it. Arguments as of `run_lane`."""
+        """Start the lane; the arguments are those of `run_lane`."""
         self._lane, self._extent, self._options = lane, extent, options
         self._output = lane.report(extent).with_suffix(".log")
         self._said: list[str] = []
@@ -59,7 +59,9 @@ class Background:
             self._outcome = run_lane(self._lane, self._extent, self._options, self._said.append, output)
 
     def finish(self, say: Say) -> Outcome:
-        """Wait for its end and print what it has printed."""
+        """Wait until the lane has ended, print its output, and return its outcome. Raises RuntimeError if it
+        has no outcome.
+        """
         self._thread.join()
         for line in self._said:
             say(line)
@@ -70,7 +72,9 @@ class Background:
 
 
 def run_compiled(options: Sequence[str], say: Say) -> Outcome:
-    """Build the compiled data path and run its tests; skipped with a reason where nothing can be compiled."""
+    """Build the compiled data path and run its tests; skip both, with the reason in the outcome, if modules
+    cannot be compiled.
+    """
     hindrance = runpy.run_path(str(ROOT / "setup.py"))["hindrance"]()
     if hindrance is not None:
         return Outcome("compiled", (), 0.0, ok=True, note=f"skipped: {hindrance}")

@@ -14,9 +14,11 @@ SLOWEST = 20
 
 
 def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str], seconds: float) -> None:
-    """Print the slowest tests, the lanes with their times, what was not run, and the plain counts last.
+    """Print the slowest tests, the lanes with their times, the tests that were not run, and last the plain
+    counts.
 
-    All lanes together took `seconds`: less than their sum where one ran beside others.
+    All lanes together took `seconds`, which is less than the sum of their times if lanes ran at the same
+    time.
     """
     console.print(_slowest_table(outcomes))
     console.print(_lane_table(outcomes, seconds))
@@ -63,7 +65,7 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
 
 
 def _rate_limited_log(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """How to run each failed test again."""
+    """Yield the command that runs each failed test again."""
     for outcome in outcomes:
         for case in _failed(outcome):
             yield f"Failed in {outcome.name}; to repeat it: {outcome.repeat} '{case.node_id}'"

@@ -33,13 +33,15 @@ ROOT: Final = Path(__file__).parents[2]
 MUTATED: Final = ("quotas", "proxy/connection", "proxy/handlers")
 TESTS: Final = ("tests/quotas", "tests/proxy")
 READ: Final = ("protocol", "quotas", "usage", "proxy", *TESTS)
-"""What decides which tests run a line. (Helpers elsewhere in `tests` may too, but rarely.)"""
+"""Paths of files that decide which tests run a line. Helpers elsewhere in `tests` may also decide, but
+rarely.
+"""
 SHARES: Final = 4
-"""Of the tests to measure, for each job: some take longer than others."""
+"""Number of shares of the tests to measure for each job, because some tests take longer than others."""
 SLOWER: Final = 10
-"""A mutant has as many times what its tests took when they were measured (with fewer examples)."""
+"""Factor by which the tests of a mutant may take longer than when they were measured with fewer examples."""
 STARTING_S: Final = 60.0
-"""Added to that."""
+"""Time (s) added to the time limit of a mutant's tests, for starting pytest."""
 
 
 @click.command(help=__doc__)
@@ -67,13 +69,15 @@ def main(count: int, seed: int | None, jobs: int, minutes: float, modules: tuple
 
 
 def read_sources(root: Path, rooms: Sequence[str] = MUTATED) -> dict[str, str]:
-    """Every module in the rooms, by default those that may be changed, by its path relative to `root`."""
+    """Return the source of every module in the rooms, by path relative to `root`."""
     files = (file for room in rooms for file in (root / room).glob("*.py"))
     return {str(file.relative_to(root)): file.read_text("utf-8") for file in files}
 
 
 def wanted(sources: dict[str, str], modules: Sequence[str]) -> dict[str, str]:
-    """The modules that are named, or all. Raises click.BadParameter."""
+    """Return the sources of the named modules, or of all if none is named. Raises click.BadParameter for an
+    unknown module.
+    """
     for module in modules:
         if module not in sources:
             raise click.BadParameter(f"{module} is none of the modules in {', '.join(MUTATED)}")
@@ -81,7 +85,9 @@ def wanted(sources: dict[str, str], modules: Sequence[str]) -> dict[str, str]:
 
 
 def measure(trees: Sequence[Tree], console: Console) -> Measured:
-    """Which tests run which lines: as it was kept, or measured now. Raises TestsError."""
+    """Return the lines that each test runs: the kept measurement if the sources are unchanged, else a new
+    one. Raises TestsError.
+    """
     kept = ROOT / ".cache" / "mutants" / fingerprint(ROOT)
     done = kept / "done"
     if not done.exists():
@@ -116,7 +122,7 @@ def _measure_share(tree: Tree, files: Sequence[str], name: Path) -> None:
 
 
 def fingerprint(root: Path) -> str:
-    """Of everything that decides which tests run a line."""
+    """Return a digest of all files that decide which tests run a line."""
     digest = hashlib.sha256()
     for place in map(root.joinpath, READ):
         for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
@@ -135,7 +141,7 @@ def judge(
     end: float,
     console: Console,
 ) -> Iterator[tuple[Mutation, Outcome]]:
-    """Test mutants until it is too late; yield what became of each. Raises TestsError."""
+    """Test mutants until the time `end`; yield each mutation with its outcome. Raises TestsError."""
     test_sources = read_sources(ROOT, TESTS)
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
     for tree in trees:
@@ -170,7 +176,7 @@ def judge(
 
 
 def report(outcomes: Iterable[tuple[Mutation, Outcome]], sources: dict[str, str], drawn: int) -> str:
-    """The survivors with what was changed, and the sums."""
+    """Return the text of the report: the surviving mutants with their changes, and the counts."""
     outcomes = list(outcomes)
     lines = []
     for mutation, outcome in sorted(outcomes, key=lambda pair: (pair[0].path, pair[0].line)):

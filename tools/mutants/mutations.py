@@ -1,4 +1,6 @@
-"""Which mutations a module allows, and a random sample of them. The operators are those of cosmic-ray."""
+"""Find the mutations that a module allows, and draw a random sample. The operators are those of
+cosmic-ray.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Position: TypeAlias = tuple[int, int]
-"""(line from 1, column from 0)."""
+"""Position in a source: (line from 1, column from 0)."""
 Span: TypeAlias = tuple[Position, Position]
 
 NAMED: Final = ("VariableReplacer", "VariableInserter")
-"""Operators that need the name of a variable."""
+"""Endings of the names of operators that need a variable's name, and are not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +31,19 @@ class Mutation:
     """One change of one module."""
 
     path: str
-    """Relative to the root of the tree."""
+    """Path of the module relative to the root of the tree."""
     line: int
     operator: str
     occurrence: int
     """Number of the place among all places in the module that the operator can change."""
 
     def __str__(self) -> str:
-        """Say where, and what."""
+        """Return the place and the operator as text."""
         return f"{self.path}:{self.line} {self.operator.partition('/')[2]}"
 
 
 def mutations_of(path: str, source: str) -> dict[Span, list[Mutation]]:
-    """Every mutation of a module, by the span of source that it changes."""
+    """Return every mutation of a module, by the span of source that it changes."""
     nodes, skipped = list(ast_nodes(get_ast(source))), list(_skipped(ast.parse(source)))
     found: dict[Span, list[Mutation]] = {}
     for name in operator_names():
@@ -66,20 +68,22 @@ def sample(sources: Mapping[str, str], count: int, seed: int) -> list[Mutation]:
 
 
 def mutated(source: str, mutation: Mutation) -> str:
-    """The source of the module with this mutation."""
+    """Return the source of the module with this mutation."""
     changed: str | None = mutate_code(source, get_operator(mutation.operator)(), mutation.occurrence)
     assert changed is not None, f"{mutation} is of another source"
     return changed
 
 
 def difference(source: str, changed: str) -> str:
-    """The lines that differ, as in a diff without context."""
+    """Return the lines that differ, as in a diff without context."""
     lines = difflib.unified_diff(source.splitlines(), changed.splitlines(), lineterm="", n=0)
     return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
 def _skipped(tree: ast.Module) -> Iterator[Span]:
-    """What no test can or need notice: annotations, signatures, assertions of invariants, `TYPE_CHECKING`."""
+    """Yield the spans that no test can or need check: annotations, signatures, assertions of invariants,
+    `TYPE_CHECKING`.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
             yield _span(node)
@@ -94,7 +98,7 @@ def _skipped(tree: ast.Module) -> Iterator[Span]:
 
 
 def _signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Span]:
-    """A function's head without the defaults of its arguments."""
+    """Yield the spans of a function's head, without the defaults of its arguments."""
     arguments = function.args
     defaults = [default for default in (*arguments.defaults, *arguments.kw_defaults) if default is not None]
     spans = [_span(default) for default in defaults]

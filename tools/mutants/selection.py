@@ -1,4 +1,4 @@
-"""Which tests can notice that a line has changed: those that run it."""
+"""Select the tests that can notice a changed line: those that run the line."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS_MAX: Final = 60.0
-"""How long the tests of one mutant may take, as measured: the quickest are taken, one at least."""
+"""Maximum measured time (s) of the tests of one mutant; the quickest tests are chosen, at least one."""
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(slots=True)
 class Measured:
-    """Which tests ran which lines, and how long each took."""
+    """The measurement: the tests that ran each line, and the time (s) that each test took."""
 
     tests: dict[str, dict[int, set[str]]] = field(default_factory=dict)
-    """By path of the module, then by line."""
+    """Tests by path of the module, then by line."""
     seconds: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    """The tests that fail without any change, and so show nothing."""
+    """Tests that fail without any mutation, and therefore are not used."""
 
     @classmethod
     def read(cls, directory: Path) -> Measured:
@@ -50,12 +50,12 @@ class Measured:
         return measured
 
     def running(self, path: str, lines: Iterable[int]) -> set[str]:
-        """The tests that ran any of these lines."""
+        """Return the tests that ran any of these lines of the module, without those that fail."""
         known = self.tests.get(path, {})
         return {test for line in lines for test in known.get(line, ())} - self.failed
 
     def of_files(self, files: Iterable[str]) -> set[str]:
-        """The tests in these files."""
+        """Return the tests in these files."""
         wanted = set(files)
         return {test for test in self.seconds if test.partition("::")[0] in wanted}
 
@@ -85,7 +85,7 @@ def covering_tests(
 
 
 def _statement(tree: ast.Module, line: int) -> tuple[ast.stmt, bool]:
-    """The innermost statement that the line is part of, and whether it runs within a function."""
+    """Return the innermost statement that contains the line, and True if it runs within a function."""
     found, in_function = tree.body[0], False
     for node in ast.walk(tree):  # outer ones first
         if isinstance(node, ast.stmt) and _start(node) <= line <= (node.end_lineno or node.lineno):
@@ -100,7 +100,7 @@ def _start(node: ast.stmt) -> int:
 
 
 def _head(statement: ast.stmt) -> range:
-    """The lines of a statement without those of its body."""
+    """Return the lines of a statement without those of its body."""
     body = getattr(statement, "body", None)
     end = body[0].lineno if body else (statement.end_lineno or statement.lineno) + 1
     return range(statement.lineno, max(end, statement.lineno + 1))

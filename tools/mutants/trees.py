@@ -24,39 +24,41 @@ GREEN, RED, NO_TESTS = 0, 1, 5
 
 
 class Outcome(Enum):
-    """What became of a mutant."""
+    """The outcome of testing a mutant."""
 
     KILLED = "killed"
     TIMED_OUT = "timed out"
-    """Killed too: most likely it does not end."""
+    """The tests exceeded their time, most likely because the mutant does not end; counts as killed."""
     SURVIVED = "survived"
     UNTESTED = "survived (no test runs it)"
 
     @property
     def lives(self) -> bool:
-        """Whether no test has noticed the change."""
+        """True if no test has noticed the mutation."""
         return self in (Outcome.SURVIVED, Outcome.UNTESTED)
 
 
 class TestsError(Exception):
-    """The tests cannot be run, or all of them fail without any change."""
+    """Raised if the tests cannot be run, or all of them fail without any mutation."""
 
 
 @dataclass(slots=True)
 class Tree:
-    """One copy, used by one thread at a time."""
+    """One copy of the tree, used by one thread at a time."""
 
     root: Path
     _changes: int = field(default=0, init=False)
 
     @classmethod
     def copy(cls, original: Path, root: Path) -> Tree:
-        """Copy what tests may need."""
+        """Copy the files that tests may need from `original` to `root`."""
         shutil.copytree(original, root, ignore=UNCOPIED)
         return cls(root)
 
     def run(self, arguments: Sequence[str], timeout_s: float | None = None) -> tuple[int, str]:
-        """Run Python here; return its exit status and the end of its output. Raises TimeoutExpired."""
+        """Run Python in this tree; return its exit status and the end of its output. Raises
+        TimeoutExpired.
+        """
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
         command = [sys.executable, *arguments]
         pipe = subprocess.PIPE
@@ -77,7 +79,9 @@ class Tree:
         return process.returncode, output[-4000:]
 
     def judge(self, path: str, changed: str, tests: Sequence[str], timeout_s: float) -> Outcome:
-        """Run tests with a module changed, up to the first that fails. Raises TestsError."""
+        """Run tests with a module changed, up to the first failure; restore the module. Return the outcome.
+        Raises TestsError.
+        """
         if not tests:
             return Outcome.UNTESTED
         source = (self.root / path).read_text("utf-8")
@@ -93,7 +97,9 @@ class Tree:
         return Outcome.SURVIVED if status == GREEN else Outcome.KILLED
 
     def _write(self, path: str, source: str) -> None:
-        """Write a module with a time of its own: by time and size Python knows whether its cache is stale."""
+        """Write a module with a unique modification time, from which Python recognizes that its bytecode
+        cache is stale.
+        """
         file = self.root / path
         file.write_text(source, "utf-8")
         self._changes += 1
