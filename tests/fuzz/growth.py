@@ -10,7 +10,7 @@ from tests.protocol.generate import sample
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from protocol.schema import Layout, Slot
+    from protocol.schema import Layout
     from protocol.values import Message
     from tests.fuzz.target import Grow
 
@@ -76,7 +76,11 @@ def _least(element: Any) -> Any:
         return b""
     if isinstance(element, int) or not hasattr(element, "__struct_fields__"):
         return element
-    return type(element)()
+    least = type(element)()
+    for name in element.__struct_fields__:
+        if name == "records" and getattr(least, name) is None:
+            setattr(least, name, b"")
+    return least
 
 
 def _tagged(message: type[Message], version: int, prefix: bytes) -> Grow:
@@ -86,8 +90,3 @@ def _tagged(message: type[Message], version: int, prefix: bytes) -> Grow:
         return prefix + codec(message, version).encode(value)
 
     return grow
-
-
-def slots_named(layout: Layout, name: str) -> list[Slot]:
-    """Return the top-level fields of this name: one, or none."""
-    return [slot for slot in layout.fields if slot.name == name]

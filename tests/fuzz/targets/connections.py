@@ -10,12 +10,13 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.api import ApiKey, versions
-from protocol.codec import request_type, response_type
+from protocol.api import ApiKey, response_header_version, versions
+from protocol.codec import codec, request_type, response_type
 from protocol.schema import api_keys
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.fuzz.growth import wide
 from tests.fuzz.target import Target
 from tests.protocol.generate import sample
 from tests.proxy.broker_versions import broker_of
@@ -29,15 +30,17 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
     from tests.fuzz.target import Grow
 
-BUFFER_BYTES: Final = 2048
+BUFFER_BYTES, LARGE_BUFFER_BYTES = 2048, 1 << 16
 """Frames that are longer are forwarded in parts."""
 WHOLE_BYTES_MAX: Final = 4096
 FRAME_BYTES_MAX: Final = 1 << 20
 STEPS_MAX: Final = 40
 CLIENT, BROKER, REQUEST, RESPONSE, TIME, CLIENT_ENDS, BROKER_ENDS, SETTLE = range(8)
 RELEASES: Final = (None, (0, 10, 2), (1, 1), (2, 8))
-LIMITED, HOLDING, UPLIFTING, FROM_RELEASE = 1, 2, 4, 3
-"""Bits of the settings; the release begins at the fourth."""
+LIMITED, HOLDING, UPLIFTING, FROM_RELEASE, LARGE = 1, 2, 4, 3, 32
+"""Bits of the settings; the release is in the fourth and fifth."""
+SMALL: Final = 31
+"""Length (bytes) of small pieces; the longest that a step can state."""
 SETTLED_AFTER_MS: Final = 10_000_000
 
 
@@ -97,8 +100,8 @@ def connection(settings: int) -> Connection:
         quotas=BrokerQuotas.create(_table() if settings & LIMITED else QuotaTable()),
         plans=plans,
         hold=bool(settings & HOLDING),
-        buffer_bytes=BUFFER_BYTES,
-        held_bytes_max=WHOLE_BYTES_MAX,
+        buffer_bytes=LARGE_BUFFER_BYTES if settings & LARGE else BUFFER_BYTES,
+        held_bytes_max=LARGE_BUFFER_BYTES if settings & LARGE else WHOLE_BYTES_MAX,
         frame_bytes_max=FRAME_BYTES_MAX,
         in_flight_max=20,
         node_id=0,
@@ -199,7 +202,36 @@ def growing() -> dict[str, Grow]:
         for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.JOIN_GROUP):
             for piece in (0, 31, 7):
                 grown[f"{key.name} of {name} in pieces of {piece}"] = _one_frame(key, filler, piece)
+    for key in api_keys():
+        grown |= _wide_frames(key)
     return grown
+
+
+def _wide_frames(key: int) -> dict[str, Grow]:
+    """Return exchanges of one API whose request, or response, has one wide array and arrives in small pieces."""
+    asked_by, answered_by, known = request_type(key), response_type(key), versions(key)
+    assert known is not None
+    asked = request(sample(asked_by, known.max), known.max)[4:]
+    body = codec(asked_by, known.max).encode(sample(asked_by, known.max))
+    head = asked[: len(asked) - len(body)]
+    tags = b"\0" * response_header_version(key, known.max)
+    settings = LIMITED | LARGE
+    wide_requests = {
+        name: _program(settings, (), (REQUEST, SMALL, head), grow)
+        for name, grow in wide(asked_by, known.max).items()
+    }
+    wide_responses = {
+        name: _program(settings, ((REQUEST, 0, asked),), (RESPONSE, SMALL, tags), grow)
+        for name, grow in wide(answered_by, known.max).items()
+    }
+    return wide_requests | wide_responses
+
+
+def _program(
+    settings: int, before: tuple[tuple[int, int, bytes], ...], last: tuple[int, int, bytes], grow: Grow
+) -> Grow:
+    kind, cut, head = last
+    return lambda count: written(settings, *before, (kind, cut, head + grow(count)))
 
 
 def _stream_of(head: bytes, frame: bytes, cut: int, settings: int = 0) -> Grow:

@@ -37,8 +37,8 @@ STREAMS: Final = {
 def run(data: bytes) -> None:
     """Find records and their unpacked sizes in a produce request that is at hand in part."""
     index, rest = chosen(data, len(VERSIONS))
-    end = len(rest) - (rest[0] % 4 if rest else 0)
-    body = bytearray(rest)
+    end = max(len(rest) - (rest[0] % 4 if rest else 0), 1)
+    body = bytearray(rest or b"\0")
     found = records_in(VERSIONS[index])(body, 1, end, PARTITIONS_MAX)
     topics, begun, _partitions, first, spans = found
     assert len(spans) <= PARTITIONS_MAX

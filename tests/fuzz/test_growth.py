@@ -1,0 +1,42 @@
+"""Work and memory of every decoder grow no faster than its input, for inputs made to be expensive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.work import cost
+
+if TYPE_CHECKING:
+    from tests.fuzz.target import Grow, Target
+
+ELEMENTS = 150
+STEPS_MORE = 400
+"""Number of steps by which twice the elements may exceed twice the steps."""
+BYTES_MORE = 64 * 1024
+PEAK_PER_BYTE = 400
+"""The smallest elements take one byte on the wire, and a few hundred as objects."""
+
+
+def excess(target: Target, grow: Grow) -> str:
+    """Say how work or memory grows faster than the input; "" if they do not."""
+    small, large = grow(ELEMENTS), grow(2 * ELEMENTS)
+    target.run(small)  # what is made once is made before
+    target.run(large)
+    less, more = cost(lambda: target.run(small)), cost(lambda: target.run(large))
+    if more.steps > 2.1 * less.steps + STEPS_MORE:
+        return f"{len(small)} B: {less.steps} steps, {len(large)} B: {more.steps}"
+    if more.peak_bytes > PEAK_PER_BYTE * len(large) + BYTES_MORE:
+        return f"{len(large)} B: {more.peak_bytes} B of memory"
+    return ""
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_work_and_memory_grow_no_faster_than_the_input(name: str) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    target = TARGETS[name]
+    found = {case: said for case, grow in target.growing().items() if (said := excess(target, grow))}
+    assert not found
