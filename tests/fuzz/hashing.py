@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import random
+import signal
 import socket
 import ssl
 import struct
@@ -37,8 +39,13 @@ from tests.wire.frames import head_of, header, request, response
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOT: Final = Path(__file__).parents[2]
 LEAST_BYTES, MOST_BYTES = 13, 4 + 100 * 1024 * 1024
 """Length of the shortest response and of the longest frame, length prefixes included."""
+REQUEST_BYTES_MIN: Final = 80
+"""Length of the shortest request with all fields of its head."""
+PRODUCED_BYTES: Final = 16
+"""Length of a response to a produce request."""
 BLOCK_BYTES: Final = 1 << 20
 UNKNOWN: Final = 999
 """An API that no schema has: Weir forwards it unchanged."""
@@ -48,11 +55,15 @@ BATCH_BYTES: Final = 32 * 1024
 PIECE_BYTES: Final = (1, 3, 100, 5000, 70_000, 1 << 20)
 """Lengths of the pieces that are sent at once, at most."""
 MB: Final = 1_000_000
-RATE: Final = 1e12
+RATE: Final = 10**12
 """A rate (bytes/s) that nobody exceeds: fetches over their quota would lose their records."""
-SLOW_RATE: Final = 50e6
+SLOW_MB_MAX: Final = 60
+"""Size of the throttled client's exchanges: it waits for a few seconds, however long the others take."""
+SLOW_S: Final = 12
+"""The time that its quota allows for what it produces; the first ten seconds' worth may go at once."""
 PATIENCE_S: Final = 120.0
 RELOAD_EVERY_S: Final = 0.1
+LOADED: Final = '"event": "quotas loaded"'
 
 
 class Exchange(NamedTuple):
@@ -71,15 +82,17 @@ def exchanges(seed: int, total_bytes: int) -> Iterator[Exchange]:
     source = random.Random(seed)
     most = min(MOST_BYTES, total_bytes // 3)
     yield Exchange(UNKNOWN, 40, LEAST_BYTES)
-    yield Exchange(ApiKey.PRODUCE, most, 60)
+    yield Exchange(ApiKey.PRODUCE, most, PRODUCED_BYTES)
     yield Exchange(ApiKey.FETCH, 100, most)
     left = total_bytes - 2 * most
     while left > 0:
-        asked, answer = (int(64 * (most / 64) ** source.random() ** 2) for _ in range(2))
+        asked, answer = (int(64 * (most / 64) ** source.random()) for _ in range(2))
         key = source.choice((UNKNOWN, ApiKey.PRODUCE, ApiKey.FETCH))
-        if source.randrange(2):
-            answer = LEAST_BYTES + source.randrange(8) if key == UNKNOWN else 60
-        yield Exchange(key, asked, answer)
+        if key == UNKNOWN and source.randrange(2):
+            answer = LEAST_BYTES + source.randrange(8)
+        if key == ApiKey.PRODUCE:
+            answer = PRODUCED_BYTES
+        yield Exchange(key, max(asked, REQUEST_BYTES_MIN), answer)
         left -= asked + answer
 
 
@@ -222,8 +235,13 @@ def _answer_client(stream: Stream) -> None:
 
 
 def _answer_head(exchange: Exchange, number: int) -> bytes:
-    """Return a response's beginning: correlation id; a fetch's throttle time, error and session."""
-    return struct.pack(">iiHI", number, 0, 0, 0) if exchange.api_key == ApiKey.FETCH else struct.pack(">i", number)
+    """Return a response's beginning: a fetch's throttle time, error and session; a produce response's
+    number of topics, 0, and throttle time.
+    """
+    head = struct.pack(">i", number)
+    if exchange.api_key == ApiKey.FETCH:
+        return head + bytes(4 + 2 + 4)
+    return head + bytes(4 + 4) if exchange.api_key == ApiKey.PRODUCE else head
 
 
 # A client
@@ -244,15 +262,15 @@ def converse(sock: socket.socket, seed: int, total_mb: int, client_id: bytes) ->
     throttled, waiting = 0, []
     with Stream(sock, seed) as stream:
         for number, exchange in enumerate(exchanges(seed, total_mb * MB)):
+            if sum(each.asked_bytes for each in waiting) + exchange.asked_bytes > BATCH_BYTES:
+                throttled += sum(_receive(stream, each) for each in waiting)
+                waiting = []
             if number == 0:
                 head = header(UNKNOWN, 1, 0, client_id, tags=None).ljust(40 - 4 - 8, b"-")
                 stream.send(iter([struct.pack(">i", 36) + head + struct.pack(">ii", seed, total_mb)]))
             else:
                 stream.send(body(request_head(exchange, number, client_id), exchange.asked_bytes, number))
             waiting.append(exchange)
-            if sum(each.asked_bytes for each in waiting) > BATCH_BYTES:
-                throttled += sum(_receive(stream, each) for each in waiting)
-                waiting = []
         throttled += sum(_receive(stream, each) for each in waiting)
         _compare(stream)
         return Result(stream.bytes, throttled)
@@ -305,23 +323,26 @@ def run(total_mb: int, *, tls: bool, seed: int = 1, clients: int = 4) -> Report:
         port, processes = free_range(1), Processes("weir-hashing-")
         stack.callback(processes.close)
         processes.start("broker", [sys.executable, "-m", "tests.fuzz.hashing", "--broker", str(port)])
-        _wait_for(port)
+        _wait_for(port, processes)
         directory = Path(stack.enter_context(TemporaryDirectory()))
         options: tuple[str, ...] = ()
         if tls:
             cert, key = write_pair(directory, HOST)
             options = ("--tls-cert", str(cert), "--tls-key", str(key))
-        weir = stack.enter_context(Weir(f"{HOST}:{port}", quotas(0), options=options))
+        slow_mb = min(total_mb // clients, SLOW_MB_MAX)
+        shares = [slow_mb, *[(total_mb - slow_mb) // (clients - 1)] * (clients - 1)]
+        slow_rate = produced_bytes(1000 * seed, slow_mb) // SLOW_S
+        weir = stack.enter_context(Weir(f"{HOST}:{port}", quotas(slow_rate), options=options))
         over = threading.Event()
-        reloading = threading.Thread(target=_reload, args=(weir.quota_file, over))
+        reloading = threading.Thread(target=_reload, args=(weir, slow_rate, over))
         reloading.start()
         stack.callback(reloading.join)
         stack.callback(over.set)
         began_s = time.monotonic()
         with ThreadPoolExecutor(clients) as pool:
-            ended = list(pool.map(lambda n: _client(weir, n, seed, total_mb // clients, tls), range(clients)))
+            ended = list(pool.map(lambda n: _client(weir, n, seed, shares[n], tls), range(clients)))
         spent_s = time.monotonic() - began_s
-        reloads = weir.log.count("quotas loaded")
+        reloads = weir.log.count(LOADED)
     report = Report(sum(each.bytes for each in ended), spent_s, sum(each.throttled for each in ended), reloads)
     assert report.throttled, "nobody was throttled"
     assert report.reloads > 1, "no quotas were reloaded"
@@ -337,32 +358,37 @@ def _client(weir: Weir, number: int, seed: int, total_mb: int, tls: bool) -> Res
     return converse(sock, 1000 * seed + number, total_mb, b"slow" if number == 0 else b"app")
 
 
-def quotas(number: int) -> str:
-    """Return the quota file's text; equal numbers give equal texts."""
+def produced_bytes(seed: int, total_mb: int) -> int:
+    """Return the number of bytes of a connection's produce requests."""
+    return sum(each.asked_bytes for each in exchanges(seed, total_mb * MB) if each.api_key == ApiKey.PRODUCE)
+
+
+def quotas(slow_rate: int, number: int = 0) -> str:
+    """Return the quota file's text; other numbers give other rates."""
     return "".join(
         f'[[quota]]\nclient_id = "{name}"\nproducer_byte_rate = {rate + number}\n'
         f"consumer_byte_rate = {RATE + number}\nrequest_percentage = {10_000 + number}\n"
-        for name, rate in (("slow", SLOW_RATE), ("app", RATE))
+        for name, rate in (("slow", slow_rate), ("app", RATE))
     )
 
 
-def _reload(file: Path, over: threading.Event) -> None:
-    """Replace the quota file until it is over."""
-    number = 0
+def _reload(weir: Weir, slow_rate: int, over: threading.Event) -> None:
+    """Replace the quota file until it is over. SIGHUP has it read: a file that never rests is not."""
+    number, file = 0, weir.quota_file
     while not over.wait(RELOAD_EVERY_S):
         number += 1
         new = file.with_suffix(".new")
-        new.write_text(quotas(number % 100), "utf-8")
+        new.write_text(quotas(slow_rate, number % 100), "utf-8")
         new.replace(file)
+        os.kill(weir.pid, signal.SIGHUP)
 
 
-def _wait_for(port: int) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline_s:
+def _wait_for(port: int, processes: Processes) -> None:
+    while processes.running("broker"):
         with suppress(OSError), socket.create_connection((HOST, port), 1):
             return
         time.sleep(0.02)  # between tries to connect
-    raise AssertionError("the broker does not listen")
+    raise AssertionError(f"the broker has ended: {processes.log('broker').read_text()}")
 
 
 def main() -> None:
@@ -375,6 +401,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.broker:
         serve(options.broker)
+    os.environ["PYTHONPATH"] = str(ROOT)  # the children's: they run in directories of their own
     print(run(int(1000 * options.gigabytes), tls=options.tls, seed=options.seed))
 
 
