@@ -43,7 +43,11 @@ def wide(message: type[Message], version: int, prefix: bytes = b"") -> Mapping[s
     return {
         f"{message.__name__} v{version} {'.'.join(path)}": _encoded(message, version, path, prefix)
         for path in _arrays(subject.layout)
-    } | ({f"{message.__name__} v{version} tags": _tagged(message, version, prefix)} if subject.layout.flexible else {})
+    } | (
+        {f"{message.__name__} v{version} tags": _tagged(message, version, prefix)}
+        if subject.layout.flexible
+        else {}
+    )
 
 
 def _arrays(layout: Layout) -> Iterator[tuple[str, ...]]:

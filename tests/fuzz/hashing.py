@@ -343,7 +343,9 @@ def run(total_mb: int, *, tls: bool, seed: int = 1, clients: int = 4) -> Report:
             ended = list(pool.map(lambda n: _client(weir, n, seed, shares[n], tls), range(clients)))
         spent_s = time.monotonic() - began_s
         reloads = weir.log.count(LOADED)
-    report = Report(sum(each.bytes for each in ended), spent_s, sum(each.throttled for each in ended), reloads)
+    report = Report(
+        sum(each.bytes for each in ended), spent_s, sum(each.throttled for each in ended), reloads
+    )
     assert report.throttled, "nobody was throttled"
     assert report.reloads > 1, "no quotas were reloaded"
     return report

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
+from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.work import cost
 
 if TYPE_CHECKING:
-    from tests.fuzz.target import Grow, Target
+    from tests.fuzz.target import Grow
 
 ELEMENTS = 150
+EVERY = {
+    "codecs": 200,
+    "codecs-as-a-broker": 200,
+    "field-offsets": 150,
+    "streams": 10,
+    "fetch-requests": 5,
+    "connections": 40,
+}
+"""One of this number of inputs is tried in `make test`; all, if a target is not named."""
+EVERY_SLOW = 10
 STEPS_MORE = 400
 """Number of steps by which twice the elements may exceed twice the steps."""
 BYTES_MORE = 64 * 1024
@@ -34,9 +45,36 @@ def excess(target: Target, grow: Grow) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_work_and_memory_grow_no_faster_than_the_input(name: str) -> None:
+def excesses(name: str, every: int) -> dict[str, str]:
+    """Every such input of a target for which work or memory grows faster."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     target = TARGETS[name]
-    found = {case: said for case, grow in target.growing().items() if (said := excess(target, grow))}
-    assert not found
+    cases = list(target.growing().items())[::every]
+    return {case: said for case, grow in cases if (said := excess(target, grow))}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_work_and_memory_grow_no_faster_than_the_input(name: str) -> None:
+    assert not excesses(name, EVERY.get(name, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_work_and_memory_grow_no_faster_than_the_input_for_more_inputs(name: str) -> None:
+    assert not excesses(name, EVERY_SLOW)
+
+
+def test_work_that_grows_with_the_square_of_the_input_is_noticed() -> None:
+    def square(data: bytes) -> None:
+        for end in range(len(data)):
+            for _ in data[:end]:
+                pass
+
+    assert "steps" in excess(Target("square", square, lambda: []), bytes)
+
+
+def test_memory_that_grows_with_the_square_of_the_input_is_noticed() -> None:
+    def square(data: bytes) -> None:
+        bytearray(len(data) ** 2 * 10)
+
+    assert "memory" in excess(Target("square", square, lambda: []), bytes)

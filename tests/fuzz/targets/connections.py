@@ -170,7 +170,12 @@ def seeds() -> tuple[bytes, ...]:
             answer = response(sample(response_type(key), version), version)[8:]
             if len(asked) < 1 << 15 and len(answer) < 1 << 15:
                 made.append(
-                    written(number % 32, (REQUEST, number % 5, asked), (RESPONSE, number % 7, answer), (TIME, 0, b"\7"))
+                    written(
+                        number % 32,
+                        (REQUEST, number % 5, asked),
+                        (RESPONSE, number % 7, answer),
+                        (TIME, 0, b"\7"),
+                    )
                 )
     return (*made, *_sasl())
 

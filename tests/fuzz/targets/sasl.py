@@ -59,7 +59,10 @@ def claim_seeds() -> Sequence[bytes]:
     """Return claims in all the encodings that Jackson detects, and odd ones."""
     text = '{"iss":"x","sub":"al\\u00e4ice","n":[1,{"a":null}],"exp":1e9}'
     return [
-        *(text.encode(encoding) for encoding in ("utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "utf-32-be")),
+        *(
+            text.encode(encoding)
+            for encoding in ("utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "utf-32-be")
+        ),
         b'{"sub":"a\xc0\x80\xed\xa0\x80"} trailing',
         b'{"sub":true,"sub":null}',
         b'{"sub":"\\ud800"}',
@@ -69,7 +72,13 @@ def claim_seeds() -> Sequence[bytes]:
 def growing() -> dict[str, Grow]:
     """Return long tokens of every mechanism."""
     heads = {"plain": b"\0\0\0", "scram": b"\0\1n,,n=a,r=b", "oauth": b"\0\3n,,\x01auth=Bearer e30."}
-    patterns = {"commas": b",a=b", "escapes": b"=2C", "nul": b"\0", "soh": b"\x01auth=Bearer a.b.c", "dots": b"."}
+    patterns = {
+        "commas": b",a=b",
+        "escapes": b"=2C",
+        "nul": b"\0",
+        "soh": b"\x01auth=Bearer a.b.c",
+        "dots": b".",
+    }
     return {
         f"{mechanism}, {name}": _endless(head, pattern)
         for mechanism, head in heads.items()

@@ -77,7 +77,12 @@ def _response_body(flexible: bool) -> Callable[[bytes, int, int], int]:
 def framing_seeds() -> Sequence[bytes]:
     """Return headers with and without tags."""
     head = bytes.fromhex("00000010 0003 000c 00000007 0003") + b"app"
-    return [b"\0" + head, b"\xff" + head + b"\0", b"\xff" + head + b"\2\5\1a\6\0", b"\xff" + bytes(8) + b"\1\3\1x"]
+    return [
+        b"\0" + head,
+        b"\xff" + head + b"\0",
+        b"\xff" + head + b"\2\5\1a\6\0",
+        b"\xff" + bytes(8) + b"\1\3\1x",
+    ]
 
 
 # Field offsets
@@ -145,7 +150,9 @@ def growing_offsets() -> dict[str, Grow]:
     for index, (offset, message, version, _before) in enumerate(_offsets()):
         if not offset.field and version == schema_of(message).versions.max:
             grown |= wide(message, version, choosing(index, b""))
-            grown |= {f"{offset.message} {name}": grow for name, grow in fillers(choosing(index, b"")).items()}
+            grown |= {
+                f"{offset.message} {name}": grow for name, grow in fillers(choosing(index, b"")).items()
+            }
     return grown
 
 

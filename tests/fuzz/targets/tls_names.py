@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Grow
 
-MAPPING: Final = PrincipalMapping.parse("RULE:^CN=(.*?),OU=(.*?)$/$1@$2/L,RULE:^.*[Cc]=([a-z]*).*$/$1/,DEFAULT")
+MAPPING: Final = PrincipalMapping.parse(
+    "RULE:^CN=(.*?),OU=(.*?)$/$1@$2/L,RULE:^.*[Cc]=([a-z]*).*$/$1/,DEFAULT"
+)
 ALICE: Final = Name(
     [
         RelativeDistinguishedName([NameAttribute(NameOID.COMMON_NAME, "alice, B")]),
