@@ -21,7 +21,7 @@ SLOWER = 5
 KNOWN = {
     "certificates": "InvalidVersion at ",
 }
-"""Beginnings of findings that stand until the TLS room is mended: a certificate of a version that X.509 lacks."""
+"""Beginnings of findings that stand: `subject_of` at a certificate whose version X.509 lacks."""
 
 
 @pytest.fixture(autouse=True)

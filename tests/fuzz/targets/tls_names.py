@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -63,10 +64,8 @@ def run_patterns(data: bytes) -> None:
 
 
 def _map(name: str) -> None:
-    try:
+    with suppress(UnmappedError):
         MAPPING.name(name)
-    except UnmappedError:
-        pass
 
 
 def seeds() -> Sequence[bytes]:
