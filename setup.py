@@ -1,18 +1,23 @@
 """Builds Weir as pyproject.toml says; with WEIR_COMPILE=1 in the environment mypyc compiles its data path.
 
-Which modules are compiled, and what their types come from, is in pyproject.toml, `[tool.weir.compiled]`.
+Which packages are compiled, and what their types come from, is in pyproject.toml, `[tool.weir.compiled]`. A
+module of these that stays interpreted says why in a comment; in an `__init__.py`, for all of its package:
+
+    # mypyc: skip, because it inherits from a class that mypyc does not support.
+
 Only a wheel can be compiled: compiled modules beside the sources of a checkout would be imported instead.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 import sysconfig
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -24,9 +29,37 @@ GROUP = "weir"
 """The compiled code is in one library, `weir__mypyc`; the modules are stubs that load it."""
 
 
+SKIP = re.compile(r"^# mypyc: skip(?:, because (?P<reason>\S.*))?", re.MULTILINE)
+"""The mark of a module that stays interpreted, at the beginning of a line."""
+
+
 def compiled_modules() -> list[str]:
-    """The paths of the modules that are compiled."""
-    return [f"{name.replace('.', '/')}.py" for name in _table()["modules"]]
+    """The paths of the modules that are compiled: all of the packages but those that say why not.
+
+    Exits if one says no reason.
+    """
+    reasons = {path: _reason(path) for path in _paths()}
+    return [path for path, reason in reasons.items() if reason is None]
+
+
+def _paths() -> list[str]:
+    """The paths of all modules of the packages, and of modules named by themselves, in order of name."""
+    places = [ROOT.joinpath(*name.split(".")) for name in _table()["packages"]]
+    files = [file for place in places for file in [place.with_suffix(".py"), *place.rglob("*.py")]]
+    return sorted(file.relative_to(ROOT).as_posix() for file in files if file.is_file())
+
+
+def _reason(path: str) -> str | None:
+    """Why the module, or a package that it is in, stays interpreted; None if it is compiled."""
+    packages = [f"{parent}/__init__.py" for parent in PurePath(path).parents if parent.name]
+    marks = (SKIP.search((ROOT / file).read_text("utf-8")) for file in [path, *packages])
+    mark = next(filter(None, marks), None)
+    if mark is None:
+        return None
+    if mark["reason"] is None:
+        sys.exit(f"{path}: `{mark[0]}` needs a reason: `# mypyc: skip, because ...`")
+    reason: str = mark["reason"]
+    return reason
 
 
 def build_requirements() -> list[str]:

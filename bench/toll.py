@@ -31,7 +31,7 @@ from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
 from proxy.connection.usage_registries import UsageRegistries
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.table import Quota
+from quotas.table.quota_table import Quota
 from tests.proxy.wire import new_connection
 
 REQUESTS: Final = 1_000

@@ -22,7 +22,7 @@ from protocol.messages import (
     ListGroupsRequest,
     ProduceRequest,
 )
-from quotas.cost_fitting import UNPACKED
+from quotas.costs.cost_fitting import UNPACKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -35,7 +35,7 @@ from protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from quotas.calibration import Windows
+from quotas.costs.calibration import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

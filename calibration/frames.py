@@ -9,8 +9,8 @@ import msgspec
 from protocol.api import ApiKey, request_header_version, response_header_version, versions
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import ProtocolError
-from protocol.field_offsets import field_offset
 from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, response_body
+from protocol.scanning.field_offsets import field_offset
 from protocol.values import schema_of
 
 if TYPE_CHECKING:

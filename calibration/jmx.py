@@ -19,12 +19,12 @@ import trio
 
 from calibration.broker_connection import CalibrationError
 from calibration.fixture import CLIENT_ID_START
-from quotas.calibration import Windows, measured_us
+from quotas.costs.calibration import Windows, measured_us
 
 if TYPE_CHECKING:
     from calibration.probe import QuotaProbe
     from calibration.run import PendingReading
-    from quotas.table import Quota
+    from quotas.table.quota_table import Quota
 
 Scrape = Callable[[], Awaitable[str]]
 """Fetches the exporter's page as text. Raises CalibrationError."""

@@ -15,7 +15,7 @@ from calibration.frames import length_of
 from protocol.errors import ProtocolError
 from protocol.framing import LENGTH_BYTES
 from proxy.control.cluster.connection import RESPONSE_BYTES_MAX
-from quotas.calibration import Reading
+from quotas.costs.calibration import Reading
 
 if TYPE_CHECKING:
     from calibration.cases import Case

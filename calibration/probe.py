@@ -23,7 +23,7 @@ from protocol.messages import (
 from proxy.control.cluster.connection import failures
 from proxy.control.stores.wire_quotas import EVERYTHING, as_request, imported
 from quotas import Entity, QuotaKey
-from quotas.calibration import fault, percent_for, spent_us
+from quotas.costs.calibration import fault, percent_for, spent_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from calibration.frames import BrokerVersions
     from calibration.run import PendingReading
     from quotas import QuotaTable
-    from quotas.calibration import Windows
-    from quotas.table import Quota
+    from quotas.costs.calibration import Windows
+    from quotas.table.quota_table import Quota
 
 CANARY_PERCENT: Final = 1e-6
 """Request quota (percent of a thread) that any request exceeds: 0.1 µs in 10 s."""

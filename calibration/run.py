@@ -24,9 +24,9 @@ from protocol.messages import ApiVersionsResponse
 from proxy.control.cluster.connection import QuestionError, failures
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.request_time.request_time import generation
-from quotas.calibration import COUNT_WANTED, Windows, median, wanted_us
-from quotas.cost_fitting import coefficients_of, estimate_us
-from quotas.request_costs import shipped
+from quotas.costs.calibration import COUNT_WANTED, Windows, median, wanted_us
+from quotas.costs.cost_fitting import coefficients_of, estimate_us
+from quotas.costs.request_costs import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from calibration.broker_connection import BrokerAccess
     from protocol.versions import VersionRange
     from proxy.addresses import Address
-    from quotas.request_costs import CostTable, Overrides
-    from quotas.table import Quota
+    from quotas.costs.request_costs import CostTable, Overrides
+    from quotas.table.quota_table import Quota
 
 ROUNDS: Final = 3
 AT_MOST_S: Final = 110.0

@@ -33,16 +33,16 @@ from cli.calibrate_show import case_lines, plan_lines, report, show, summary
 from cli.exits import DONE, FAILED, INCOMPLETE, CommandError
 from cli.output_file import write
 from cli.progress import Bar
-from cli.quotas_show import clean, echo_json
+from cli.quotas.show import clean, echo_json
 from cli.settings_options import options_of_settings
 from protocol.api import ApiKey
 from proxy.config import config
 from proxy.config.config import Config, ConfigError
 from proxy.control.cluster.access import Access
 from proxy.control.cluster.connection import QuestionError
-from quotas.cost_file import render
-from quotas.cost_findings import CostFindings, Readings
-from quotas.cost_findings import findings as fit_findings
+from quotas.costs.cost_file import render
+from quotas.costs.cost_findings import CostFindings, Readings
+from quotas.costs.cost_findings import findings as fit_findings
 
 ANONYMOUS: Final = "ANONYMOUS"
 """The principal of clients at brokers without authentication."""

@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from calibration.run import Findings, Outlook
-from cli.quotas_show import clean, columns
-from quotas.calibration import median
-from quotas.cost_findings import Coefficient, CostFindings
+from cli.quotas.show import clean, columns
+from quotas.costs.calibration import median
+from quotas.costs.cost_findings import Coefficient, CostFindings
 
 HEADINGS: Final = ("API", "coefficient", "old", "new", "spread")
 

@@ -7,8 +7,8 @@ import click
 from cli.calibrate import calibrate
 from cli.demo import demo
 from cli.exits import run_command
-from cli.pipeline import pipeline
-from cli.quotas import quotas
+from cli.pipeline.command import pipeline
+from cli.quotas.command import quotas
 from cli.run import run
 from cli.versions import versions
 from proxy import logs

@@ -64,6 +64,7 @@ SECTIONS: Final = {
         "max_connections_per_ip",
         "max_connections_per_ip_overrides",
         "frame_bytes_max",
+        "buffered_bytes_max",
         "in_flight_max",
         "throttle_ms_max",
         "first_request_hold_ms_max",

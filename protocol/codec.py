@@ -7,13 +7,14 @@ message or raises ProtocolError, and allocates no more than in proportion to the
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from protocol.decoding import fields_reader, struct_reader
 from protocol.encoding import fields_writer, struct_writer
 from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
-from protocol.primitives import AS_A_BROKER
+from protocol.pieces import Pace, Pieces, WritePieces, struct_pieces_reader, struct_pieces_writer
+from protocol.primitives import AS_A_BROKER, STRICT
 from protocol.values import Message, Value, request_type, response_type, schema_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Codec(Generic[M]):
         self._read = struct_reader(self.layout, message, self._struct_type)
         self._read_leniently: Reader | None = None
         self._write = struct_writer(self.layout, message, self._struct_type)
+        self._read_in_pieces = cache(
+            lambda reading: struct_pieces_reader(self.layout, message, self._struct_type, reading)
+        )
         self._read_prefix = cache(lambda through: fields_reader(self._slots(through), self._struct_type))
         self._write_prefix = cache(
             lambda through: fields_writer(self.layout, self._slots(through), self._struct_type)
@@ -75,6 +79,34 @@ class Codec(Generic[M]):
             self._blame(error)
             raise
         return cast("M", message)
+
+    def decode_in_pieces(
+        self, data: Buffer, start: int = 0, end: int | None = None, *, elements_max: int | None = None
+    ) -> Pieces[M]:
+        """Like `decode`, or `decode_request` if `elements_max` is given: the bound of the elements in all
+        arrays of structs or strings. Raises OversizedError beyond that.
+        """
+        lenient = elements_max is not None
+        limit = self._limit(data, start, end)
+        read = self._read_in_pieces(AS_A_BROKER if lenient else STRICT)
+        try:
+            message, position = yield from read(data, start, limit, Pace(start, elements_max))
+            if position != limit and not lenient:
+                raise ProtocolError(f"{limit - position} bytes left over", offset=position)
+        except ProtocolError as error:
+            self._blame(error)
+            raise
+        return cast("M", message)
+
+    def encode_in_pieces(self, message: M) -> Pieces[bytes]:
+        """Like `encode`."""
+        out = bytearray()
+        try:
+            yield from self._write_in_pieces(out, message, Pace(0))
+        except EncodeError as error:
+            self._blame(error)
+            raise
+        return bytes(out)
 
     def decode_prefix(self, data: Buffer, start: int, end: int, through: str) -> tuple[M, int]:
         """Return (message with the fields up to and including `through`, others at their defaults; the offset
@@ -119,6 +151,10 @@ class Codec(Generic[M]):
             raise
         return bytes(out)
 
+    @cached_property
+    def _write_in_pieces(self) -> WritePieces:
+        return struct_pieces_writer(self.layout, self.message, self._struct_type)
+
     def _limit(self, data: Buffer, start: int, end: int | None) -> int:
         limit = len(data) if end is None else end
         if not 0 <= start <= limit <= len(data):
@@ -139,7 +175,8 @@ class Codec(Generic[M]):
         names = [slot.name for slot in self.layout.fields]
         if through not in names:
             raise ValueError(f"{self.layout.name} v{self.version} has no {through!r} among {names}")
-        return self.layout.fields[: names.index(through) + 1]
+        last = names.index(through)
+        return self.layout.fields[: last + 1]
 
 
 def codec(message: type[M], version: int) -> Codec[M]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from protocol.errors import ProtocolError
+from protocol.errors import OversizedError, ProtocolError
 from protocol.primitives import (
     FORMATS,
     STRICT,
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
     from protocol.schema import Layout, Slot
     from protocol.values import Value
+
+NUMBERS_MAX: Final = 50_000
+"""Maximum number of numbers in an array of a request: they are read at once. 50,000 take a millisecond."""
+TAGS_MAX: Final = 1000
+"""Maximum number of tagged fields of a struct in a request."""
+INT32_MAX: Final = 0x7FFFFFFF
 
 Types = Callable[[str], "type[Value]"]
 """Returns a struct's class by its name."""
@@ -54,8 +60,7 @@ def fields_reader(
 def struct_reader(layout: Layout, built: type[Value], types: Types, reading: Reading = STRICT) -> Reader:
     """Return a reader of a message or struct, with its tagged fields if it is flexible."""
     read_fields = fields_reader(layout.fields, types, reading)
-    make_tags_reader = _lenient_tags_reader if reading.lenient else _tags_reader
-    read_tags = make_tags_reader(layout, types, reading) if layout.flexible else None
+    read_tags = tags_reader(layout, types, reading) if layout.flexible else None
 
     def read(data: Buffer, position: int, end: int) -> tuple[Value, int]:
         values, position = read_fields(data, position, end)
@@ -109,10 +114,11 @@ def slot_reader(slot: Slot, types: Types, reading: Reading = STRICT) -> Reader:
     if slot.struct is not None:
         read = struct_reader(slot.struct, types(slot.type), types, reading)
         return _nullable_struct_reader(read) if slot.nullable else read
-    return _primitive_reader(slot.type, slot.compact, slot.nullable, reading)
+    return primitive_reader(slot.type, slot.compact, slot.nullable, reading)
 
 
-def _primitive_reader(type_: str, compact: bool, nullable: bool, reading: Reading) -> Reader:
+def primitive_reader(type_: str, compact: bool, nullable: bool, reading: Reading) -> Reader:
+    """Return a reader of one primitive value."""
     if type_ in FORMATS:
         return number_reader(type_)
     if type_ == "uuid":
@@ -134,24 +140,35 @@ def _nullable_struct_reader(read_struct: Reader) -> Reader:
     return read
 
 
-def _array_reader(slot: Slot, types: Types, reading: Reading) -> Reader:
-    """Read an array; its count is compared with the remaining bytes before anything is allocated."""
-    read_elements = _elements_reader(slot, types, reading)
+def array_header(slot: Slot, reading: Reading) -> Callable[[Buffer, int, int], tuple[int, int]]:
+    """Return a reader of an array's count, -1 for null. The count is compared with the remaining bytes before
+    anything is allocated.
+    """
     read_length = reading.compact_length if slot.compact else reading.int32_length
     element_size_min = max(
         1, struct_size_min(slot.struct) if slot.struct else size_min(slot.type, slot.compact)
     )
     nullable, name = slot.nullable, slot.name
 
-    def read(data: Buffer, position: int, end: int) -> tuple[list[object] | None, int]:
+    def read(data: Buffer, position: int, end: int) -> tuple[int, int]:
         count, start = read_length(data, position, end)
         if count < 0:
             if nullable:
-                return None, start
+                return -1, start
             raise ProtocolError(f"array {name} is null", offset=position)
         if count * element_size_min > end - start:
             raise ProtocolError(f"array {name} of {count} in {end - start} bytes", offset=position)
-        return read_elements(data, start, end, count)
+        return count, start
+
+    return read
+
+
+def _array_reader(slot: Slot, types: Types, reading: Reading) -> Reader:
+    read_header, read_elements = array_header(slot, reading), _elements_reader(slot, types, reading)
+
+    def read(data: Buffer, position: int, end: int) -> tuple[list[object] | None, int]:
+        count, start = read_header(data, position, end)
+        return (None, start) if count < 0 else read_elements(data, start, end, count)
 
     return read
 
@@ -161,16 +178,19 @@ def _elements_reader(
 ) -> Callable[[Buffer, int, int, int], tuple[list[object], int]]:
     if slot.type in FORMATS:
         form, size = FORMATS[slot.type], size_min(slot.type, compact=False)
+        numbers_max = NUMBERS_MAX if reading.lenient else INT32_MAX
 
         def read_numbers(data: Buffer, position: int, _end: int, count: int) -> tuple[list[object], int]:
             # The count was compared with the remaining bytes.
+            if count > numbers_max:
+                raise OversizedError(f"an array of {count} numbers, limit {numbers_max}", offset=position)
             return list(struct.unpack_from(f">{count}{form}", data, position)), position + count * size
 
         return read_numbers
     if slot.struct is not None:
         read = struct_reader(slot.struct, types(slot.type), types, reading)
     else:
-        read = _primitive_reader(slot.type, slot.compact, nullable=False, reading=reading)
+        read = primitive_reader(slot.type, slot.compact, nullable=False, reading=reading)
 
     def read_each(data: Buffer, position: int, end: int, count: int) -> tuple[list[object], int]:
         elements: list[object] = []
@@ -199,8 +219,12 @@ ReadTags: TypeAlias = Callable[[Buffer, int, int, dict[str, object]], int]
 """Adds tagged fields to the values, returns the position after them."""
 
 
-def _tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
+def tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
     """Return a reader of tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
+    return (_lenient_tags_reader if reading.lenient else _strict_tags_reader)(layout, types, reading)
+
+
+def _strict_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
     known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
 
     def read(data: Buffer, position: int, end: int, values: dict[str, object]) -> int:
@@ -238,6 +262,8 @@ def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> Read
 
     def read(data: Buffer, position: int, end: int, values: dict[str, object]) -> int:
         count, position = read_wrapped_uvarint(data, position, end)
+        if count > TAGS_MAX:
+            raise OversizedError(f"{count} tagged fields, limit {TAGS_MAX}", offset=position)
         unknown: dict[int, bytes] = {}
         for _ in range(count):
             tag, start = read_wrapped_uvarint(data, position, end)

@@ -40,7 +40,7 @@ Put = Callable[[bytearray, "Value"], None]
 TAG_MAX: Final = 0x7FFFFFFE
 """Kafka reserves 0x7FFFFFFF (RawTaggedFieldWriter)."""
 
-_WRONG_VALUE: Final = (struct.error, TypeError, ValueError, AttributeError, OverflowError)
+WRONG_VALUE: Final = (struct.error, TypeError, ValueError, AttributeError, OverflowError)
 """Exceptions of Python for values of a wrong type or range."""
 
 
@@ -63,7 +63,7 @@ def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:
             except EncodeError as error:
                 error.field = ".".join(filter(None, (names[0], error.field)))
                 raise
-            except _WRONG_VALUE as error:
+            except WRONG_VALUE as error:
                 raise EncodeError(str(error), field=_culprit(layout, names, value)) from error
 
     return write
@@ -72,7 +72,7 @@ def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:
 def struct_writer(layout: Layout, built: type[Value], types: Types) -> Writer:
     """Return a writer of a message or struct, with its tagged fields if it is flexible."""
     write_fields = fields_writer(layout, layout.fields, types)
-    write_tags = _tags_writer(layout, types) if layout.flexible else None
+    write_tags = tags_writer(layout, types) if layout.flexible else None
 
     def write(out: bytearray, value: object) -> None:
         if not isinstance(value, built):
@@ -119,7 +119,7 @@ def _culprit(layout: Layout, names: Sequence[str], value: Value) -> str:
     for name in names[:-1]:
         try:
             struct.pack(">" + FORMATS[slots[name].type], getattr(value, name))
-        except _WRONG_VALUE:
+        except WRONG_VALUE:
             return name
     return names[-1]
 
@@ -131,10 +131,11 @@ def slot_writer(slot: Slot, types: Types) -> Writer:
     if slot.struct is not None:
         write = struct_writer(slot.struct, types(slot.type), types)
         return _nullable_struct_writer(write) if slot.nullable else write
-    return _primitive_writer(slot.type, slot.compact, slot.nullable)
+    return primitive_writer(slot.type, slot.compact, slot.nullable)
 
 
-def _primitive_writer(type_: str, compact: bool, nullable: bool) -> Writer:
+def primitive_writer(type_: str, compact: bool, nullable: bool) -> Writer:
+    """Return a writer of one primitive value."""
     if type_ in FORMATS:
         return number_writer(type_)
     if type_ == "uuid":
@@ -161,7 +162,7 @@ def _array_writer(slot: Slot, types: Types) -> Writer:
     if slot.struct is not None:
         write_element = struct_writer(slot.struct, types(slot.type), types)
     else:
-        write_element = _primitive_writer(slot.type, slot.compact, nullable=False)
+        write_element = primitive_writer(slot.type, slot.compact, nullable=False)
 
     def write(out: bytearray, value: object) -> None:
         if value is None and nullable:
@@ -179,7 +180,7 @@ def _array_writer(slot: Slot, types: Types) -> Writer:
     return write
 
 
-def _tags_writer(layout: Layout, types: Types) -> Put:
+def tags_writer(layout: Layout, types: Types) -> Put:
     """Return a writer of tagged fields (KIP-482): known and unknown tags, ascending."""
     tagged = [
         (slot.tag or 0, slot.name, fields_writer(layout, [slot], types), _slot_default(slot, types))

@@ -43,6 +43,10 @@ class UnencodableError(ProtocolError):
     """
 
 
+class OversizedError(UnencodableError):
+    """A request that a broker can read, with more elements, numbers or tagged fields than Weir reads."""
+
+
 class UnknownVersionError(ProtocolError):
     """An API or version that the schemas lack."""
 

@@ -185,7 +185,7 @@ _TEXT: Final = msgspec.json.Decoder(str)
 _STRAY: Final = bytes(range(128)) + bytes(128)
 _JSON_SPACES: Final = " \t\r\n"
 _SEQUENCE: Final = re.compile(rb"[\xc0-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf7][\x80-\xbf]{3}")
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def _checked(name: str, where: str) -> str:

@@ -43,14 +43,14 @@ _ZEROS: Final[dict[type, object]] = {
 }
 
 
-class Value(msgspec.Struct, kw_only=True, repr_omit_defaults=True):
+class Value(msgspec.Struct, kw_only=True, repr_omit_defaults=True, gc=False):
     """A message, or a struct inside one."""
 
     unknown_tagged_fields: tuple[tuple[int, bytes], ...] = ()
     """Tags that the schemas lack, ascending, with their bytes; a round trip keeps them."""
 
 
-class Message(Value, kw_only=True, repr_omit_defaults=True):
+class Message(Value, kw_only=True, repr_omit_defaults=True, gc=False):
     """A request, a response, or a header."""
 
 
@@ -73,6 +73,7 @@ def message_type(name: str) -> type[Message]:
         module="protocol.messages",
         kw_only=True,
         repr_omit_defaults=True,
+        gc=False,  # a message has no cycles
     )
     return cast("type[Message]", built)
 
@@ -132,6 +133,7 @@ def _struct(message: MessageSchema, name: str, structs: dict[str, type[Value]]) 
         module="protocol.messages",
         kw_only=True,
         repr_omit_defaults=True,
+        gc=False,  # a message has no cycles
     )
     structs[name] = cast("type[Value]", built)
 

@@ -23,6 +23,8 @@ class Counters:
     """Number of requests of an API or version that the schemas lack: forwarded unchanged."""
     requests_unread: Counter[int] = field(default_factory=Counter)
     """Number of requests that Weir could not read, by API key: forwarded unchanged."""
+    protected_refused: Counter[int] = field(default_factory=Counter)
+    """Number of refused changes of Weir's own topics, by API key."""
     throttles: int = 0
     """Number of times that a client was throttled."""
     authentications_succeeded: Counter[str] = field(default_factory=Counter)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import select
 import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 import structlog
 import trio
@@ -27,10 +28,14 @@ from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import QuotaTable
-from quotas.bounded_names import EMPTY
-from quotas.options import Pacing
+from quotas.table.bounded_names import EMPTY
+from quotas.table.options import Pacing
 
 log = structlog.get_logger("weir")
+
+COLLECTED_EVERY_S: Final = 3600.0
+"""Time between two full runs of the garbage collector."""
+_NEVER: Final = 2**31 - 1
 
 
 def run(config: Config) -> None:
@@ -62,6 +67,8 @@ class Chosen(NamedTuple):
 
     store: QuotaStore
     table: QuotaTable
+    foreign_records: Callable[[], int] = int
+    """Returns the number of records that no Weir wrote; 0 unless the store is a topic."""
 
 
 def choose(config: Config) -> Chosen:
@@ -75,10 +82,14 @@ def choose(config: Config) -> Chosen:
     if config.quota_file is not None:
         raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
     snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
-    store = LastKnown(
-        topic_store(config) if settings.quota_store == "topic" else broker_store(config), snapshot
-    )
-    return Chosen(store, trio.run(store.start))
+    if settings.quota_store == "broker":
+        store = LastKnown(broker_store(config), snapshot)
+        return Chosen(store, trio.run(store.start))
+    if settings.quota_store == "topic":
+        topic = topic_store(config)
+        store = LastKnown(topic, snapshot)
+        return Chosen(store, trio.run(store.start), lambda: topic.foreign)
+    assert_never(settings.quota_store)
 
 
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
@@ -109,7 +120,7 @@ async def _main(
     config: Config, reactor: Reactor, registry: QuotaRegistry, chosen: Chosen, recorded: Recording | None
 ) -> None:
     server = Server(config, reactor, registry)
-    state = StoreHealth(time.time, chosen.store.name)
+    state = StoreHealth(time.time, chosen.store.name, chosen.foreign_records)
     quota_manager = QuotaManager(
         chosen.store, registry, chosen.table, config.admins, state, server.supervisor
     )
@@ -127,6 +138,7 @@ async def _main(
         nursery.start_soon(_obey_hangup, quota_manager.reload)
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
+            nursery.start_soon(_collect_garbage)
             listening.set()
             mode, quotas = config.settings.quota_mode, len(quota_manager.table)
             log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
@@ -135,6 +147,21 @@ async def _main(
                 recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
         nursery.cancel_scope.cancel()
+
+
+async def _collect_garbage() -> None:
+    """Collect young objects as usual, all objects once an hour, and those of the start never.
+
+    A full run looks at every object and stops the reactor: for 36 ms after the start, for 110 ms with 100,000
+    clients. Python would begin one whenever a quarter of the objects is new, so clients could cause them.
+    Closed connections need no run: they leave no reference cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
+    while True:
+        await trio.sleep(COLLECTED_EVERY_S)
+        gc.collect()
 
 
 def _say_costs(config: Config) -> None:

@@ -40,17 +40,18 @@ Decisions that hold here:
 
 from quotas.broker_quotas import BrokerQuotas
 from quotas.client_quotas import ClientQuotas
-from quotas.entities import DEFAULT, Entity, Prefix, Tags
-from quotas.explain import Explanation, explain
+from quotas.costs.cost import Cost
 from quotas.ledger import ClientLedger
 from quotas.limiters.budgets import Budget
-from quotas.limits import Limit, Limits
+from quotas.limiters.request_time import RequestBudget
 from quotas.mutations import NO_LEDGER, LateCharge, MutationBudget, MutationCharge, MutationLedger
-from quotas.quota_edit import edited
-from quotas.quota_entry import QuotaFileError
-from quotas.quota_file import parse, render
-from quotas.request_time import Cost, RequestBudget
-from quotas.table import QuotaKey, QuotaTable
+from quotas.table.entities import DEFAULT, Entity, Prefix, Tags
+from quotas.table.explain import Explanation, explain
+from quotas.table.limits import Limit, Limits
+from quotas.table.quota_edit import edited
+from quotas.table.quota_entry import QuotaFileError
+from quotas.table.quota_file import parse, render
+from quotas.table.quota_table import QuotaKey, QuotaTable
 
 __all__ = [
     "DEFAULT",

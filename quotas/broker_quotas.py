@@ -9,16 +9,16 @@ from quotas.cluster_quotas import ClusterQuotas
 from quotas.ledger import ClientLedger
 from quotas.limiters.budgets import Budget
 from quotas.limiters.limiter import Limiter
+from quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.mutations import MutationBudget, MutationLedger
-from quotas.request_time import US_PER_PERCENT, RequestBudget
-from quotas.table import QuotaKey
+from quotas.table.quota_table import QuotaKey
 from quotas.topics import TopicQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quotas.table import QuotaTable
+    from quotas.table.quota_table import QuotaTable
 
 A = TypeVar("A", bound=Limiter)
 

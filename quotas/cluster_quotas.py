@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from quotas.client_quotas import ClientQuotas, byte_rates, request_times
 from quotas.limiters.budgets import Budget
+from quotas.limiters.request_time import RequestBudget
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.options import Scope
-from quotas.request_time import RequestBudget
-from quotas.table import QuotaKey, QuotaTable
+from quotas.table.options import Scope
+from quotas.table.quota_table import QuotaKey, QuotaTable
 from quotas.topics import TopicQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from quotas.entities import Tags
     from quotas.limiters.limiter import Limiter
+    from quotas.table.entities import Tags
 
 
 class ClusterQuotas:

@@ -25,11 +25,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quotas.client_quotas import ClientQuotas
-from quotas.entities import Tags
 from quotas.limiters.rate import Rate
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import throttle_ms
-from quotas.table import QuotaKey, QuotaTable
+from quotas.table.entities import Tags
+from quotas.table.quota_table import QuotaKey, QuotaTable
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
 NOBODY: Final = Tags("", "")

@@ -11,8 +11,8 @@ another interval, or counted by itself (traces). `proxy.connection.charges` coun
 from __future__ import annotations
 
 from quotas.limiters.budgets import Budget  # fields' types: mypyc wants them at run time
+from quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
 from quotas.limiters.shadow import shadowed
-from quotas.request_time import US_PER_PERCENT, RequestBudget
 from quotas.topics import TopicQuotas
 
 

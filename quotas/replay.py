@@ -31,6 +31,7 @@ A client gives up a request that has waited longer than the client's patience; t
 [(2, 10305)]
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from collections import deque
@@ -38,16 +39,16 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Final, Protocol, TypeAlias
 
-from quotas.entities import Tags
 from quotas.limiters.budgets import Budget
+from quotas.limiters.request_time import RequestBudget
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.smooth import paced
 from quotas.limiters.throttle import INT32_MAX
 from quotas.mutations import MutationBudget
-from quotas.options import Pacing
 from quotas.replay_hours import Hour, Hours
-from quotas.request_time import RequestBudget
-from quotas.table import QuotaKey
+from quotas.table.entities import Tags
+from quotas.table.options import Pacing
+from quotas.table.quota_table import QuotaKey
 
 PATIENCE_MS: Final = 120_000
 """Default of Java's producer for `delivery.timeout.ms`."""

@@ -1,5 +1,6 @@
 """Hourly results of a replay of one budget."""
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass

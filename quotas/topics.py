@@ -4,7 +4,7 @@ They are Weir's own, not Kafka's. A request is charged to the client's quota and
 all waits the longest counts. Only topics that the table names have a rate: there is no default, so there are
 no more budgets than entries.
 
->>> from quotas.entities import Entity
+>>> from quotas.table.entities import Entity
 >>> table = QuotaTable({(Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 100})
 >>> topics = TopicQuotas()
 >>> topics.update(table)
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from quotas.entities import Entity, Tags
 from quotas.limiters.budgets import Budget
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.smooth import paced
-from quotas.options import Scope
-from quotas.table import QuotaKey, QuotaTable
+from quotas.table.entities import Entity, Tags
+from quotas.table.options import Scope
+from quotas.table.quota_table import QuotaKey, QuotaTable
 
 
 class TopicRates:

@@ -28,7 +28,7 @@ from bench.request_time.topics import TopicsError
 from bench.request_time.truth import TruthError
 from bench.request_time.workloads import QUICK, WORKLOADS, Workload
 from bench.targets import TargetError
-from quotas.request_costs import CostsError, CostTable, parse, shipped
+from quotas.costs.request_costs import CostsError, CostTable, parse, shipped
 from tests.kafka import ClusterError, JarError, JavaMissingError
 
 FAILURES: Final = (

@@ -17,7 +17,7 @@ from protocol.messages import (
     HeartbeatRequest,
     ListGroupsRequest,
 )
-from quotas.cost_fitting import UNPACKED
+from quotas.costs.cost_fitting import UNPACKED
 
 NEW_SESSION: Final = 0
 

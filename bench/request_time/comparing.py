@@ -19,7 +19,7 @@ from bench.request_time.stand import Stand
 from bench.request_time.topics import Data
 from bench.request_time.weir import Weir
 from bench.request_time.workloads import Workload
-from quotas.request_costs import ColdCost, CostTable
+from quotas.costs.request_costs import ColdCost, CostTable
 from tests.kafka.processes import Processes
 
 WAYS: Final = ("direct", "weir")

@@ -1,9 +1,9 @@
-"""A table of costs as a file (TOML), in the format of `quotas.request_costs`."""
+"""A table of costs as a file (TOML), in the format of `quotas.costs.request_costs`."""
 
 from __future__ import annotations
 
-from quotas.cost_file import render
-from quotas.request_costs import CostTable, Overrides
+from quotas.costs.cost_file import render
+from quotas.costs.request_costs import CostTable, Overrides
 
 
 def write(table: CostTable) -> str:

@@ -1,6 +1,6 @@
 """What costs are a sum of: how often each coefficient applies to what a client did.
 
-A feature has the name of its coefficient in `quotas.cost_fitting`. `cold` counts the requests that found
+A feature has the name of its coefficient in `cost_fitting`. `cold` counts the requests that found
 their broker idle, each with its share of the whole surcharge.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from protocol.framing import LENGTH_BYTES
-from quotas import cost_fitting
-from quotas.cost_fitting import coefficients_of
-from quotas.request_costs import ApiCost, ColdCost, CostTable
+from quotas.costs import cost_fitting
+from quotas.costs.cost_fitting import coefficients_of
+from quotas.costs.request_costs import ApiCost, ColdCost, CostTable
 
 if TYPE_CHECKING:
     from bench.request_time.calls import Call

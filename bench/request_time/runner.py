@@ -13,7 +13,7 @@ from bench.request_time.loop import Loop
 from bench.request_time.truth import Truth
 from calibration.frames import error_codes, kafka_name
 from protocol import ErrorCode
-from quotas.request_costs import ColdCost
+from quotas.costs.request_costs import ColdCost
 
 EXPECTED: Final = frozenset(
     {

@@ -13,8 +13,8 @@ from bench.entry import PLAIN, Entry
 from bench.frames import CLIENT_ID, client_ids
 from bench.targets.target import Running, Surroundings, Target, start_process
 from quotas import DEFAULT, Entity, QuotaKey
-from quotas.quota_entry import UNITS
-from quotas.table import keys_of
+from quotas.table.quota_entry import UNITS
+from quotas.table.quota_table import keys_of
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 

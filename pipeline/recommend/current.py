@@ -15,9 +15,9 @@ from pyspark.sql.types import BooleanType, DoubleType, StringType, StructField, 
 from pipeline.recommend.need import NAMES
 from pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from quotas.options import Options
-from quotas.quota_entry import Entry
-from quotas.quota_file import entries_of
+from quotas.table.options import Options
+from quotas.table.quota_entry import Entry
+from quotas.table.quota_file import entries_of
 
 if TYPE_CHECKING:
     import pandas as pd

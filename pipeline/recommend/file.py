@@ -1,6 +1,6 @@
 """Format the recommendation as a quota file: one entry after another, with reasons as comments.
 
-Clients choose their names freely; `quotas.quota_entry` escapes them in strings and comments.
+Clients choose their names freely; `quotas.table.quota_entry` escapes them in strings and comments.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pipeline.recommend.current import Kept
 from pipeline.recommend.plan import QUOTAS, Plan, everybody
 from quotas import Entity, Prefix, QuotaKey
-from quotas.options import PLAIN, Options
-from quotas.quota_entry import Entry, comment, entry_lines
+from quotas.table.options import PLAIN, Options
+from quotas.table.quota_entry import Entry, comment, entry_lines
 
 
 class Proposed(NamedTuple):

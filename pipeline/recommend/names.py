@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from quotas.bounded_names import OVERFLOW
-from quotas.quota_entry import DEFAULT_MARKER
+from quotas.table.bounded_names import OVERFLOW
+from quotas.table.quota_entry import DEFAULT_MARKER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
-"""Pattern of the names that `quotas.bounded_names.shortened` makes; no client has such a name."""
+"""Pattern of the names that `quotas.table.bounded_names.shortened` makes; no client has such a name."""
 
 WITHOUT: Final = "without a name"
 LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"

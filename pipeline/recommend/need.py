@@ -9,7 +9,7 @@ from pyspark.sql import functions as sql
 from pipeline import tables
 from pipeline.lake import Lake
 from pipeline.recommend.plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
-from quotas.bounded_names import OVERFLOW
+from quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,6 +1,7 @@
 """Parameters of a recommendation: level, statistic, growth, floors and capacity.
 
-Numbers are in the quotas' units (`quotas.quota_entry.UNITS`): bytes/s, percent of a thread, partitions/s.
+Numbers are in the quotas' units (`UNITS` in `quotas.table.quota_entry`): bytes/s, percent of a thread,
+partitions/s.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from pipeline.outcome import PipelineError
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from quotas.quota_entry import UNITS, least, most
+from quotas.table.quota_entry import UNITS, least, most
 
 QUOTAS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE,

@@ -13,8 +13,8 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from pipeline.outcome import PipelineError
 from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
-from quotas.bounded_names import shortened
-from quotas.options import Pacing
+from quotas.table.bounded_names import shortened
+from quotas.table.options import Pacing
 
 if TYPE_CHECKING:
     import pyarrow as pa

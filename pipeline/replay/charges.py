@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from pipeline.tables import BY_QUOTA
-from quotas.request_time import US_PER_PERCENT
+from quotas.limiters.request_time import US_PER_PERCENT
 from usage.groups import Group
 
 if TYPE_CHECKING:

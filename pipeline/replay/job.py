@@ -23,7 +23,7 @@ from pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed,
 from pipeline.replay.run import BudgetSettings, hours
 from pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
 from pipeline.tables import REPLAY, TRACE, USAGE, read
-from quotas.options import Pacing
+from quotas.table.options import Pacing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

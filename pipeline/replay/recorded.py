@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 from pipeline.replay.candidates import KEYS, RECORDED
 from pipeline.replay.charges import MUTATIONS, client_columns
 from pipeline.tables import REPLAY
+from quotas.limiters.request_time import US_PER_PERCENT
 from quotas.replay_hours import HOUR_MS
-from quotas.request_time import US_PER_PERCENT
 from usage.groups import Group
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pipeline.tables import REPLAY
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import INT32_MAX
-from quotas.options import Pacing, Scope
 from quotas.replay import PATIENCE_MS, Replay
-from quotas.table import QuotaKey
+from quotas.table.options import Pacing, Scope
+from quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,8 @@ from proxy.control.quota_registry import QuotaRegistry
 from quotas import BrokerQuotas, Budget, ClientQuotas, MutationBudget, Tags
 from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.limiter import Limiter
+from quotas.limiters.request_time import RequestBudget
 from quotas.registry import Totals
-from quotas.request_time import RequestBudget
 from quotas.topics import TopicRates
 
 ENTITIES_MAX: Final = 1000

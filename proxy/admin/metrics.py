@@ -99,6 +99,12 @@ def _turns(turns: Turns) -> Metric:
 def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
     yield WEIR.gauge("sessions_open", "Client connections now.", counters.sessions_open)
+    yield WEIR.gauge(
+        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.buffered.bytes
+    )
+    yield WEIR.counter(
+        "reading_stops", "Times that no client was read because of buffered_bytes_max.", server.buffered.stops
+    )
     yield WEIR.counter(
         "sessions_opened", "Client connections that reached a broker.", counters.sessions_opened
     )
@@ -131,6 +137,12 @@ def _sessions(server: Server) -> Iterator[Metric]:
         "requests_unread",
         "Requests that Weir could not read, forwarded unchanged.",
         {_api_name(api): count for api, count in sorted(counters.requests_unread.items())},
+        "api",
+    )
+    yield WEIR.counter(
+        "protected_topic_requests_refused",
+        "Refused requests that would write to Weir's own topics or change them.",
+        {_api_name(api): count for api, count in sorted(counters.protected_refused.items())},
         "api",
     )
     yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
@@ -178,6 +190,11 @@ def _store(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric
         "quota_requests_denied",
         "Requests about client quotas from clients that are no admins.",
         store.denied,
+    )
+    yield WEIR.counter(
+        "quota_topic_foreign_records",
+        "Records of the quota topic without a Weir's mark.",
+        store.foreign_records(),
     )
 
 

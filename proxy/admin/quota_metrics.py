@@ -25,8 +25,8 @@ from proxy.admin.exposition import SHADOW, WEIR, Families, Row
 from proxy.admin.request_time import api_name, seconds
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget, MutationBudget
+from quotas.limiters.request_time import RequestBudget
 from quotas.registry import Totals
-from quotas.request_time import RequestBudget
 
 BROKER_QUOTA: Final = ("broker", "quota")
 SHARERS: Final = ("user", "client_id", "client_id_prefix")

@@ -16,7 +16,7 @@ from proxy.admin.entities import CLUSTER, broker_label, sharers
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.handlers.sasl.identity import ANONYMOUS
 from quotas.limiters.budgets import UNLIMITED
-from quotas.request_time import OTHER_APIS, RequestBudget
+from quotas.limiters.request_time import OTHER_APIS, RequestBudget
 
 PATH: Final = "/request-time"
 USER: Final = "user"

@@ -76,6 +76,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """True if usage is recorded."""
         return bool(self.settings.usage_dir or self.settings.usage_topic)
 
+    @property
+    def own_topics(self) -> frozenset[str]:
+        """Topics of the cluster that only Weir writes to."""
+        settings = self.settings
+        quotas = {settings.quota_topic} if settings.quota_store == "topic" else set()
+        usage = {settings.usage_topic, f"{settings.usage_topic}-trace"} if settings.usage_topic else set()
+        return frozenset(quotas | usage)
+
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
     """Read the configuration file, if any, and override it by the given options (None: not given). Raises

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from protocol import schema
 from protocol.api import ApiKey
 from proxy.config.settings import ConfigError
-from quotas.request_costs import CostsError, Overrides, parse
+from quotas.costs.request_costs import CostsError, Overrides, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

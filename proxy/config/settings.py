@@ -85,10 +85,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     auto_creation: Annotated[
         Literal["permissive", "strict"],
         _key(
-            "Automatic topic creation over the mutation quota: permissive charges and mutes, "
-            "strict removes the permission to create from Metadata requests."
+            "Automatic topic creation over the mutation quota: strict removes the permission to create from "
+            "Metadata requests, permissive charges and mutes."
         ),
-    ] = "permissive"
+    ] = "strict"
     uplift: Annotated[
         bool,
         _key("Offer clients newer versions than old brokers have, and translate where nothing is lost."),
@@ -204,6 +204,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     frame_bytes_max: Annotated[
         int, ABOVE_0, _key("The largest request in bytes (socket.request.max.bytes).")
     ] = 100 * 1024 * 1024
+    buffered_bytes_max: Annotated[
+        int,
+        ABOVE_0,
+        _key("Bytes that all connections together may have read and not passed on; above, none reads more."),
+    ] = 512 * 1024 * 1024
     in_flight_max: Annotated[
         int, ABOVE_0, _key("Unanswered requests per connection; more wait in its socket.")
     ] = 1000

@@ -19,7 +19,7 @@ usage.
 - A client that has closed with requests unanswered is kept for 30 s: it may have closed only its half, but
   a broker that hangs would keep its descriptors for ever. Its requests are forwarded when their wait is
   over, because acks=0 has no other acknowledgement than the socket's; and they are charged by the part of
-  the cost that is known, because the broker does the work.
+  the cost that is known, and up to 200 ms of an unconfirmed one, because the broker does the work.
 - Produce and fetch requests of clients that pay for time, or whose usage is recorded, wait for 64 KB or
   their end before they are looked into: small packets must not make a request cheaper, and a broker cannot
   begin with less either.

@@ -1,7 +1,7 @@
 """Request-time charges: the time of a broker's threads that requests cost (KIP-124), and the usage they
 count.
 
-A broker charges the time that its threads spent. A proxy estimates it (`quotas.request_time`): most of it
+A broker charges the time that its threads spent. A proxy estimates it (`quotas.costs.cost`): most of it
 when the request is forwarded, the rest when its response begins to arrive; then it is charged. Every request
 is charged, whoever answers it, but for those that brokers exempt: the SASL exchange, acks=0, and requests of
 brokers among themselves.
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
-from protocol.field_offsets import FieldOffset, field_offset
 from protocol.framing import INCOMPLETE, LENGTH_BYTES, response_body
+from protocol.scanning.field_offsets import FieldOffset, field_offset
+from proxy.connection.effects import Clock  # fields' types: mypyc wants them at run time
 from proxy.connection.usage_counters import REQUEST, UsageCounters
-from proxy.handlers.plan import Plan  # fields' types: mypyc wants them at run time
+from proxy.handlers.plan import Plan
 from quotas import BrokerQuotas, ClientLedger
-from quotas.request_time import US_PER_PERCENT
+from quotas.limiters.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
     from proxy.connection.client import Client
@@ -37,6 +38,11 @@ class Charged(Protocol):
     @property
     def now_ms(self) -> int:
         """The time."""
+
+    clock: Clock
+    """The time in µs."""
+    settled_us: int
+    """Time (µs) until which the broker's work on this connection is charged, as far as latencies tell."""
 
     @property
     def quotas(self) -> BrokerQuotas:

@@ -15,7 +15,7 @@ from quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
     from proxy.handlers.decisions import Forward
-    from proxy.handlers.plan import Plan
+    from proxy.handlers.plan import NeedsLook, Plan
     from proxy.handlers.sasl.identity import Identities
     from quotas import Budget
 
@@ -42,7 +42,7 @@ class ParseCache:
     `budget` is not throttled; both are checked for each request. The cache never changes a decision.
     """
 
-    __slots__ = ("budget", "forward", "generation", "head", "plan")
+    __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -54,12 +54,14 @@ class ParseCache:
         """Generation of the quotas (`BrokerQuotas.generation`) when the request was parsed."""
         self.budget: Budget | None = None
         """The budget that must not be throttled for the decision to hold; None if it depends on no budget."""
+        self.unless: NeedsLook | None = None
+        """Says whether a request that begins with `head` must be looked at again; None: no request must."""
 
     def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
         """Cache the decision for requests of the plan that begin with `head`, unless `head` is too long."""
         if len(head) <= HEAD_BYTES_MAX:
             self.plan, self.head, self.forward = plan, head, forward
-            self.generation, self.budget = generation, budget
+            self.generation, self.budget, self.unless = generation, budget, None
 
     def clear(self) -> None:
         """Remove the cached decision."""
@@ -197,10 +199,14 @@ class Client:
         if self.usage is not None:
             self.usage.become(self.user, client_id)
         # Before SASL succeeds, a broker answers only ApiVersions, in its network layer and without a quota.
-        free = not self.authenticated and self._node_id in self._identities.behind_sasl
-        self.time_ledger = ledger if timed and not free else None
+        self.time_ledger = ledger if timed and not self.before_login else None
         limited = self.time_ledger is not None and ledger.request is not None
         self.in_flight_max = min(self._in_flight_max, TIMED_IN_FLIGHT_MAX) if limited else self._in_flight_max
+
+    @property
+    def before_login(self) -> bool:
+        """True if the broker takes no request but those of SASL, and ApiVersions, from this client yet."""
+        return not self.authenticated and self._node_id in self._identities.behind_sasl
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of the request `data[frame:end]`, empty for null; None if more bytes are
@@ -254,3 +260,8 @@ class Client:
         self.parse_cache.fill(
             plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), forward, quotas.generation, budget
         )
+
+    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
+        """Take requests for the same only if they need no other look."""
+        if self.parse_cache.plan is plan:
+            self.parse_cache.unless = needs_look

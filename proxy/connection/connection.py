@@ -20,6 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from protocol.errors import ProtocolError
 from proxy.close_reasons import BY_CLIENTS, CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import charge_request_time
@@ -94,6 +95,7 @@ class Connection:
         "client_turn_over",
         "clock",
         "counters",
+        "decoded",
         "effects",
         "fetch_length",
         "fetch_session",
@@ -106,6 +108,7 @@ class Connection:
         "node_id",
         "now_ms",
         "on_wake",
+        "paused",
         "plans",
         "produce_shape",
         "quota_admin",
@@ -114,10 +117,12 @@ class Connection:
         "request_rest_bytes",
         "response_rest_bytes",
         "rest_held_until_ms",
+        "settled_us",
         "spare",
         "speaks_api_versions_3",
         "state",
         "throttled_until_ms",
+        "unconfirmed_us",
         "violation",
     )
 
@@ -174,6 +179,8 @@ class Connection:
         """Records for reuse."""
         self.client_turn_over = self.broker_turn_over = False
         """True if frames from that side wait only for the next turn of the transport."""
+        self.paused: RequestInFlight | None = None
+        """Request whose query has paused until the next turn of the transport; None if no query has."""
         self.request_rest_bytes = 0
         """Number of bytes still to arrive of a request that is being forwarded; taken in every state."""
         self.rest_held_until_ms = 0
@@ -199,6 +206,10 @@ class Connection:
         """True if the broker has just confirmed that the client is authorized for the request at hand, to
         which Weir itself replies.
         """
+        self.decoded: object = None
+        """Result of a query for the request at hand, which is decided about again: the decoded request, or
+        the error of decoding it.
+        """
         self.speaks_api_versions_3 = False
         """True if the client has sent ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
@@ -207,6 +218,11 @@ class Connection:
         """Length (bytes) of the longest fetch request of the latest fetch session; see
         `Context.fetch_length`.
         """
+        self.unconfirmed_us = 0.0
+        """Request time (µs) that the estimate of the request at hand may miss; see `Context.unconfirmed_us`.
+        """
+        self.settled_us = 0
+        """Time (µs) until which the broker's work on this connection is charged, as far as latencies tell."""
         self.produce_shape: tuple[Plan, bytes, int, float] | None = None
         """Beginning of the latest produce request; see `Context.produce_shape`."""
         self.report_ms = 0
@@ -275,21 +291,43 @@ class Connection:
             self.linger_until_ms,
         )
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
-        effects.again = self.client_turn_over or self.broker_turn_over
+        effects.again = self.waits_for_turn
         return effects
 
+    @property
+    def waits_for_turn(self) -> bool:
+        """True if frames or a query wait only for the next turn of the transport."""
+        return self.client_turn_over or self.broker_turn_over or self.paused is not None
+
     def begin_turn(self) -> None:
-        """Go on with the frames that were left for another turn."""
+        """Go on with the frames that were left for another turn, and with the query that has paused. There
+        may be bytes to send.
+        """
         self.client_turn_over = self.broker_turn_over = False
+        record, self.paused = self.paused, None
+        if record is not None:
+            self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
+            try:
+                replies.go_on(self, record)
+            except ProtocolError as error:
+                self.violate(CloseReason.RESPONSE_MALFORMED, str(error))
 
     @property
     def idle(self) -> bool:
         """True if no request is in flight, and no request or response is partly forwarded."""
         return not (self.in_flight or self.request_rest_bytes or self.response_rest_bytes)
 
-    @property
-    def waits_because(self) -> str:
-        """Reason why no request is taken from the client; "" if requests are taken."""
+    def waits_because(self, now_ms: int) -> str:
+        """Return why no request is taken from the client now, for operators; "" if one may be taken."""
+        if self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
+            waits = {
+                "the client does not read its responses": bool(self.client_end.unsent),
+                "the broker does not read its requests": bool(self.broker_end.unsent),
+                "a topic in the request that is arriving is over its rate": self.rest_held_until_ms > now_ms,
+                "too many requests are in flight": len(self.in_flight) >= self.client.in_flight_max,
+                "other connections have their turn": self.client_turn_over,
+            }
+            return next((why for why, holds in waits.items() if holds), "")
         return WHY[self.state]
 
     # Transitions
@@ -380,7 +418,7 @@ class Connection:
         """
         self.now_ms = now_ms
         self.transition(Event.CLOSE)
-        self.on_wake = None
+        self.on_wake = self.paused = None
         if self.byte_counter is not None:
             self.byte_counter.cut(now_ms)
             self.byte_counter = None
@@ -400,6 +438,10 @@ class Connection:
         self.effects.change()
         if self.on_wake is not None:
             self.on_wake()
+
+    def forget_decoded(self) -> None:
+        """Forget the result of a query for the request at hand: the request was decided about."""
+        self.decoded = None
 
     # Called by handlers
 

@@ -16,6 +16,8 @@ from proxy.connection.usage_counters import UsageCounters
 from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.decisions import Deferred
 from proxy.handlers.plan import Plan
+from quotas.costs.cost import UNANSWERED_US, confirmed_us
+from quotas.limiters.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
     from quotas import ClientLedger
@@ -33,7 +35,7 @@ class Kind(IntEnum):
     DEFERRED = 3
     """Weir responds when `deferred` has a frame."""
     QUERY = 4
-    """The broker responds to a query of Weir's own, `query`."""
+    """The broker responds to a query of Weir's own, `query`; or the query has paused."""
     TOKEN = 5
     """The broker responds with a bare SASL token."""
 
@@ -45,6 +47,9 @@ DEFERRED: Final = Kind.DEFERRED.value
 QUERY: Final = Kind.QUERY.value
 TOKEN: Final = Kind.TOKEN.value
 
+NO_CORRELATION_ID: Final = 1 << 32
+"""Correlation id of a query that waits for no response: outside of int32, so no response matches it."""
+
 
 class RequestInFlight:
     """One request. Its connection reuses the record for later requests, so no other code may keep a
@@ -54,6 +59,7 @@ class RequestInFlight:
     """
 
     __slots__ = (
+        "arrived_us",
         "correlation_id",
         "cost_us",
         "deferred",
@@ -64,6 +70,7 @@ class RequestInFlight:
         "query",
         "reply",
         "time_ledger",
+        "unconfirmed_us",
         "until_ms",
         "usage_counters",
     )
@@ -85,6 +92,10 @@ class RequestInFlight:
         """Time (ms) until which a throttle caused by the request lasts; 0 for no throttle."""
         self.cost_us = 0.0
         """Request time (µs of one thread) that the request has cost so far."""
+        self.unconfirmed_us = 0.0
+        """Request time (µs) by which the request may cost more than `cost_us`; 0 if that is sure enough."""
+        self.arrived_us = 0
+        """Time (µs) at which the request's last byte arrived, if its cost is unconfirmed."""
         self.time_ledger: ClientLedger | None = None
         """Ledger of the client, if the request's time is still to be charged; else None."""
         self.usage_counters = usage_counters
@@ -97,6 +108,14 @@ class RequestInFlight:
         """Query that a QUERY request belongs to."""
         self.local: LocalResponse | None = None
         """Accounting of a deferred response, or of the client's request that has led to the query."""
+
+    def ask(self, correlation_id: int) -> None:
+        """Expect the response to a query's question."""
+        self.correlation_id = correlation_id
+
+    def answer(self, frame: bytes) -> None:
+        """Respond with the frame that a query has returned."""
+        self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
 
     def tell(self, until_ms: int) -> None:
         """Have the response tell a throttle time that lasts until `until_ms` (ms)."""
@@ -124,16 +143,31 @@ class RequestInFlight:
                 length - plan.flexible_response if charged and plan.on_response and ledger is not None else 0
             )
             usage_counters.answered(LENGTH_BYTES + length, counted, connection.now_ms)
+        if self.unconfirmed_us:
+            self._confirm(connection)
         if ledger is not None:
             until_ms = charge_request_time(connection, plan, self.cost_us, ledger, usage_counters, length)
             if until_ms > self.until_ms:
                 self.until_ms = until_ms
+
+    def _confirm(self, connection: Charged) -> None:
+        """Correct an unconfirmed cost by the time that the broker took. The same time is charged once only,
+        though several requests of the connection may have waited for each other.
+        """
+        now_us, begun_us = connection.clock.now_us, max(self.arrived_us, connection.settled_us)
+        scale = connection.quotas.percent_per_us * US_PER_PERCENT
+        self.cost_us = confirmed_us(self.cost_us, self.unconfirmed_us, (now_us - begun_us) / scale)
+        connection.settled_us = min(now_us, begun_us + int(2 * self.cost_us * scale))
+        self.unconfirmed_us = 0.0
 
     def leave(self, connection: Charged) -> None:
         """Charge the time of a request whose client has closed before the response: the broker processes the
         request nevertheless.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters
+        if self.unconfirmed_us:
+            self.cost_us += min(self.unconfirmed_us, UNANSWERED_US)
+            self.unconfirmed_us = 0.0
         if ledger is not None:
             throttle_ms = ledger.charge_request(self.plan.api_key, self.cost_us, connection.now_ms)
             if usage_counters is not None:

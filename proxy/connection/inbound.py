@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey, versions
-from protocol.errors import ProtocolError
-from protocol.field_offsets import field_offset
+from protocol.errors import OversizedError, ProtocolError
 from protocol.framing import (
     INCOMPLETE,
     LENGTH_BYTES,
@@ -18,6 +17,7 @@ from protocol.framing import (
     request_body,
 )
 from protocol.messages import ProduceRequest
+from protocol.scanning.field_offsets import field_offset
 from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
@@ -28,7 +28,7 @@ from proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
 from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from proxy.handlers.plan import ByteCounter, Plan
-from proxy.handlers.sasl.authentication import SASL_APIS
+from proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
 from proxy.handlers.unread import count_unread
 from quotas import ClientLedger
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
 _unpack = REQUEST_HEAD.unpack_from
+_PRODUCE: Final = ApiKey.PRODUCE.value
 
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request to wait for before its cost is estimated, so that small packets do not make a
@@ -105,10 +106,10 @@ class Inbound:
         self._is_near = False
         position = self._finish_request(data, end) if connection.request_rest_bytes else 0
         start = 0
-        most = min(client.in_flight_max, len(in_flight) + TURN_FRAMES)
-        may_go = (connection.state == OPEN and len(in_flight) < client.in_flight_max) or connection.may_take(
-            now_ms
-        )
+        most, in_turn = client.in_flight_max, len(in_flight) + TURN_FRAMES
+        may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
+        if in_turn < most:
+            most = in_turn
         if client.sasl_in_progress:
             position = from_client(connection, data, position, end)
             may_go = not client.sends_sasl_tokens and connection.may_take(now_ms)
@@ -141,6 +142,9 @@ class Inbound:
             if timed:
                 record.kind, record.cost_us = CHARGED, self._cost_us
                 record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
+                if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
+                    record.arrived_us = connection.clock.now_us
+                    record.unconfirmed_us = connection.unconfirmed_us
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
@@ -187,6 +191,10 @@ class Inbound:
             and cache.generation == quotas.generation
             and (cache.budget is None or cache.budget.throttled_until_ms <= connection.now_ms)
             and (client.first_request_seen or not timed)
+            and (
+                cache.unless is None
+                or not cache.unless(data, frame + REQUEST_HEAD_BYTES + len(cache.head), end, complete)
+            )
         ):
             decision = cache.forward
         elif timed and not self._is_identified(plan, data, frame, end, complete):
@@ -288,9 +296,13 @@ class Inbound:
         connection = self._connection
         try:
             decision = plan.admit(connection, data, frame, end, complete)
+        except OversizedError as error:
+            connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{error}: split the request")
+            return None
         except ProtocolError as error:
             self._malformed(str(error))
             return None
+        connection.forget_decoded()
         if isinstance(decision, Wait):
             self._check_cut(plan, data, frame, end, complete)
             return None
@@ -316,11 +328,14 @@ class Inbound:
                 record.plan, forward.byte_counter, data, taken
             ):
                 forward = self._forward = forward.but()
+            if connection.violation is not None:  # the counter refuses the request: its end stays here
+                return 0
             if connection.request_rest_bytes:
                 if forward.byte_counter is not None:
                     self._hold_rest(forward.byte_counter)
             else:
                 self._arriving = None
+                record.arrived_us = connection.clock.now_us
                 if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
                     count_request(connection, record.plan, record.usage_counters, length, answered=answered)
@@ -439,6 +454,8 @@ class Inbound:
         (`Plan.whole`, `ConnectionLimits.held_bytes_max`).
         """
         length, held_bytes_max = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
+        if self._connection.client.before_login:
+            held_bytes_max = min(held_bytes_max, TOKEN_BYTES_MAX)
         if not plan.whole:
             self._malformed("the request's first fields fill the buffer")
         elif length > held_bytes_max:

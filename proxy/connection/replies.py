@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from protocol.framing import LENGTH_BYTES
 from proxy.connection.charges import LocalResponse, sent
-from proxy.connection.in_flight import DEFERRED, LOCAL, QUERY, TOKEN, RequestInFlight
+from proxy.connection.in_flight import DEFERRED, LOCAL, NO_CORRELATION_ID, QUERY, TOKEN, RequestInFlight
 from proxy.connection.state import Event
 from proxy.handlers import plan as plans
 
@@ -57,12 +57,12 @@ def defer(
 
 
 def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
-    """Send a query's first question to the broker, behind the bytes that are already to be sent; take no
-    request until the query has ended.
+    """Begin a query. Its first question goes to the broker behind the bytes that are already to be sent; no
+    request is taken until the query has ended.
     """
-    question = run.begin()
-    if question is not None:
-        _send_question(connection, run, question, local)
+    question = run.go_on()
+    if question is not None or run.paused:
+        _wait_for(connection, run, question, local)
         connection.transition(Event.QUERY)
     elif run.reply is not None:
         reply(connection, run.correlation_id, run.reply, local)
@@ -84,21 +84,53 @@ def answer_query(
         local.charge_question(*run.asked, run.asked_length, end - frame - LENGTH_BYTES)
     question = run.answer(data, frame, end)
     connection.effects.change()
-    if question is not None:
-        _send_question(connection, run, question, local)
+    if question is not None or run.paused:
+        _wait_for(connection, run, question, local)
         return b""
     if run.reply is None:
         return b""
     return run.reply if local is None else local.settled(run.reply)
 
 
-def _send_question(
-    connection: Connection, run: RunningQuery, question: bytes, local: LocalResponse | None
+def _wait_for(
+    connection: Connection, run: RunningQuery, question: bytes | None, local: LocalResponse | None
 ) -> None:
-    connection.effects.to_broker.append(question)
-    record = RequestInFlight(plans.QUERY, run.correlation_id, QUERY)
+    """Send the query's question, or have the query go on in the next turn if it has paused."""
+    record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, QUERY)
     record.query, record.local = run, local
     connection.in_flight.append(record)
+    _send_question(connection, record, run, question)
+
+
+def _send_question(
+    connection: Connection, record: RequestInFlight, run: RunningQuery, question: bytes | None
+) -> None:
+    if question is None:
+        connection.paused = record
+        connection.effects.change()
+    else:
+        record.ask(run.correlation_id)
+        connection.effects.to_broker.append(question)
+
+
+def go_on(connection: Connection, record: RequestInFlight) -> None:
+    """Let a query go on after a pause: the last request in flight, `record`. Raises ProtocolError if a
+    response is malformed.
+    """
+    run, local = record.query, record.local
+    assert run is not None
+    question = run.go_on()
+    if question is not None or run.paused:
+        _send_question(connection, record, run, question)
+        return
+    if run.reply is None:
+        connection.in_flight.pop()
+    elif local is None or run.asked_length:
+        record.answer(run.reply if local is None else local.settled(run.reply))
+    else:
+        connection.in_flight.pop()
+        reply(connection, run.correlation_id, run.reply, local)
+    connection.answered()
 
 
 def send_local(connection: Connection) -> None:
@@ -123,6 +155,6 @@ def abandon_query(record: RequestInFlight) -> None:
     """End the query of a client that has closed, and charge its question in flight."""
     run, local = record.query, record.local
     assert run is not None
-    if local is not None:
+    if local is not None and not run.paused:
         local.charge_question(*run.asked, run.asked_length, 0)
     run.end()

@@ -21,14 +21,12 @@ from protocol.api import ApiKey
 from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
 from proxy.close_reasons import CloseReason
 from proxy.connection.replies import expect_token
-from proxy.handlers.sasl.authentication import SASL_APIS, settle, succeeded
+from proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX, settle, succeeded
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
     from proxy.handlers.sasl.exchange import Exchange
 
-TOKEN_BYTES_MAX: Final = 512 * 1024
-"""Maximum length of a token: the default of Kafka's `sasl.server.max.receive.size`."""
 _LENGTH_AND_KEY: Final = Struct(">ih")
 _HEAD_BYTES: Final = 4
 """Size of API key and version, which distinguish a request from a token."""

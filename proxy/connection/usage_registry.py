@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from proxy.connection.usage_counters import ClientUsage, PendingCounters, RequestTrace, UsageCounters
-from quotas.bounded_names import OVERFLOW, shortened
+from quotas.table.bounded_names import OVERFLOW, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

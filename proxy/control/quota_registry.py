@@ -13,7 +13,7 @@ from quotas import BrokerQuotas, QuotaTable
 from quotas.client_quotas import mutation_rates
 from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.options import Pacing
+from quotas.table.options import Pacing
 
 
 class QuotaRegistry:

@@ -12,6 +12,10 @@ The generator yields questions, is sent the answers, and returns the client's re
 client's request is then decided about again. A question that cannot be encoded in its version raises
 EncodeError within the generator. `RunningQuery` makes frames of questions, the connection sends them. The
 client's next requests wait meanwhile, as at a broker.
+
+A generator that yields None pauses: it goes on in a later turn of the transport, so that a large message
+delays other connections by a piece of the work only. Everything in a query whose time depends on the size of
+a message is done in pieces (`protocol.pieces`): decoding, encoding, loops over topics (`each`).
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from protocol.api import request_header_version, response_header_version
-from protocol.codec import Codec, codec, response_type
+from protocol.codec import codec, response_type
 from protocol.errors import EncodeError, ProtocolError
 from protocol.framing import (
     CLIENT_ID_OFFSET,
@@ -31,13 +35,14 @@ from protocol.framing import (
     RESPONSE_HEAD,
     RESPONSE_HEAD_BYTES,
     client_id_end,
-    request_body,
     response_body,
 )
 from protocol.messages import Message
+from protocol.pieces import Pieces, release
 from protocol.values import schema_of
 
 NO_TAGS = b"\x00"
+T = TypeVar("T")
 
 
 class Question(NamedTuple):
@@ -47,11 +52,12 @@ class Question(NamedTuple):
     version: int
 
 
-BrokerQuery: TypeAlias = Generator[Question, Message, Message | None]
+Asking: TypeAlias = Generator[Question | None, Message | None, T]
+BrokerQuery: TypeAlias = Asking[Message | None]
 R = TypeVar("R", bound=Message)
 
 
-def ask(message: Message, version: int, answer: type[R]) -> Generator[Question, Message, R]:
+def ask(message: Message, version: int, answer: type[R]) -> Asking[R]:
     """Ask, and return the answer with its own type. Raises EncodeError."""
     found = yield Question(message, version)
     if not isinstance(found, answer):
@@ -66,10 +72,12 @@ class RunningQuery:
         "_api_key",
         "_client_id",
         "_query",
+        "_steps",
         "_version",
         "asked",
         "asked_length",
         "correlation_id",
+        "paused",
         "reply",
     )
 
@@ -77,21 +85,27 @@ class RunningQuery:
         """Copy the request's header up to the client-id from `data[frame:end]`."""
         self._query = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
-        self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_end(data, frame, end)])
+        client_id_stop = client_id_end(data, frame, end)
+        self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_stop])
         self.asked = (self._api_key, self._version)
         """API key and version of the current question."""
         self.asked_length = 0
         """Frame length (bytes) of the current question."""
         self.reply: bytes | None = None
         """The client's response, once the query has returned one."""
+        self.paused = False
+        """True if the query neither waits for an answer nor has ended: `go_on` in another turn."""
+        self._steps = self._run()
 
-    def begin(self) -> bytes | None:
-        """Return the first question's frame; None if the query has ended."""
-        return self._step(partial(next, self._query))
+    def go_on(self) -> bytes | None:
+        """Begin, or go on after a pause. Return the next question's frame; None if the query has paused or
+        ended. Raises ProtocolError like `answer`.
+        """
+        return self._step(None)
 
     def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
         """Pass the response `data[frame:end]` to the query; return the next question's frame, None if the
-        query has ended.
+        query has paused or ended.
 
         Raises ProtocolError if the response cannot be read.
         """
@@ -100,51 +114,72 @@ class RunningQuery:
         body = response_body(data, frame, end, flexible=flexible)
         if body == INCOMPLETE:
             raise ProtocolError("the response ends within its header")
-        message = codec(response_type(api_key), version).decode(data, body, end)
-        return self._step(partial(self._query.send, message))
+        return self._step(bytes(memoryview(data)[body:end]))
 
     def end(self) -> None:
         """Stop the query: its client has gone."""
         self._query.close()
+        self._steps.close()  # its frame has a reference to this object
 
-    def _step(self, advance: Callable[[], Question]) -> bytes | None:
+    def _step(self, body: bytes | None) -> bytes | None:
+        try:
+            question = self._steps.send(body)
+        except StopIteration:
+            self.paused = False
+            return None
+        self.paused = question is None
+        return question
+
+    def _run(self) -> Generator[bytes | None, bytes | None, None]:
+        """Yield the frames of questions, None for pauses; be sent the bodies of responses."""
+        advance: Callable[[], Question | None] = partial(next, self._query)
         while True:
             try:
-                ask = advance()
+                asked = advance()
             except StopIteration as over:
                 if over.value is not None:
-                    self.reply = response_frame(self._api_key, self._version, self.correlation_id, over.value)
-                return None
+                    self.reply = yield from self._reply(over.value)
+                return
+            if asked is None:
+                yield None
+                advance = partial(next, self._query)
+                continue
             try:
-                return self._request(ask)
+                frame = yield from self._request(asked)
             except EncodeError as error:
                 advance = partial(self._query.throw, error)
+                continue
+            body = yield frame
+            assert body is not None
+            api_key, version = self.asked
+            message = yield from codec(response_type(api_key), version).decode_in_pieces(body)
+            advance = partial(self._query.send, message)
 
-    def _request(self, ask: Question) -> bytes:
+    def _request(self, ask: Question) -> Pieces[bytes]:
         message, version = ask
         api_key = schema_of(type(message)).api_key
-        body = codec(type(message), version).encode(message)
+        body = yield from codec(type(message), version).encode_in_pieces(message)
         tags = NO_TAGS if request_header_version(api_key, version) == 2 else b""
         rest = self._client_id + tags + body
         self.asked = (api_key, version)
         length = self.asked_length = REQUEST_HEAD.size - LENGTH_BYTES + len(rest)
         return REQUEST_HEAD.pack(length, api_key, version, self.correlation_id) + rest
 
-
-def whole_request(
-    codec_: Codec[R], data: bytearray, frame: int, end: int, complete: bool, *, flexible: bool
-) -> R | None:
-    """Decode the request `data[frame:end]` as a broker does; None unless it is complete. `flexible`: the
-    header has tagged fields.
-
-    Raises ProtocolError.
-    """
-    body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
-    return None if body == INCOMPLETE else codec_.decode_request(data, body, end)
+    def _reply(self, message: Message) -> Pieces[bytes]:
+        codec_ = codec(type(message), self._version)
+        body = yield from codec_.encode_in_pieces(message)
+        for values in (getattr(message, slot.name) for slot in codec_.layout.fields if slot.is_array):
+            yield from release(values or [])
+        return framed_body(self._api_key, self._version, self.correlation_id, body)
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
     """Return a response frame for a client. Raises EncodeError."""
+    return framed_body(api_key, version, correlation_id, codec(type(message), version).encode(message))
+
+
+def framed_body(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """Return a response frame for a client, of an encoded message."""
     tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
-    body = tags + codec(type(message), version).encode(message)
-    return RESPONSE_HEAD.pack(RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(body), correlation_id) + body
+    length = RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(tags) + len(body)
+    return RESPONSE_HEAD.pack(length, correlation_id) + tags + body

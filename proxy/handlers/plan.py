@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
-    from protocol.field_offsets import FieldOffset
     from protocol.messages import Message
+    from protocol.scanning.field_offsets import FieldOffset
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.close_reasons import CloseReason
@@ -114,6 +114,11 @@ class Client(Protocol):
         are not cached: their replica id may be at the end.
         """
 
+    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
+        """Reuse the decision that is cached for the plan, if any, only for requests that need no other
+        look.
+        """
+
 
 class Context(Protocol):
     """The connection of the frame at hand, as capabilities see it."""
@@ -157,6 +162,11 @@ class Context(Protocol):
     about again.
     """
 
+    decoded: object
+    """Result of a query for the request at hand, which is decided about again: the decoded request, or the
+    error of decoding it; None if no query has run.
+    """
+
     @property
     def buffer_bytes(self) -> int:
         """Size of the buffer. A longer frame is never in the buffer as a whole."""
@@ -166,6 +176,10 @@ class Context(Protocol):
     fetch_length: int
     """Length of the longest fetch request of the latest fetch session, while request time is charged; 0 if
     none was seen.
+    """
+    unconfirmed_us: float
+    """Request time (µs) by which the latest produce request may cost more than its estimate; 0 if that is too
+    little for `confirmed_us` to find out. Set by `extra_us`.
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """The beginning of the latest produce request with one partition, while request time is charged: (plan;
@@ -250,6 +264,10 @@ class StreamRewrite(Protocol):
 
 Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"
 """(context, data, frame, end, complete): the frame is `data[frame:end]`; `complete` if all of it is there."""
+NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
+"""(data, position, end, complete) -> True if `admit` must decide about a request though its bytes before
+`position` are cached; `end` and `complete` as in `Admit`. Raises nothing.
+"""
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
 """(context, data, frame, end, complete) -> time (ms) for which to hold the request `data[frame:end]`;
 INCOMPLETE if more bytes are needed. Arguments as of `Admit`.

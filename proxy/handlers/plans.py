@@ -2,7 +2,8 @@
 
 A new capability adds itself to `ON_THE_WIRE` or `QUERYING_HANDLERS`: API key → functions that fill slots of
 its plans. `ON_THE_WIRE` sees frames in the broker's version; uplift then makes them another version for the
-client; `QUERYING_HANDLERS` sees requests in the client's version, and may replace them by queries.
+client; `QUERYING_HANDLERS` sees requests in the client's version, and may replace them by queries;
+`CHANGES_OF_TOPICS` then guards Weir's own topics, if there are any.
 
 There is one table of plans per set of broker versions. A connection begins with the table for brokers whose
 versions are unknown, and changes to its broker's table when the broker has answered ApiVersions.
@@ -16,8 +17,8 @@ from typing import Final, TypeAlias
 
 from protocol.api import ApiKey, request_header_version, response_header_version, versions
 from protocol.codec import response_type
-from protocol.field_offsets import field_offset
 from protocol.framing import REQUEST_HEAD
+from protocol.scanning.field_offsets import field_offset
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
@@ -28,6 +29,8 @@ from proxy.handlers.decisions import WAIT, Wait
 from proxy.handlers.mutations import auto_creation, mutations, streams_groups
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plan import Context, Plan
+from proxy.handlers.protected_topics import changed_topics, produced_topics
+from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from proxy.handlers.quota_api import client_quotas
 from proxy.handlers.request_time import request_time
 from proxy.handlers.sasl import authentication
@@ -35,7 +38,7 @@ from proxy.handlers.sasl.identity import Identities
 from proxy.handlers.topics import topic_rates
 from proxy.handlers.uplift import uplift, uplift_rule
 from proxy.handlers.usage_groups import group_index
-from quotas.request_costs import CostTable, Overrides, shipped
+from quotas.costs.request_costs import CostTable, Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
 
@@ -69,6 +72,19 @@ QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_pass_alter,
 }
 """Used instead of `QUOTA_APIS` if the brokers store the quotas."""
+CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] = {
+    ApiKey.PRODUCE: produced_topics.plan_produce,
+    ApiKey.CREATE_TOPICS: changed_topics.plan_change,
+    ApiKey.DELETE_TOPICS: changed_topics.plan_change,
+    ApiKey.DELETE_RECORDS: changed_topics.plan_change,
+    ApiKey.CREATE_PARTITIONS: changed_topics.plan_change,
+    ApiKey.ALTER_CONFIGS: changed_topics.plan_change,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: changed_topics.plan_change,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: changed_topics.plan_change,
+    ApiKey.ELECT_LEADERS: changed_topics.plan_change,
+    ApiKey.ADD_PARTITIONS_TO_TXN: changed_topics.plan_change,
+}
+"""Guarded while topics are protected, before all other handlers."""
 BROKER_VERSIONS_MAX: Final = 100
 """A cluster has one set of versions, two during an upgrade."""
 
@@ -87,6 +103,7 @@ class Plans(dict[tuple[int, int], Plan]):
         manages_quotas: bool = False,
         identities: Identities | None = None,
         costs: Overrides | None = None,
+        protected: ProtectedTopics | None = None,
     ) -> None:
         """Begin with the table for brokers whose versions are unknown."""
         super().__init__()
@@ -97,6 +114,7 @@ class Plans(dict[tuple[int, int], Plan]):
         self.identities = identities or Identities()
         self.costs = costs or Overrides()
         """Request costs set by the operator."""
+        self.protected = protected or ProtectedTopics()
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""
         self._like: Mapping[int, VersionRange] | None = None
@@ -121,6 +139,7 @@ class Plans(dict[tuple[int, int], Plan]):
                 manages_quotas=self.manages_quotas,
                 identities=self.identities,
                 costs=self.costs,
+                protected=self.protected,
             )
             found.broker = found._like = broker
             found._by_broker_versions, found._unknown = self._by_broker_versions, self._unknown
@@ -132,7 +151,8 @@ class Plans(dict[tuple[int, int], Plan]):
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
         """Return the versions offered to clients of this broker; `added`: with `QUOTA_APIS`."""
         own = QUOTA_APIS if self.manages_quotas and added else ()
-        return uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
+        offered = uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
+        return produced_topics.capped(offered) if self.protected else offered
 
     def make(self, api_key: int, version: int) -> Plan:
         """Make and keep the plan of an (API key, version) of the schemas.
@@ -168,6 +188,8 @@ class Plans(dict[tuple[int, int], Plan]):
         quota_api = (QUOTA_APIS if self.manages_quotas else QUOTA_APIS_PASSED).get(api_key)
         if quota_api is not None:
             quota_api(plan)
+        if self.protected and (guard := CHANGES_OF_TOPICS.get(api_key)) is not None:
+            guard(plan, self.protected)
         if self._must_ask(api_key, version):
             uplift.plan_unknown(plan)
         self._fill_cost(plan)
@@ -201,9 +223,10 @@ class Plans(dict[tuple[int, int], Plan]):
         self._fill_cost(plan)
         plan.group = group_index(api_key)
         quota_api = self.manages_quotas and api_key in QUOTA_APIS
+        guarded = bool(self.protected) and api_key in CHANGES_OF_TOPICS
         if api_key == ApiKey.API_VERSIONS:
             plan.admit = api_versions.refuse_version
-        elif api_key in ON_THE_WIRE or api_key in QUERYING_HANDLERS or quota_api:
+        elif api_key in ON_THE_WIRE or api_key in QUERYING_HANDLERS or quota_api or guarded:
             plan.admit = _refuse
         return plan
 

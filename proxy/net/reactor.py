@@ -4,9 +4,10 @@ Sockets are registered with epoll once, level-triggered; a ready socket is handl
 sockets share one receive buffer, so ten thousand idle connections need no memory for reading. Timers are one
 heap: the earliest deadline is the timeout of epoll.
 
-A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. It handles at most
-`EVENTS_MAX` ready sockets, and each handler does a bounded amount of work. Work left for later (`later`) and
-timers get the rest of `TURN_US`. Sockets without leftovers thus go first.
+A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. It handles ready
+sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work;
+the next turn begins with the ready sockets that are left. Work left for later (`later`) and timers get the
+rest of `TURN_US`. Sockets without leftovers thus go first.
 
 A callback that raises ends at worst its own connection. Every callback is guarded here: its exception goes to
 the handler that was registered with it, and is reported (`on_error`).
@@ -30,6 +31,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from proxy.connection.effects import Clock
+from proxy.net.buffered import BufferedBytes
 from proxy.net.poll import READ, Poll
 
 log = structlog.get_logger("weir")
@@ -38,7 +40,7 @@ BUFFER_BYTES: Final = 256 * 1024
 EVENTS_MAX: Final = 16
 """Number of ready sockets that a turn handles; the kernel reports the others first in the next turn."""
 TURN_US: Final = 2_000
-"""Time (µs) after which a turn begins no timer and no leftover work."""
+"""Time (µs) after which a turn begins no ready socket, no timer and no leftover work, but for one of each."""
 CHECKED_EVERY: Final = 8
 """Number of timers between two readings of the clock."""
 INTERNAL_ERROR: Final = "internal error, the connection is closed; please report this"
@@ -116,6 +118,8 @@ class Reactor:
         """Counts and logs an exception of a callback."""
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
+        self._left: list[tuple[int, int]] = []
+        """Ready sockets (descriptor, events) that the latest turn had no time for."""
         self._later: deque[tuple[Callable[[], None], Failed | None]] = deque()
         self.turns = Turns()
         """Numbers and lengths of turns."""
@@ -124,6 +128,8 @@ class Reactor:
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
+        self.buffered = BufferedBytes(self)
+        """Bytes that the relays keep or have not sent."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
@@ -145,6 +151,8 @@ class Reactor:
     def unregister(self, fd: int) -> None:
         """Stop watching `fd`; call this before closing it."""
         del self._ready[fd]
+        if self._left:  # the number may soon be another socket's
+            self._left = [event for event in self._left if event[0] != fd]
         self._failures.pop(fd, None)
         self.epoll.unregister(fd)
 
@@ -167,7 +175,7 @@ class Reactor:
 
     def timeout_s(self) -> float | None:
         """Return how long (s) a driver may wait for sockets: until the next timer; None without timers."""
-        if self._later:
+        if self._later or self._left:
             return 0
         timers = self._timers
         if not timers:
@@ -177,20 +185,22 @@ class Reactor:
         return max(timers[0][0] - self._clock_us() // 1000, 0) / 1000 if timers else None
 
     def turn(self, wait_s: float | None) -> None:
-        """Wait at most `wait_s` (None: until a socket is ready), then handle all ready sockets and due
-        timers.
-        """
-        events = self.epoll.poll(wait_s, EVENTS_MAX)
+        """Wait at most `wait_s` (None: until a socket is ready), then handle ready sockets and due timers."""
+        events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
-        ready = self._ready
+        ready, left = self._ready, len(events)
         for fd, what in events:
+            left -= 1
             handle = ready.get(fd)
             if handle is not None:  # an earlier call may have closed it
                 try:
                     handle(what)
                 except Exception as error:  # noqa: BLE001  # a bug must not affect other connections
                     self._socket_failed(fd, handle, error)
+            if left and self._is_over():
+                break
+        self._left = [event for event in events[-left:] if event[0] in ready] if left else []
         if self._timers:
             self._run_timers()
         if self._later:

@@ -29,6 +29,8 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 
 DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
 """Weir ends the connection while its client may still send: responses on their way must arrive."""
+HEADS_BYTES: Final = 4096
+"""Added to a power of two, the size of a larger buffer: a frame of the longest length fits with its head."""
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
 
@@ -47,6 +49,7 @@ class Relay:
         "_timer",
         "_timer_ms",
         "connection",
+        "held_bytes",
         "lingering",
     )
 
@@ -71,6 +74,11 @@ class Relay:
         """The client's socket, if it outlives the relay."""
         self._timer: Timer | None = None
         self._timer_ms = 0
+        self.held_bytes = 0
+        """Number of bytes that both sides keep or have not sent, as in `Reactor.buffered`."""
+        if reactor.buffered.full:
+            self.slow_down()
+        reactor.buffered.relays.add(self)
         connection.on_wake = self._woken
         reactor.register(self._client.fd, READ, self._client_ready, self._failed)
         reactor.register(self._broker.fd, READ, self._broker_ready, self._failed)
@@ -102,8 +110,17 @@ class Relay:
                 side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
             side.judge = unconnected  # breaks the reference cycle of the connection and its sides
+        self._reactor.buffered.leave(self)
         self.connection.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
+
+    def slow_down(self) -> None:
+        """Ask before each read whether the process may read (`Reactor.buffered`)."""
+        self._calm = False
+
+    def resume(self) -> None:
+        """Read again: the process may."""
+        self._reactor.run(self._obey, self._failed)
 
     # Events. The reactor guards them: a bug ends in `_failed`
 
@@ -155,6 +172,7 @@ class Relay:
                 consumed = side.judge(reactor.buffer, reactor.view, count, reactor.now_ms)
                 if consumed < count:
                     side.kept = bytes(reactor.view[consumed:count])
+                    self._hold()
                 if effects.to_broker:
                     segments, effects.to_broker = effects.to_broker, []
                     self._send(self._broker, segments)
@@ -173,12 +191,16 @@ class Relay:
         if events & WRITE and side.unsent:
             sent = side.sock.send(side.unsent)  # not within the slice: mypyc would send twice
             side.unsent = side.unsent[sent:]
+            if not side.unsent:
+                side.unsent_bytes = 0
+                self._hold()
         if events & READ and side.interest & READ:
-            if side is self._broker or self.connection.takes_client(self._reactor.now_ms):
-                self._read(side)
-                return
-            if not side.sock.recv(1, socket.MSG_PEEK):
-                self._ended(side)
+            if self._may_read(side):
+                if side is self._broker or self.connection.takes_client(self._reactor.now_ms):
+                    self._read(side)
+                    return
+                if not side.sock.recv(1, socket.MSG_PEEK):
+                    self._ended(side)
             self._set_interest(side, read=False)
             self._calm = False
         elif events & BROKEN:
@@ -222,7 +244,7 @@ class Relay:
                 self._reactor.buffer[:count] = side.kept
             return self._reactor.buffer, self._reactor.view
         if side.own is None or count == len(side.own):
-            side.own = bytearray(count * 2)
+            side.own = bytearray(count * 2 + HEADS_BYTES)
             side.own[:count] = side.kept
         return side.own, memoryview(side.own)
 
@@ -234,6 +256,8 @@ class Relay:
         else:
             side.kept = bytes(view[consumed:end]) if consumed < end else b""
             side.own = None
+        if side.kept or self.held_bytes:
+            self._hold()
         self._flush()
 
     def _flush_woken(self) -> None:
@@ -267,15 +291,35 @@ class Relay:
             else:
                 sent = side.sock.sendmsg(segments[:SEGMENTS_MAX])
                 if sent == sum(map(len, segments)):
-                    side.unsent = NOTHING
+                    if side.unsent:
+                        side.unsent, side.unsent_bytes = NOTHING, 0
+                        self._hold()
                     return
         except BlockingIOError:
             sent = 0
         except OSError as error:
             self.close(side.reset, str(error))
             return
-        side.unsent = memoryview(b"".join(segments))[sent:]
+        whole = b"".join(segments)
+        side.unsent, side.unsent_bytes = memoryview(whole)[sent:], len(whole)
         self._calm = False
+        self._hold()
+
+    # The process's limit
+
+    def _hold(self) -> None:
+        """Tell the process how many bytes are kept or unsent."""
+        if self._closed:
+            return
+        held = self._client.held_bytes + self._broker.held_bytes
+        change, self.held_bytes = held - self.held_bytes, held
+        if change:
+            self._reactor.buffered.change(self, change)
+
+    def _may_read(self, side: Side) -> bool:
+        """Return True if the process may read more bytes of this side."""
+        buffered = self._reactor.buffered
+        return not buffered.full or buffered.may_read(self, client=side is self._client)
 
     # Effects
 
@@ -297,9 +341,19 @@ class Relay:
         # responses, or obeys its throttle, sends nothing: that saves two system calls per fetch.
         client, broker = self._client, self._broker
         unsent = bool(client.unsent or broker.unsent)
-        self._set_interest(client, read=effects.read_client or (client.interest == READ and not unsent))
-        self._set_interest(broker, read=effects.read_broker)
-        self._calm = client.interest == READ == broker.interest and (effects.read_client or not client.kept)
+        read_client = effects.read_client or (client.interest == READ and not unsent)
+        read_broker = effects.read_broker
+        full = self._reactor.buffered.full
+        if full:
+            read_client = read_client and self._may_read(client)
+            read_broker = read_broker and self._may_read(broker)
+        self._set_interest(client, read=read_client)
+        self._set_interest(broker, read=read_broker)
+        self._calm = (
+            client.interest == READ == broker.interest
+            and (effects.read_client or not client.kept)
+            and not full
+        )
         self._set_timer(effects.deadline_ms)
         if effects.again and not self._resumes:
             self._resumes = True
@@ -310,6 +364,7 @@ class Relay:
         self._resumes = False
         if not self._closed:
             self.connection.begin_turn()
+            self._flush()
             self._obey()
 
     def _present(self, side: Side) -> None:

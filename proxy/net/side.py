@@ -41,7 +41,18 @@ class Socket(Protocol):
 class Side(End):
     """One of the two sockets, with its end of the connection."""
 
-    __slots__ = ("fd", "interest", "judge", "own", "received_bytes", "recv_into", "reset", "send", "sock")
+    __slots__ = (
+        "fd",
+        "interest",
+        "judge",
+        "own",
+        "received_bytes",
+        "recv_into",
+        "reset",
+        "send",
+        "sock",
+        "unsent_bytes",
+    )
 
     def __init__(self, sock: Socket, reset: CloseReason) -> None:
         """Take over a connected socket; `reset` is the close reason if the socket breaks."""
@@ -57,6 +68,13 @@ class Side(End):
         self.received_bytes = 0
         """Number of bytes read from this socket."""
         self.interest = READ
+        self.unsent_bytes = 0
+        """Size of the memory that `unsent` is part of."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Number of bytes of memory of `kept` and `unsent`."""
+        return (len(self.kept) if self.own is None else len(self.own)) + self.unsent_bytes
 
 
 def unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:

@@ -83,7 +83,9 @@ class TlsSocket:
         except ssl.SSLWantWriteError:
             self.wants_write = True
         except ssl.SSLEOFError as error:
-            if error.reason is None:  # OpenSSL 3 has a reason for an end without close_notify
+            # OpenSSL 3 has a reason for an end without close_notify. Typeshed calls the reason a str, which
+            # compiled code would check.
+            if getattr(error, "reason", None) is None:
                 raise self._reset(error) from None
             self._ended = True
         except ssl.SSLError as error:

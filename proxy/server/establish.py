@@ -21,7 +21,7 @@ import trio
 
 from proxy.addresses import Address, AddressBook
 from proxy.close_reasons import BY_PEERS, CloseReason
-from proxy.config.config import Config
+from proxy.config.config import Config, plain_ip
 from proxy.connection.connection import ANONYMOUS
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.counters import Counters
@@ -98,7 +98,9 @@ class Connector:
         self._refusing: set[int | None] = set()
         """Node ids of the listeners that refuse connections; None is the bootstrap listener."""
         self._held = 0
-        self._tls_acceptor = TlsAcceptor(config.tls.listener) if config.tls.listener is not None else None
+        self._tls_acceptor: TlsAcceptor | None = None
+        if config.tls.listener is not None:
+            self._tls_acceptor = TlsAcceptor(config.tls.listener, self._free_places)
         self._upstream = Upstream(config.tls.upstream)
 
     async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
@@ -147,7 +149,7 @@ class Connector:
         if self._tls_acceptor is None:
             return Client(plain, pending.peer, host)
         try:
-            accepted = await self._tls_acceptor.enter(plain, pending.node_id)
+            accepted = await self._tls_acceptor.enter(plain, pending.node_id, plain_ip(pending.peer.host))
         except RefusedError as error:
             pending.sock = error.sock
             raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
@@ -170,6 +172,9 @@ class Connector:
                     except OSError as error:
                         failure = _refusal(address, error)
         raise failure or RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
+
+    def _free_places(self) -> int:
+        return self._config.settings.connections_max - self._counters.sessions_open
 
     def _targets(self, node_id: int | None) -> list[tuple[Address, int | None]]:
         """Return addresses in order of preference: first brokers whose node id, and so whose quotas, are

@@ -27,9 +27,11 @@ from proxy.control.supervisor import Supervisor, Task, every, in_steps
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
+from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
+from proxy.net.buffered import BufferedBytes
 from proxy.net.lingering import DISCARD_MS, Lingering
 from proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
 from proxy.net.relay import Relay
@@ -60,6 +62,7 @@ class Server:
         """Usage counters, if usage is recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
+        self._rate_limited_log = RateLimitedLog(reactor)
         self._plans = Plans(
             self.counters,
             uplift=config.settings.uplift,
@@ -67,6 +70,7 @@ class Server:
             manages_quotas=config.settings.quota_store != "broker",
             identities=Identities(config.identity),
             costs=config.request_time.costs,
+            protected=ProtectedTopics(config.own_topics, config.admins, self._rate_limited_log.note),
         )
         self._limits = ConnectionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,
@@ -75,10 +79,11 @@ class Server:
             throttle_ms_max=config.settings.throttle_ms_max or INT32_MAX,
             stream_above_bytes=BUFFER_BYTES,
         )
-        self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the process's tasks after failures."""
         reactor.on_error = self._note_error
+        reactor.buffered.limit(config.settings.buffered_bytes_max)
+        reactor.buffered.on_change = self._note_buffered
         self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
         self._listeners = Listeners(
@@ -165,6 +170,11 @@ class Server:
     def turns(self) -> Turns:
         """Numbers and lengths of the reactor's turns."""
         return self._reactor.turns
+
+    @property
+    def buffered(self) -> BufferedBytes:
+        """Bytes that connections have read and not passed on."""
+        return self._reactor.buffered
 
     @property
     def received_bytes(self) -> tuple[int, int]:
@@ -268,6 +278,13 @@ class Server:
         kind = ("internal", type(error).__name__)
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
+    def _note_buffered(self) -> None:
+        """Log that reading stops, or goes on."""
+        buffered = self._reactor.buffered
+        details = {"buffered_bytes": buffered.bytes, "buffered_bytes_max": buffered.bytes_max}
+        write = _reading_stops if buffered.full else _reading_goes_on
+        self._rate_limited_log.note(("buffered", buffered.full), write, details)
+
     async def _drain(self) -> None:
         """Wait, for a limited time, until every request in flight is answered."""
         timeout_s = self.config.settings.drain_timeout_s
@@ -277,7 +294,9 @@ class Server:
             relay.drain()
         await self._all_closed(timeout_s)
         for relay in list(self._relays):
-            relay.close(CloseReason.DRAIN_TIMEOUT, f"requests still unanswered after {timeout_s:g} s")
+            waits = relay.connection.waits_because(self._reactor.now_ms)
+            detail = f"requests still unanswered after {timeout_s:g} s"
+            relay.close(CloseReason.DRAIN_TIMEOUT, f"{detail}: {waits}" if waits else detail)
         await self._all_closed(2 * DISCARD_MS / 1000)
 
     async def _all_closed(self, timeout_s: float) -> None:
@@ -309,6 +328,14 @@ def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> 
 
 def _ended_badly(count: int, details: Mapping[str, object]) -> None:
     log.warning("connection closed", count=count, **details)
+
+
+def _reading_stops(count: int, details: Mapping[str, object]) -> None:
+    log.warning("too many buffered bytes, connections are not read", count=count, **details)
+
+
+def _reading_goes_on(count: int, details: Mapping[str, object]) -> None:
+    log.info("connections are read again", count=count, **details)
 
 
 def _internal_error(count: int, details: Mapping[str, object]) -> None:

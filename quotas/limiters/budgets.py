@@ -14,7 +14,7 @@ from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import INT32_MAX, fetch_cap, throttle_ms
 
 if TYPE_CHECKING:
-    from quotas.entities import Tags
+    from quotas.table.entities import Tags
 
 __all__ = ["UNLIMITED", "Budget"]
 

@@ -1,6 +1,6 @@
 """Shadowed: a limiter and a shadow limiter, which is charged the same and makes nobody wait.
 
->>> from quotas.entities import Tags
+>>> from quotas.table.entities import Tags
 >>> enforced, shadow = Budget(Tags("", "app"), 2000, 0), Budget(Tags("", "app"), 1000, 0, is_shadow=True)
 >>> limiter = shadowed(enforced, shadow)
 >>> limiter.charge(15_000, now_ms=0), enforced.charged, shadow.charged, shadow.throttle_ms_total

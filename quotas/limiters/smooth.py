@@ -8,7 +8,7 @@ A charge is a debt, which is paid off at the limit. A client in debt waits until
 Up to `CREDIT_MS` of unused time are kept as credit: the time of a round trip costs no rate, and neither does
 a wait that was rounded up, nor a client that comes late. Nothing else is remembered.
 
->>> from quotas.entities import Tags
+>>> from quotas.table.entities import Tags
 >>> budget = SmoothBudget(Tags("", "app"), limit=1_000_000, now_ms=0)
 >>> budget.charge(300_000, now_ms=0)  # 100 ms are covered by the credit
 200
@@ -29,10 +29,10 @@ from quotas.limiters.budgets import Budget
 from quotas.limiters.limiter import UNLIMITED
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import INT32_MAX
-from quotas.options import Pacing
+from quotas.table.options import Pacing
 
 if TYPE_CHECKING:
-    from quotas.entities import Tags
+    from quotas.table.entities import Tags
 
 CREDIT_MS: Final = 100
 """Unused time (ms) that is not lost: 1 % of ten seconds."""
@@ -51,7 +51,7 @@ _PER_MS_MAX: Final = 1e30
 
 def paced(budget: Budget, pacing: Pacing) -> Budget:
     """Return the budget if it is held so, else one in its place that is."""
-    kind = SmoothBudget if pacing is Pacing.SMOOTH else Budget
+    kind = KINDS[pacing]
     return budget if type(budget) is kind else budget.becomes(kind)
 
 
@@ -133,3 +133,7 @@ class SmoothBudget(Budget):
         super().inherit(other)
         if isinstance(other, SmoothBudget):
             self._debt, self._debt_ms = other._debt, other._debt_ms
+
+
+KINDS: Final = {Pacing.KAFKA: Budget, Pacing.SMOOTH: SmoothBudget}
+"""Class of limiter by pacing."""

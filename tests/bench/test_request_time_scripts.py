@@ -19,8 +19,8 @@ from bench.request_time.workloads import QUICK, WORKLOADS
 from protocol import ApiKey, Message, codec, response_header_version, versions
 from protocol.framing import LENGTH
 from protocol.messages import FetchResponse, ResponseHeader
-from quotas.cost_fitting import UNPACKED
-from quotas.request_costs import ColdCost
+from quotas.costs.cost_fitting import UNPACKED
+from quotas.costs.request_costs import ColdCost
 
 COLD = ColdCost(us=50.0, from_us=300.0, full_us=1500.0)
 OF_1_1 = (

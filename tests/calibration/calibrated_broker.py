@@ -34,9 +34,9 @@ from protocol.messages import (
 )
 from proxy.addresses import Address
 from proxy.control.cluster.connection import Connection
-from quotas.cost_fitting import UNPACKED
-from quotas.entities import Tags
+from quotas.costs.cost_fitting import UNPACKED
 from quotas.limiters.budgets import UNLIMITED, Budget
+from quotas.table.entities import Tags
 from tests.proxy.fake_broker import Connection as Wire
 from tests.wire.frames import head_of, request_body_of, response
 

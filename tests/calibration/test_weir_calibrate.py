@@ -19,9 +19,9 @@ from calibration.probe import QuotaProbe
 from calibration.run import Calibration, Findings, Options, PendingReading, Probe
 from protocol.api import ApiKey
 from proxy.control.cluster.connection import QuestionError
-from quotas.calibration import Windows
-from quotas.cost_findings import Readings, findings
-from quotas.request_costs import ColdCost, Overrides, shipped
+from quotas.costs.calibration import Windows
+from quotas.costs.cost_findings import Readings, findings
+from quotas.costs.request_costs import ColdCost, Overrides, shipped
 from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
 from tests.wire.frames import head_of
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.exits import CommandError
-from cli.pipeline_ingest import _properties, ingest
+from cli.pipeline.ingest import _properties, ingest
 
 if TYPE_CHECKING:
     from pathlib import Path

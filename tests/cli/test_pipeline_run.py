@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JError
 
 from cli.main import weir
-from cli.pipeline_run import _first_line
+from cli.pipeline.run import _first_line
 
 JOBS = (
     ("ingest", "--files", "d"),

@@ -312,7 +312,7 @@ def test_quotas_list_writes_log_lines_to_stderr_only(file: Path, monkeypatch: py
         structlog.get_logger("weir").warning("something else")
         return read_quota_file(path)
 
-    monkeypatch.setattr("cli.quotas_source.read_quota_file", reads_and_warns)
+    monkeypatch.setattr("cli.quotas.source.read_quota_file", reads_and_warns)
     result = run("list", "--quotas", str(file), "--json")
     assert json.loads(result.stdout)["quotas"]
     assert "something else" in result.stderr

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.quotas_entity import entity_options, parse_assignments, parse_key
+from cli.quotas.entity import entity_options, parse_assignments, parse_key
 from quotas import DEFAULT, Entity, Prefix, QuotaKey
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.quotas_zookeeper_dump import Dump, DumpError
+from cli.quotas.zookeeper_dump import Dump, DumpError
 from quotas import DEFAULT, Entity, QuotaKey
-from quotas.zookeeper_layout import ZooKeeperQuotas
+from quotas.table.zookeeper_layout import ZooKeeperQuotas
 
 if TYPE_CHECKING:
     from pathlib import Path

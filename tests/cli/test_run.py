@@ -252,7 +252,7 @@ def test_an_almost_empty_configuration_keeps_the_defaults(tmp_path: Path) -> Non
     assert loaded.settings == config.load(None, {"upstream": "a:1"}).settings
     settings = loaded.settings
     assert (settings.controller_quota_window_num, settings.controller_quota_window_size_seconds) == (11, 1)
-    assert (settings.uplift, settings.auto_creation) == (True, "permissive")
+    assert (settings.uplift, settings.auto_creation) == (True, "strict")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import struct
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey
@@ -22,6 +23,8 @@ from tests.kafka.settings import HOST
 from tests.wire.frames import head_of, padded, response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from protocol.values import Message
 
 FETCHED: Final = 1_000_000
@@ -47,8 +50,8 @@ def answer(first_port: int, frame: bytes) -> bytes:
 class Sound(asyncio.Protocol):
     """Answers; reads no more while its answers are not taken."""
 
-    def __init__(self, first_port: int) -> None:
-        self._first_port = first_port
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._to = answer
         self._received = bytearray()
         self._paused = False
         self.transport: asyncio.Transport
@@ -78,7 +81,7 @@ class Sound(asyncio.Protocol):
                 break
             frame = bytes(received[: 4 + length])
             del received[: 4 + length]
-            self.say(answer(self._first_port, frame))
+            self.say(self._to(frame))
 
     def say(self, frame: bytes) -> None:
         self.transport.write(frame)
@@ -105,7 +108,8 @@ class Cutting(Sound):
 async def serve(first_port: int) -> None:
     """Be all three brokers, for ever."""
     loop = asyncio.get_running_loop()
-    kinds = {SOUND: lambda: Sound(first_port), DEAF: Deaf, CUTTING: lambda: Cutting(first_port)}
+    sound = partial(answer, first_port)
+    kinds = {SOUND: lambda: Sound(sound), DEAF: Deaf, CUTTING: lambda: Cutting(sound)}
     for node in reversed(NODES):  # the first one last: who can reach it can reach all
         await loop.create_server(kinds[node], HOST, first_port + node, backlog=4096)
     await asyncio.Event().wait()

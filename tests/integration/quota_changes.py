@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
-from quotas.table import QuotaKey
+from quotas.table.quota_table import QuotaKey
 from tests.integration.admin_port import HOST
 from tests.raw import NEW, ask, produce
 from tests.raw.sasl import SaslConnection

@@ -19,7 +19,7 @@ from proxy.control.cluster.access import Access
 from proxy.control.cluster.discovery import DiscoveryError, discover
 from proxy.control.stores.topic import topic_store
 from quotas import Entity, QuotaTable
-from quotas.table import QuotaKey
+from quotas.table.quota_table import QuotaKey
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
 from tests.integration.quota_changes import PRODUCE, TIGHT, alter, throttled

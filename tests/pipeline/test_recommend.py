@@ -21,7 +21,7 @@ from pipeline.recommend.job import recommend
 from pipeline.recommend.need import by_quota, hours, needs, unresolved
 from pipeline.recommend.plan import ANONYMOUS, Plan
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
-from quotas.bounded_names import OVERFLOW
+from quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

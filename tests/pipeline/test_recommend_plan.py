@@ -19,9 +19,9 @@ from pipeline.recommend.current import CurrentLimit, Kept, candidates, current_l
 from pipeline.recommend.file import Proposed, lines
 from pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
-from quotas.options import PLAIN, Options, Pacing, Scope
-from quotas.quota_entry import Entry, comment, entry_lines
-from quotas.quota_file import header_lines, read
+from quotas.table.options import PLAIN, Options, Pacing, Scope
+from quotas.table.quota_entry import Entry, comment, entry_lines
+from quotas.table.quota_file import header_lines, read
 from tests.quotas.strategies import byte_rates, tables, texts
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

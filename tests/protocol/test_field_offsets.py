@@ -23,7 +23,6 @@ from protocol import schema
 from protocol.api import is_flexible, request_header_version, response_header_version
 from protocol.codec import codec, response_type
 from protocol.errors import ProtocolError
-from protocol.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.framing import INCOMPLETE
 from protocol.messages import (
     FetchRequest,
@@ -33,6 +32,7 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples

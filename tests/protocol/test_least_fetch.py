@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
-from protocol.least_fetch import ask_least
 from protocol.messages import FetchRequest
+from protocol.scanning.least_fetch import ask_least
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from protocol.codec import codec
 from protocol.messages import ProduceRequest
-from protocol.produced_records import records_in
+from protocol.scanning.produced_records import records_in
 from protocol.values import schema_of
 from tests.properties import examples
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from protocol.codec import codec
 from protocol.errors import ProtocolError, TooLargeError
 from protocol.messages import FetchResponse
-from protocol.records_remover import RecordsRemover
+from protocol.scanning.records_remover import RecordsRemover
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
-from protocol.field_offsets import tag_section
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
     ProduceResponse,
     ShareFetchResponse,
 )
+from protocol.scanning.field_offsets import tag_section
+from protocol.scanning.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 from protocol.schema import header
-from protocol.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples
@@ -207,8 +207,10 @@ def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
     except ProtocolError as error:
         assert error.api in ("", message.__name__)  # noqa: PT017 - whether it is raised depends on the bytes
     changed = [index for index in range(len(body)) if body[index] != before[index]]
-    assert len(changed) == mask.masked
-    assert all(body[index] == UNKNOWN_TAG and before[index] == 0 for index in changed)
+    tags = [index for index in changed if body[index] == UNKNOWN_TAG]
+    assert len(tags) == mask.masked
+    assert all(before[index] == 0 for index in tags)
+    assert all(body[index] == 0 and index > tags[0] for index in changed if index not in tags)
 
 
 def test_the_stream_scanner_stays_in_error_after_malformed_bytes() -> None:
@@ -272,10 +274,15 @@ def test_responses_without_endpoint_tags_have_no_endpoint_mask(message: type[Mes
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
-def test_the_endpoint_mask_changes_one_byte_at_any_cut(message: type[Message], version: int) -> None:
+def test_the_endpoint_mask_changes_the_tag_and_erases_the_value_at_any_cut(
+    message: type[Message], version: int
+) -> None:
     body = codec(message, version).encode(with_endpoints(message, version))
     tag = tags_at(message, version, body) + 1
-    expected = body[:tag] + bytes([UNKNOWN_TAG]) + body[tag + 1 :]
+    value = tag + 3  # behind the tag, and a length of two bytes
+    expected = body[:tag] + bytes([UNKNOWN_TAG]) + body[tag + 1 : value] + bytes(len(body) - value)
+    assert body[tag + 1] > 127 > body[tag + 2]
+    assert int.from_bytes(body[tag + 2 : value]) << 7 | body[tag + 1] & 127 == len(body) - value
     for cut in range(len(body) + 1):
         assert masked(message, version, chunked(body, [cut])) == (expected, 1)
     for size in (1, 2, 3, 7):
@@ -296,6 +303,7 @@ def test_masked_endpoints_are_an_unknown_tag_to_the_codec(
     seen = codec(message, version).decode(passed)
     assert count == (1 if value.node_endpoints else 0)
     assert [tag for tag, _bytes in seen.unknown_tagged_fields] == [UNKNOWN_TAG] * count
+    assert not any(any(erased) for _tag, erased in seen.unknown_tagged_fields)
     without = msgspec.structs.replace(value, node_endpoints=[])
     assert msgspec.structs.replace(seen, unknown_tagged_fields=()) == without
 
@@ -343,7 +351,7 @@ def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:
     body = body[:-1] + b"\x02" + b"\x00\x01\x01" + b"\x00\x01\x01"
     passed, count = masked(FetchResponse, 16, [body])
     assert count == 2
-    assert passed.endswith(b"\x02\x7f\x01\x01\x7f\x01\x01")
+    assert passed.endswith(b"\x02\x7f\x01\x00\x7f\x01\x00")
 
 
 @pytest.mark.parametrize(

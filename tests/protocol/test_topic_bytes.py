@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
-from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.scanning.topic_bytes import TopicBytes, names_topics
 from protocol.values import schema_of
 from tests.properties import examples
 from tests.protocol.generate import messages, version_id
@@ -116,3 +117,17 @@ def test_newer_fetch_versions_and_share_fetches_name_topics_by_id_only() -> None
     assert not names_topics(MetadataResponse, 9), "it has no records"
     with pytest.raises(ValueError, match="v13 does not name its topics"):
         TopicBytes(FetchResponse, 13, WANTED)
+
+
+def test_counting_begins_without_looking_at_the_schema_again() -> None:
+    TopicBytes(ProduceRequest, 8, WANTED)
+    called: list[str] = []
+    sys.setprofile(
+        lambda frame, event, _arg: called.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        TopicBytes(ProduceRequest, 8, WANTED)
+    finally:
+        sys.setprofile(None)
+    assert "_names_topics" not in called
+    assert len(called) < 10, called

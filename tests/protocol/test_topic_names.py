@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.messages import FetchRequest, ProduceRequest
-from protocol.topic_bytes import TopicBytes
-from protocol.topic_names import NAME_BYTES_MAX, topics_in
+from protocol.scanning.topic_bytes import TopicBytes
+from protocol.scanning.topic_names import NAME_BYTES_MAX, topics_in
 from protocol.values import schema_of
 from tests.properties import examples
 from tests.protocol.generate import messages

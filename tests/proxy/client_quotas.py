@@ -15,7 +15,7 @@ from protocol.messages import (
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.entities import Prefix
+from quotas.table.entities import Prefix
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import (
     body_of,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.messages import Message
     from proxy.connection.connection import Connection
     from proxy.handlers.quota_api.quota_admin import Changes
-    from quotas.table import Quota
+    from quotas.table.quota_table import Quota
 
 T = TypeVar("T")
 M = TypeVar("M", bound="Message")

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
-from protocol.field_offsets import FieldOffset, field_offset
 from protocol.framing import response_body
 from protocol.messages import (
     ApiVersionsRequest,
@@ -23,6 +22,7 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from protocol.scanning.field_offsets import FieldOffset, field_offset
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import Wire
 from tests.wire.frames import (

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import (
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-)
+from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from protocol.versions import VersionRange
 from proxy.counters import Counters
+from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create, Topic
-from tests.proxy.controller import (
-    NODE,
-    OK,
-    Controller,
-    ControllerClient,
-    everything,
-)
+from tests.proxy.controller import NODE, OK, Controller, ControllerClient, everything
 from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
@@ -58,12 +49,14 @@ class Cluster:
         table: QuotaTable | None = None,
         samples: int = BURST,
         uplift: bool = False,
+        strict: bool = False,
+        controller: Controller | None = None,
     ) -> None:
-        self.controller = Controller(everything() if spoken is None else spoken)
+        self.controller = controller or Controller(everything() if spoken is None else spoken)
         for name, partitions in (sizes or {}).items():
             self.controller.add(name, partitions)
         self.quotas = quotas_of(limited() if table is None else table, samples)
-        self.plans = Plans(Counters(), uplift=uplift)
+        self.plans = Plans(Counters(), uplift=uplift, cluster=ClusterState(strict))
 
     def connect(self, node_id: int | None = NODE) -> ControllerClient:
         """A new connection."""

@@ -1,11 +1,9 @@
 """Playbooks: what happens to a session, line by line, and what it does about it.
 
     with Playbook(quota_table(produce=1000)) as play:
-        play.at(0).client(request)
-        play.to_broker(request)
+        play.at(0).forwards(request)
         play.muted_until(2204)
-        play.at(5).broker(response)
-        play.to_client(throttled(response, 2199))
+        play.at(5).returns(response, told=throttled(response, 2199))
 
 Each event must be followed by all that comes of it: bytes that go on, a mute, a violation, the close.
 Whatever was not asserted before the next event, or the end, fails the test. So does a playbook in which
@@ -143,6 +141,23 @@ class Playbook:
     def silent(self) -> None:
         """Nothing has come of the last event."""
         self._nothing_left()
+
+    # Both at once
+
+    def forwards(self, *frames: bytes) -> None:
+        """The client sends, and the broker gets the same bytes."""
+        self.client(*frames)
+        self.to_broker(*frames)
+
+    def returns(self, *frames: bytes, told: bytes | None = None) -> None:
+        """The broker sends, and the client gets the same bytes, or `told`."""
+        self.broker(*frames)
+        self.to_client(*(frames if told is None else (told,)))
+
+    def relays(self, asked: bytes, answered: bytes, *, told: bytes | None = None) -> None:
+        """Forward a request, and return the response to it."""
+        self.forwards(asked)
+        self.returns(answered, told=told)
 
     # Bookkeeping
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.request_costs import ApiCost, ColdCost, Overrides, shipped
+from quotas.costs.request_costs import ApiCost, ColdCost, Overrides, shipped
 from tests.proxy.wire import APP, new_connection
 
 if TYPE_CHECKING:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProduceRequest,
+    ProduceResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.wire.frames import framed, request, response
+from proxy.connection.connection import ANONYMOUS
+from quotas import Entity, QuotaKey, QuotaTable
+from tests.wire.frames import framed, padded, request, response
+
+if TYPE_CHECKING:
+    from tests.proxy.playbook import Playbook
 
 SECRET: Final = b"t0p-s3cret"
 """In every token that has one."""
@@ -78,3 +87,28 @@ def authenticated(
 def bare(token: bytes) -> bytes:
     """A token after SaslHandshake v0."""
     return framed(token)
+
+
+def log_in(play: Playbook, user: str = "alice") -> None:
+    """The client authenticates, for the first time or again (KIP-368)."""
+    play.relays(handshake("PLAIN"), shaken())
+    play.relays(authenticate(plain(user)), authenticated())
+    assert play.session.client.user == user
+
+
+DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
+    "PLAIN": [(plain("alice"), b"")],
+    "SCRAM-SHA-256": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
+    "SCRAM-SHA-512": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
+    "OAUTHBEARER": [(bearer({"sub": "alice"}), b"")],
+}
+"""Tokens and answers, after which the client is alice."""
+
+# Requests before, among and after them
+
+OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+HEAVY: Final = padded(request(ProduceRequest(acks=1), 7, 9), 12_106)
+"""Under 1000 bytes/s it has to wait 2106 ms (measured on a broker)."""
+PRODUCED: Final = response(ProduceResponse(), 7, 9)
+PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4, 7)

@@ -41,6 +41,7 @@ from tests.proxy.rigs import open_descriptors, unix_pair
 from tests.proxy.stage import LONG_S, PING, PONG, until
 from tests.proxy.supervised import supervisor
 from tests.proxy.wire import quota_table
+from tests.scripted import scripted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,12 +115,19 @@ def served(client: Client, app: Starlette = PAGES) -> None:
 
 
 async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
+    """Get a page."""
+    return await asked(port, "GET", path, headers)
+
+
+async def asked(
+    port: int, method: str, path: str, headers: dict[str, str]
+) -> tuple[int, bytes, http.client.HTTPMessage]:
     """Ask the standard library's client, in a thread."""
 
     def ask() -> tuple[int, bytes, http.client.HTTPMessage]:
         connection = http.client.HTTPConnection(HOST, port, timeout=LONG_S)
         try:
-            connection.request("GET", path, headers=headers)
+            connection.request(method, path, headers=headers)
             answer = connection.getresponse()
             return answer.status, answer.read(), answer.headers
         finally:
@@ -425,25 +433,23 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
             nursery.cancel_scope.cancel()
 
 
-def test_readyz_is_200_between_start_and_drain() -> None:
-    async def script(stage: Stage) -> None:
-        assert await stage.ready() == (503, "not ready: starting\n")
-        await stage.start()
-        assert await stage.ready() == (200, "ready\n")
-        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
-        assert await client.ask(PING) == PONG
-        stage.cluster.may_answer = trio.Event()
-        await client.stream.send_all(PING)
-        await until(lambda: len(stage.cluster.asked) == 2)
-        stage.server.stop()
-        assert await stage.ready() == (503, "not ready: draining\n")
-        status, body, _ = await get(stage.admin, "/healthz")
-        assert (status, body) == (200, b"ok\n")
-        stage.cluster.may_answer.set()
-        assert await client.frame() == PONG
-        await client.stream.aclose()
-
-    play(script)
+@scripted(play)
+async def test_readyz_is_200_between_start_and_drain(stage: Stage) -> None:
+    assert await stage.ready() == (503, "not ready: starting\n")
+    await stage.start()
+    assert await stage.ready() == (200, "ready\n")
+    client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+    assert await client.ask(PING) == PONG
+    stage.cluster.may_answer = trio.Event()
+    await client.stream.send_all(PING)
+    await until(lambda: len(stage.cluster.asked) == 2)
+    stage.server.stop()
+    assert await stage.ready() == (503, "not ready: draining\n")
+    status, body, _ = await get(stage.admin, "/healthz")
+    assert (status, body) == (200, b"ok\n")
+    stage.cluster.may_answer.set()
+    assert await client.frame() == PONG
+    await client.stream.aclose()
 
 
 def test_readyz_is_503_while_no_broker_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,66 +481,59 @@ def refused(address: Address) -> bool:
         return sock.connect_ex(address) != 0
 
 
-def test_readyz_is_503_if_the_broker_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+@scripted(play)
+async def test_readyz_is_503_if_the_broker_never_answers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
     monkeypatch.setattr(readiness, "PATIENCE_S", 0.2)
-
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        with socket.create_server((HOST, 0)) as mute:
-            stage.broker.cancel()
-            await until(lambda: refused(stage.cluster.nodes[0]))
-            stage.server.address_book.nodes[0] = Address(*mute.getsockname())
-            status, body = await stage.ready()
-            assert (status, "no upstream broker could be reached" in body) == (503, True)
-
-    play(script)
+    await stage.start()
+    with socket.create_server((HOST, 0)) as mute:
+        stage.broker.cancel()
+        await until(lambda: refused(stage.cluster.nodes[0]))
+        stage.server.address_book.nodes[0] = Address(*mute.getsockname())
+        status, body = await stage.ready()
+        assert (status, "no upstream broker could be reached" in body) == (503, True)
 
 
-def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
-    monkeypatch: pytest.MonkeyPatch,
+@scripted(play)
+async def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listener that wants SASL or TLS closes the connection at the first request."""
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+    await stage.start()
+    (listener,) = await trio.open_tcp_listeners(0, host=HOST)
 
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        (listener,) = await trio.open_tcp_listeners(0, host=HOST)
+    async def close(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.aclose()
 
-        async def close(stream: trio.SocketStream) -> None:
-            await stream.receive_some()
-            await stream.aclose()
-
-        await stage.nursery.start(trio.serve_listeners, close, [listener])
-        stage.broker.cancel()
-        await until(lambda: refused(stage.cluster.nodes[0]))
-        stage.server.address_book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
-        assert await stage.ready() == (200, "ready\n")
-
-    play(script)
+    await stage.nursery.start(trio.serve_listeners, close, [listener])
+    stage.broker.cancel()
+    await until(lambda: refused(stage.cluster.nodes[0]))
+    stage.server.address_book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
+    assert await stage.ready() == (200, "ready\n")
 
 
-def test_readyz_is_503_if_the_upstream_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+@scripted(play)
+async def test_readyz_is_503_if_the_upstream_is_no_broker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
-
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        stage.cluster.garbage = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-        status, body = await stage.ready()
-        assert (status, "as no Kafka broker's does" in body) == (503, True)
-
-    play(script)
+    await stage.start()
+    stage.cluster.garbage = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    status, body = await stage.ready()
+    assert (status, "as no Kafka broker's does" in body) == (503, True)
 
 
-def test_readyz_does_not_ask_brokers_again_within_five_seconds() -> None:
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        assert await stage.ready() == (200, "ready\n")
-        stage.broker.cancel()
-        await until(lambda: refused(stage.cluster.nodes[0]))
-        assert await stage.ready() == (200, "ready\n"), "asked less than CHECK_S ago"
-
-    play(script)
+@scripted(play)
+async def test_readyz_does_not_ask_brokers_again_within_five_seconds(stage: Stage) -> None:
+    await stage.start()
+    assert await stage.ready() == (200, "ready\n")
+    stage.broker.cancel()
+    await until(lambda: refused(stage.cluster.nodes[0]))
+    assert await stage.ready() == (200, "ready\n"), "asked less than CHECK_S ago"
 
 
 @pytest.mark.parametrize(
@@ -549,28 +548,36 @@ def test_readyz_does_not_ask_brokers_again_within_five_seconds() -> None:
         ),
     ],
 )
-def test_metrics_have_the_requested_format(accept: str, content_type: str, *, end: bool) -> None:
-    async def script(stage: Stage) -> None:
-        await stage.start()
-        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
-        assert await client.ask(PING) == PONG
-        status, text, headers = await get(stage.admin, "/metrics", accept=accept)
-        assert status == 200
-        assert headers["content-type"].startswith(content_type)
-        assert text.endswith(b"\n# EOF\n") == end
-        assert text.count(b"# EOF") == end
-        assert b'\nweir_requests_total{api="Heartbeat",version="4"} 1.0\n' in text
-        assert b"\nweir_sessions_open 1.0\n" in text
-        await client.stream.aclose()
-
-    play(script)
+@scripted(play)
+async def test_metrics_have_the_requested_format(
+    stage: Stage, accept: str, content_type: str, end: bool
+) -> None:
+    await stage.start()
+    client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+    assert await client.ask(PING) == PONG
+    status, text, headers = await get(stage.admin, "/metrics", accept=accept)
+    assert status == 200
+    assert headers["content-type"].startswith(content_type)
+    assert text.endswith(b"\n# EOF\n") == end
+    assert text.count(b"# EOF") == end
+    assert b'\nweir_requests_total{api="Heartbeat",version="4"} 1.0\n' in text
+    assert b"\nweir_sessions_open 1.0\n" in text
+    await client.stream.aclose()
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/healthzz", "/../etc/passwd"])
-def test_unknown_admin_paths_are_not_found(path: str) -> None:
+@scripted(play)
+async def test_unknown_admin_paths_are_not_found(stage: Stage, path: str) -> None:
+    status, _, _ = await get(stage.admin, path)
+    assert status in (307, 404)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_admin_pages_refuse_methods_that_could_change_something(method: str) -> None:
     async def script(stage: Stage) -> None:
-        status, _, _ = await get(stage.admin, path)
-        assert status in (307, 404)
+        for path in ("/metrics", "/healthz", "/readyz", "/request-time"):
+            status, _, _ = await asked(stage.admin, method, path, {})
+            assert status == 405, path
 
     play(script)
 

@@ -20,11 +20,11 @@ from protocol.messages import (
     ApiVersionsResponse,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
+    CreateTopicsRequest,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
     HeartbeatRequest,
     HeartbeatResponse,
-    ProduceRequest,
     ProduceResponse,
 )
 from proxy.close_reasons import CloseReason
@@ -32,13 +32,20 @@ from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from proxy.handlers.sasl.identity import Identities, IdentityRules
-from quotas import Entity, QuotaKey, QuotaTable
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
     CHALLENGE,
+    DIALOGUES,
+    HEAVY,
     ILLEGAL_STATE,
+    OF_ALICE,
+    OF_NOBODY,
+    PING,
+    PONG,
+    PRODUCED,
     PROOF,
     REFUSED,
     SALT,
@@ -50,24 +57,20 @@ from tests.proxy.sasl import (
     authenticated,
     bearer,
     handshake,
+    log_in,
     plain,
     scram_first,
     shaken,
 )
 from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import framed, padded, request, response, unknown_request
+from tests.wire.frames import framed, request, response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.connection.connection import Connection
 
-OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-HEAVY: Final = padded(request(ProduceRequest(acks=1), 7, 9), 12_106)
-"""Under 1000 bytes/s it has to wait 2106 ms (measured on a broker)."""
-PRODUCED: Final = response(ProduceResponse(), 7, 9)
-PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4, 7)
+MUTATIONS: Final = {(Entity(user=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
 KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))
 
 
@@ -75,38 +78,17 @@ def with_rules(identities: Identities, table: QuotaTable | None = None) -> Conne
     return new_connection(table, plans=Plans(Counters(), identities=identities))
 
 
-def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
-    """One request and its answer, both untouched."""
-    play.client(asked)
-    play.to_broker(asked)
-    play.broker(answered)
-    play.to_client(answered)
-
-
 def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None:
-    relay(play, handshake(mechanism), shaken(error_code))
+    play.relays(handshake(mechanism), shaken(error_code))
 
 
 def step(play: Playbook, token: bytes, answer: bytes = b"", error_code: int = 0) -> str:
     """A token and its answer; return who the client is after it."""
-    relay(play, authenticate(token), authenticated(answer, error_code))
+    play.relays(authenticate(token), authenticated(answer, error_code))
     return play.session.client.user
 
 
-def log_in(play: Playbook, user: str = "alice") -> None:
-    shake(play)
-    assert step(play, plain(user)) == user
-
-
 # Success
-
-
-DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
-    "PLAIN": [(plain("alice"), b"")],
-    "SCRAM-SHA-256": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
-    "SCRAM-SHA-512": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
-    "OAUTHBEARER": [(bearer({"sub": "alice"}), b"")],
-}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -115,14 +97,12 @@ def test_the_principal_is_the_user_that_the_broker_authenticated(mechanism: str,
     with Playbook() as play:
         shake(play, mechanism)
         for token, answer in DIALOGUES[mechanism]:
-            play.client(authenticate(token, version))
-            play.to_broker(authenticate(token, version))
+            play.forwards(authenticate(token, version))
             assert play.session.client.user == ANONYMOUS
-            play.broker(authenticated(answer, version=version))
-            play.to_client(authenticated(answer, version=version))
+            play.returns(authenticated(answer, version=version))
         assert play.session.client.user == "alice"
         assert play.session.client.exchange is None
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
     assert play.session.counters.authentications_succeeded == {mechanism: 1}
     assert play.session.counters.names_hidden == 0
 
@@ -149,7 +129,7 @@ def test_a_client_that_fails_to_authenticate_stays_anonymous() -> None:
     with Playbook() as play:
         shake(play)
         assert step(play, plain("alice"), error_code=REFUSED) == ANONYMOUS
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
         assert play.session.client.user == ANONYMOUS
         assert "alice" not in repr(play.session.client.exchange and play.session.client.exchange.claimed)
     assert play.session.counters.authentications_failed == {"PLAIN": 1}
@@ -263,7 +243,7 @@ def test_plain_succeeds_with_an_empty_answer_only(answer: bytes) -> None:
 def test_reauthentication_keeps_the_old_principal_until_success() -> None:
     with Playbook() as play:
         log_in(play)
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
         shake(play, "SCRAM-SHA-256")
         assert step(play, scram_first("carol"), SALT) == "alice"
         assert step(play, PROOF, VERIFIED) == "carol"
@@ -284,13 +264,11 @@ def test_reauthentication_waits_for_responses_in_flight_and_for_the_throttle() -
         play.at(1000).client(HEAVY, handshake("PLAIN"))
         play.to_broker(HEAVY)
         play.muted_until(3106)
-        play.broker(PRODUCED)
-        play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
+        play.returns(PRODUCED, told=response(ProduceResponse(throttle_time_ms=2106), 7, 9))
         play.at(3105).silent()
         play.at(3106)
         play.to_broker(handshake("PLAIN"))
-        play.broker(shaken())
-        play.to_client(shaken())
+        play.returns(shaken())
         step(play, plain("alice"))
 
 
@@ -301,11 +279,9 @@ def test_requests_behind_an_authentication_wait_and_are_charged_to_its_principal
     with Playbook(OF_ALICE) as play:
         play.client(handshake("PLAIN"), authenticate(plain("alice")), HEAVY, PING)
         play.to_broker(handshake("PLAIN"))
-        play.broker(shaken())
-        play.to_client(shaken())
+        play.returns(shaken())
         play.to_broker(authenticate(plain("alice")))
-        play.broker(authenticated())
-        play.to_client(authenticated())
+        play.returns(authenticated())
         play.to_broker(HEAVY)
         play.muted_until(2106)
         play.at(2106)
@@ -316,11 +292,9 @@ def test_requests_behind_a_failed_authentication_are_charged_to_anonymous() -> N
     with Playbook(OF_NOBODY) as play:
         play.client(handshake("PLAIN"), authenticate(plain("alice")), HEAVY)
         play.to_broker(handshake("PLAIN"))
-        play.broker(shaken())
-        play.to_client(shaken())
+        play.returns(shaken())
         play.to_broker(authenticate(plain("alice")))
-        play.broker(authenticated(error_code=REFUSED))
-        play.to_client(authenticated(error_code=REFUSED))
+        play.returns(authenticated(error_code=REFUSED))
         play.to_broker(HEAVY)
         play.muted_until(2106)
 
@@ -329,10 +303,9 @@ def test_a_new_principals_budget_is_used_for_requests_of_the_same_client_id() ->
     """Produce requests of one client-id are remembered; the principal is not among their bytes."""
     with Playbook(OF_ALICE) as play:
         for _ in range(2):
-            relay(play, HEAVY, PRODUCED)
+            play.relays(HEAVY, PRODUCED)
         log_in(play)
-        play.client(HEAVY)
-        play.to_broker(HEAVY)
+        play.forwards(HEAVY)
         play.muted_until(2106)
 
 
@@ -346,17 +319,6 @@ def test_sasl_requests_are_never_charged() -> None:
     assert play.session.counters.throttles == 0
 
 
-def test_a_sasl_response_is_forwarded_while_draining() -> None:
-    with Playbook() as play:
-        play.client(handshake("PLAIN"))
-        play.to_broker(handshake("PLAIN"))
-        play.drain()
-        play.client(authenticate(plain("alice")))
-        play.broker(shaken())
-        play.to_client(shaken())
-        play.closed(CloseReason.DRAINED)
-
-
 # Names that cannot be seen
 
 
@@ -367,12 +329,10 @@ def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> 
         assert step(play, b"", WRAPPED) == ANONYMOUS
         assert step(play, WRAPPED) == ANONYMOUS
         asked = request(ApiVersionsRequest(), 0, 5)
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         assert play.session.client.user == ANONYMOUS
-        play.broker(response(ApiVersionsResponse(), 0, 5))
-        play.to_client(response(ApiVersionsResponse(), 0, 5))
-        relay(play, PING, PONG)
+        play.returns(response(ApiVersionsResponse(), 0, 5))
+        play.relays(PING, PONG)
         assert play.session.client.user == "kerberos"
         assert not play.session.client.sasl_in_progress
     assert play.session.counters.authentications_succeeded == {"GSSAPI": 1}
@@ -383,21 +343,21 @@ def test_a_gssapi_exchange_ends_at_a_response_with_a_session_lifetime() -> None:
     with Playbook(session=with_rules(KERBEROS)) as play:
         shake(play, "GSSAPI")
         answer = authenticated(session_lifetime_ms=60_000)
-        relay(play, authenticate(AP_REQ), answer)
+        play.relays(authenticate(AP_REQ), answer)
         assert play.session.client.user == "kerberos"
 
 
 def test_a_gssapi_client_without_an_answered_token_stays_anonymous() -> None:
     with Playbook(session=with_rules(KERBEROS)) as play:
         shake(play, "X-CUSTOM")
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
         assert play.session.client.user == ANONYMOUS
         step(play, b"what?", error_code=REFUSED)
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
         assert play.session.client.user == ANONYMOUS
         step(play, b"what?", b"tell me more")
         shake(play, "X-CUSTOM", UNSUPPORTED_MECHANISM)
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
         assert play.session.client.user == ANONYMOUS
     assert play.session.counters.authentications_failed == {"other": 2}
 
@@ -407,10 +367,8 @@ def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) 
     wire = Wire(
         with_rules(KERBEROS, QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}))
     )
-    wire.feed(0, client=handshake("GSSAPI"))
-    wire.feed(0, broker=shaken())
-    wire.feed(0, client=authenticate(AP_REQ))
-    wire.feed(0, broker=authenticated(WRAPPED))
+    wire.exchange(0, handshake("GSSAPI"), shaken())
+    wire.exchange(0, authenticate(AP_REQ), authenticated(WRAPPED))
     stream = request(ApiVersionsRequest(), 0, 5) + HEAVY
     for part in [stream[at : at + 1] for at in range(len(stream))] if byte_by_byte else [stream]:
         wire.feed(0, client=part)
@@ -451,8 +409,7 @@ def test_a_client_with_an_unreadable_name_is_closed_once_accepted_if_no_name_is_
     session = with_rules(Identities(IdentityRules(unreadable="")))
     with Playbook(session=session) as play:
         shake(play, "OAUTHBEARER")
-        play.client(authenticate(OPAQUE))
-        play.to_broker(authenticate(OPAQUE))
+        play.forwards(authenticate(OPAQUE))
         play.broker(authenticated(b"", error_code))
         if error_code:
             play.to_client(authenticated(b"", error_code))
@@ -487,9 +444,9 @@ def test_a_delegation_tokens_owner_is_learnt_from_responses_through_weir(version
         created = CreateDelegationTokenResponse(
             principal_type="User", principal_name="alice", token_id=IDS[0], hmac=SECRET
         )
-        relay(play, request(CreateDelegationTokenRequest(), version, 3), response(created, version, 3))
+        play.relays(request(CreateDelegationTokenRequest(), version, 3), response(created, version, 3))
         failed = CreateDelegationTokenResponse(error_code=61, principal_name="bob", token_id=IDS[1])
-        relay(play, request(CreateDelegationTokenRequest(), version, 3), response(failed, version, 3))
+        play.relays(request(CreateDelegationTokenRequest(), version, 3), response(failed, version, 3))
         told = DescribeDelegationTokenResponse.DescribedDelegationToken
         described = DescribeDelegationTokenResponse(
             tokens=[
@@ -497,9 +454,9 @@ def test_a_delegation_tokens_owner_is_learnt_from_responses_through_weir(version
                 told(principal_name="dave", token_id=IDS[3]),
             ]
         )
-        relay(play, request(DescribeDelegationTokenRequest(), version, 3), response(described, version, 3))
+        play.relays(request(DescribeDelegationTokenRequest(), version, 3), response(described, version, 3))
         described.error_code, described.tokens[0].token_id = 65, IDS[4]
-        relay(play, request(DescribeDelegationTokenRequest(), version, 3), response(described, version, 3))
+        play.relays(request(DescribeDelegationTokenRequest(), version, 3), response(described, version, 3))
     for token_id, owner in zip(IDS, ("alice", "tokens", "carol", "dave", "tokens"), strict=True):
         with Playbook(session=with_rules(identities)) as play:
             assert owner_of(play, token_id) == owner
@@ -510,7 +467,7 @@ def test_a_long_describedelegationtoken_response_is_forwarded() -> None:
     tokens = [told(principal_name="a" * 1000, token_id=f"token-{number}") for number in range(3000)]
     answer = response(DescribeDelegationTokenResponse(tokens=tokens), 2, 3)
     with Playbook() as play:
-        relay(play, request(DescribeDelegationTokenRequest(), 2, 3), answer)
+        play.relays(request(DescribeDelegationTokenRequest(), 2, 3), answer)
 
 
 # Uplift
@@ -521,7 +478,7 @@ def test_weir_sends_no_query_during_a_sasl_exchange() -> None:
     with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         shake(play, "SCRAM-SHA-256")
         ping = request(HeartbeatRequest(), 2, 7)
-        relay(play, ping, response(HeartbeatResponse(), 2, 7))
+        play.relays(ping, response(HeartbeatResponse(), 2, 7))
         step(play, scram_first("alice"), SALT)
         assert step(play, PROOF, VERIFIED) == "alice"
         play.client(ping)
@@ -532,8 +489,7 @@ def test_a_request_during_a_sasl_exchange_is_charged() -> None:
     """The answer to a client that a broker has not closed: nothing goes by for free."""
     with Playbook(OF_NOBODY) as play:
         shake(play)
-        play.client(HEAVY)
-        play.to_broker(HEAVY)
+        play.forwards(HEAVY)
         play.muted_until(2106)
 
 
@@ -579,8 +535,7 @@ def test_an_answer_to_sasl_above_one_mebibyte_closes_the_session() -> None:
 )
 def test_garbage_instead_of_a_sasl_response_closes_the_session(asked: bytes, garbage: bytes) -> None:
     with Playbook() as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         play.broker(garbage)
         play.violation(CloseReason.RESPONSE_MALFORMED)
     assert play.session.client.user == ANONYMOUS
@@ -591,35 +546,16 @@ def test_garbage_instead_of_a_sasl_response_closes_the_session(asked: bytes, gar
 def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: int) -> None:
     with Playbook() as play:
         shake(play)
-        play.client(authenticate(plain("alice"), version))
-        play.to_broker(authenticate(plain("alice"), version))
+        play.forwards(authenticate(plain("alice"), version))
         play.broker(framed(b"\0\0\0\2" + b"\0" * (version == 2) + garbage))
         play.violation(CloseReason.RESPONSE_MALFORMED)
     assert play.session.client.user == ANONYMOUS
 
 
-def test_an_endless_sasl_response_is_not_buffered() -> None:
-    wire = Wire(new_connection())
-    wire.feed(0, client=handshake("PLAIN"))
-    wire.feed(0, broker=shaken())
-    wire.feed(0, client=authenticate(plain("alice")))
-    wire.feed(0, broker=b"\x7f\xff\xff\xff\0\0\0\2" + bytes(2_000_000))
-    assert wire.session.violation is not None
-    assert wire.session.violation.reason is CloseReason.RESPONSE_MALFORMED
-    assert wire.session.client.user == ANONYMOUS
-
-
-@pytest.mark.parametrize(("key", "version"), [(ApiKey.SASL_HANDSHAKE, 2), (ApiKey.SASL_AUTHENTICATE, 3)])
-def test_unknown_versions_of_sasl_requests_close_the_session(key: ApiKey, version: int) -> None:
-    with Playbook() as play:
-        play.client(unknown_request(key, version))
-        play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
-
-
 def test_bytes_behind_a_saslauthenticate_change_nothing() -> None:
     with Playbook() as play:
         shake(play)
-        relay(play, framed(authenticate(plain("alice"))[4:] + b"left over"), authenticated())
+        play.relays(framed(authenticate(plain("alice"))[4:] + b"left over"), authenticated())
         assert play.session.client.user == "alice"
 
 
@@ -628,7 +564,7 @@ def test_a_request_that_is_no_saslauthenticate_passes_without_a_word_of_it() -> 
     assert SECRET in plain("alice")
     with capture_logs() as logged, Playbook() as play:
         shake(play)
-        relay(play, broken, authenticated())
+        play.relays(broken, authenticated())
         assert play.session.client.user == ANONYMOUS, "nothing of what cannot be read is believed"
         assert play.session.counters.requests_unread == {ApiKey.SASL_AUTHENTICATE: 1}
     assert "requests passed unread" in [line["event"] for line in logged]
@@ -663,15 +599,53 @@ def test_a_saslhandshake_whose_head_weir_cannot_read_closes_the_connection() -> 
 
 def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() -> None:
     wire = Wire(new_connection())
-    wire.feed(0, client=handshake("PLAIN"))
-    wire.feed(0, broker=shaken())
+    wire.exchange(0, handshake("PLAIN"), shaken())
     token = b"\0alice\0" + b"p" * 500_000
-    wire.feed(0, client=authenticate(token))
-    wire.feed(0, broker=authenticated())
+    wire.exchange(0, authenticate(token), authenticated())
     assert wire.session.client.user == "alice"
     wire.feed(0, client=authenticate(b"\0bob\0" + b"p" * 2_000_000))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+
+
+SASL_BYTES_MAX: Final = 512 * 1024
+"""Default of Kafka's sasl.server.max.receive.size."""
+HEAD_BYTES: Final = 14
+"""Size of a request's head: length, API key, version, correlation id, length of the client-id."""
+
+
+def of_length(frame: bytes, length: int) -> bytes:
+    """The head of a request that says it has this length."""
+    return struct.pack(">i", length) + frame[4:HEAD_BYTES]
+
+
+@pytest.mark.parametrize("frame", [handshake("PLAIN"), authenticate(b"")], ids=["handshake", "authenticate"])
+@pytest.mark.parametrize("before", [(), (handshake("PLAIN"), shaken())], ids=["first", "shaken"])
+def test_a_sasl_request_above_512_kb_is_refused_at_its_head(frame: bytes, before: tuple[bytes, ...]) -> None:
+    for length, refused in ((SASL_BYTES_MAX, False), (SASL_BYTES_MAX + 1, True)):
+        with Playbook() as play:
+            if before:
+                play.relays(*before)
+            play.client(of_length(frame, length))
+            if refused:
+                play.violation(CloseReason.REQUEST_TOO_LARGE, saying="sasl.server.max.receive.size")
+            else:
+                play.silent()
+
+
+@pytest.mark.parametrize(("logged_in", "refused"), [(False, True), (True, False)])
+def test_before_login_no_request_above_512_kb_is_kept(logged_in: bool, refused: bool) -> None:
+    """Requests that must be read whole may have 1 MB after it."""
+    large = request(CreateTopicsRequest(), 5)
+    session = with_rules(Identities(IdentityRules()), QuotaTable(MUTATIONS))
+    session.plans.identities.behind_sasl.add(session.node_id)
+    if logged_in:
+        session.client.become("alice")
+    wire = Wire(session)
+    wire.feed(0, client=of_length(large, SASL_BYTES_MAX + 1) + bytes(300_000))
+    assert (session.violation is not None) == refused
+    if session.violation is not None:
+        assert session.violation.reason is CloseReason.REQUEST_TOO_LARGE
 
 
 def told(
@@ -777,6 +751,6 @@ def test_a_principal_needs_a_complete_sasl_exchange(steps: list[Step]) -> None:
                     step(play, token, answer, error_code)
                     model.token(token, answer, error_code)
                 case _:
-                    relay(play, PING, PONG)
+                    play.relays(PING, PONG)
                     model.ping()
             assert play.session.client.user == model.user

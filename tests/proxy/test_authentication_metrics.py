@@ -36,11 +36,9 @@ def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
 def test_sasl_exchanges_are_counted_by_mechanism_and_result() -> None:
     wire = Wire(new_connection())
     for mechanism, error_code in (("X" * 1000, UNSUPPORTED_MECHANISM), ("GSSAPI", 0), ("PLAIN", 0)):
-        wire.feed(0, client=handshake(mechanism))
-        wire.feed(0, broker=shaken(error_code))
+        wire.exchange(0, handshake(mechanism), shaken(error_code))
     for error_code in (REFUSED, 0):
-        wire.feed(0, client=authenticate(plain("alice")))
-        wire.feed(0, broker=authenticated(error_code=error_code))
+        wire.exchange(0, authenticate(plain("alice")), authenticated(error_code=error_code))
     counters = wire.session.counters
     counters.names_hidden = 3
     assert values(list(families(counters))) == {

@@ -26,8 +26,8 @@ from proxy.control.stores.store import StoreError, UnfitError
 from proxy.control.stores.wire_quotas import as_request, imported
 from proxy.run import _single
 from quotas import DEFAULT, Entity, QuotaTable
-from quotas.entities import Prefix
-from quotas.table import QuotaKey
+from quotas.table.entities import Prefix
+from quotas.table.quota_table import QuotaKey
 from tests.proxy.fake_broker import HOST, FakeCluster
 from tests.proxy.following import Followed, until
 from tests.wire.frames import head_of, request_body_of, response

@@ -21,10 +21,12 @@ from protocol.messages import (
     DescribeClientQuotasResponse,
     MetadataResponse,
 )
+from protocol.pieces import at_once
+from protocol.primitives import write_uvarint
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
-from proxy.handlers.quota_api.alterations import read_alterations
+from proxy.handlers.quota_api.alterations import Alterations, read_alterations
 from proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
 from proxy.handlers.quota_api.filters import described, read_filter
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
@@ -67,7 +69,7 @@ from tests.wire.frames import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from protocol.messages import Message
+    from protocol.messages import AlterClientQuotasRequest, Message
     from proxy.connection.connection import Connection
 
 
@@ -81,6 +83,11 @@ def asked(
 ) -> DescribeClientQuotasResponse:
     """What the session answers at once."""
     return answer_of(session, message, version, DescribeClientQuotasResponse)
+
+
+def checked(request: AlterClientQuotasRequest) -> Alterations:
+    """The outcome of checking a request."""
+    return at_once(read_alterations(request))
 
 
 # Describe: who matches
@@ -296,7 +303,7 @@ def test_alterclientquotas_refuses_an_invalid_entry_and_applies_valid_ones(
 
 
 def test_byte_rates_in_alterclientquotas_are_stored_as_whole_numbers() -> None:
-    found = read_alterations(
+    found = checked(
         alter(entry({"user": "a"}, {"producer_byte_rate": 1000.0000001, "consumer_byte_rate": 2.0**63}))
     )
     assert found.changes == {(Entity(user="a"), PRODUCE): 1000.0, (Entity(user="a"), FETCH): 2.0**63}
@@ -314,7 +321,7 @@ ALL_LEVELS: list[Parts] = [
 @pytest.mark.parametrize("parts", ALL_LEVELS, ids=str)
 @pytest.mark.parametrize("percent", [5e-324, 0.1, 12.5, 2147483647.0, 2.0**63])
 def test_an_altered_request_percentage_is_described_unchanged(parts: Parts, percent: float) -> None:
-    changes = read_alterations(alter(entry(parts, {"request_percentage": percent}))).changes
+    changes = checked(alter(entry(parts, {"request_percentage": percent}))).changes
     assert changes == {(entity_of(parts), QuotaKey.REQUEST_PERCENTAGE): percent}
     table = parse(render(QuotaTable().altered(changes)))
     answer = described(table, read_filter(describe()))
@@ -323,7 +330,7 @@ def test_an_altered_request_percentage_is_described_unchanged(parts: Parts, perc
 
 def test_removing_an_impossible_quota_succeeds() -> None:
     """Kafka looks at a key only when it is given a value."""
-    found = read_alterations(alter(entry({"user": "a"}, {"bogus": None, "connection_creation_rate": None})))
+    found = checked(alter(entry({"user": "a"}, {"bogus": None, "connection_creation_rate": None})))
     assert found.changes == {}
     assert [refused for _wire, refused in found.outcomes.values()] == [None]
 
@@ -337,7 +344,7 @@ def test_a_repeated_entity_type_takes_its_last_name() -> None:
 
 def test_a_repeated_quota_key_is_refused() -> None:
     ops = [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)]
-    found = read_alterations(alter(entry({"user": "a", "client-id": None}, ops)))
+    found = checked(alter(entry({"user": "a", "client-id": None}, ops)))
     ((_wire, refused),) = found.outcomes.values()
     assert refused is not None
     assert refused.text == "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=a})"
@@ -345,7 +352,7 @@ def test_a_repeated_quota_key_is_refused() -> None:
 
 
 def test_a_repeated_entity_is_altered_once_and_reported_as_in_kafka() -> None:
-    found = read_alterations(
+    found = checked(
         alter(
             entry({"user": "a"}, {"producer_byte_rate": 1.0}),
             entry({"user": "a"}, {"consumer_byte_rate": 2.0}),
@@ -380,22 +387,32 @@ UNREADABLE: Final = b"\xff" * 15_000
 """A body that no decoder gets through."""
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_denied_alteration_of_many_entities_is_one_error_for_an_unread_body(version: int) -> None:
-    count = (5000).to_bytes(4, "big") if version == 0 else b"\x89\x27"
-    wire = Wire(session_of(Managed(denies="no")))
-    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
-    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
-    assert results(told) == [({}, NOT_ALLOWED, "no")]
+def array_of(count: int, version: int) -> bytes:
+    """The head of an array of so many."""
+    out = bytearray(count.to_bytes(4) if version == 0 else b"")
+    if version:
+        write_uvarint(out, count + 1)
+    return bytes(out)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_denied_alteration_of_one_entity_with_many_changes_is_not_read(version: int) -> None:
-    count = (1).to_bytes(4, "big") if version == 0 else b"\x02"
-    wire = Wire(session_of(Managed(denies="no")))
-    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
-    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
-    assert results(told) == [({}, NOT_ALLOWED, "no")]
+@pytest.mark.parametrize(
+    ("count", "denies", "code", "text"),
+    [
+        (1, "no", NOT_ALLOWED, "no"),
+        (5000, "no", NOT_ALLOWED, "no"),
+        (10_001, None, TOO_LARGE, "Unable to perform excessively large batch operation."),
+    ],
+    ids=["one entity, denied", "many entities, denied", "more entities than a controller takes"],
+)
+def test_a_refused_alteration_is_one_error_for_an_unread_body(
+    count: int, denies: str | None, code: int, text: str, version: int
+) -> None:
+    management = Managed(denies=denies)
+    wire = Wire(session_of(management))
+    wire.feed(0, client=header_of(49, 0, version=version, body=array_of(count, version) + UNREADABLE))
+    assert results(body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)) == [({}, code, text)]
+    assert management.asked == []
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -408,23 +425,9 @@ def test_a_denied_description_is_one_error_for_an_unread_body(version: int) -> N
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_an_admins_filter_of_many_components_is_refused_unread(version: int) -> None:
-    count = (5000).to_bytes(4, "big") if version == 0 else b"\x89\x27"
     wire = Wire(session_of(Managed()))
-    wire.feed(0, client=header_of(48, 0, version=version, body=count + UNREADABLE))
+    wire.feed(0, client=header_of(48, 0, version=version, body=array_of(5000, version) + UNREADABLE))
     assert body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version).error_code == INVALID
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_an_admins_alteration_of_more_entities_than_a_controller_takes_is_refused_unread(
-    version: int,
-) -> None:
-    count = (10_001).to_bytes(4, "big") if version == 0 else b"\x92\x4e"
-    management = Managed()
-    wire = Wire(session_of(management))
-    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
-    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
-    assert results(told) == [({}, TOO_LARGE, "Unable to perform excessively large batch operation.")]
-    assert management.asked == []
 
 
 def test_an_admin_may_make_ten_thousand_changes_with_a_request_and_no_more() -> None:
@@ -581,16 +584,12 @@ def test_client_quota_requests_pass_to_brokers_that_store_quotas() -> None:
     quota_admin = Managed()
     with Playbook(session=session_of(quota_admin, manages=False)) as play:
         asks = request(describe(), 1, 1)
-        play.client(asks)
-        play.to_broker(asks)
+        play.forwards(asks)
         told = response(DescribeClientQuotasResponse(entries=[]), 1, 1)
-        play.broker(told)
-        play.to_client(told)
+        play.returns(told)
         assert quota_admin.broker_alterations == 0
         asks = request(alter(entry({"user": "a"}, {"producer_byte_rate": 1.0})), 1, 2)
-        play.client(asks)
-        play.to_broker(asks)
+        play.forwards(asks)
         told = response(AlterClientQuotasResponse(), 1, 2)
-        play.broker(told)
-        play.to_client(told)
+        play.returns(told)
         assert quota_admin.broker_alterations == 1

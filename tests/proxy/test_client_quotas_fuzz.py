@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from protocol.codec import response_type
 from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from protocol.pieces import at_once
 from proxy.handlers.quota_api.alterations import read_alterations
 from proxy.handlers.quota_api.filters import described, read_filter
 from quotas import QuotaKey, QuotaTable, parse
-from quotas.quota_edit import edited
+from quotas.table.quota_edit import edited
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.client_quotas import TABLE, Managed, altered, entry, session_of, vouch
@@ -52,7 +53,7 @@ ENTRIES: Final = st.builds(
 def test_accepted_quota_alterations_can_be_written_to_the_quota_file(
     entries: list[AlterClientQuotasRequest.EntryData],
 ) -> None:
-    changes = read_alterations(alter_request(*entries)).changes
+    changes = at_once(read_alterations(alter_request(*entries))).changes
     table = QuotaTable().altered(changes)
     assert parse(edited("# ours\n", changes)) == table
     everything = described(table, read_filter(describe_request())).entries

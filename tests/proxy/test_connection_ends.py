@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest, MetadataResponse
 from proxy.close_reasons import CloseReason
 from proxy.connection.ending import LINGER_MS
 from proxy.connection.state import State
@@ -51,17 +46,14 @@ def test_a_client_that_ends_gets_all_its_responses() -> None:
     with Playbook() as play:
         play.client_ends(ping(1), ping(2))
         play.to_broker(ping(1), ping(2))
-        play.broker(pong(1))
-        play.to_client(pong(1))
-        play.at(LINGER_MS - 1).broker(pong(2))
-        play.to_client(pong(2))
+        play.returns(pong(1))
+        play.at(LINGER_MS - 1).returns(pong(2))
         play.closed(CLOSED)
 
 
 def test_a_client_that_ends_is_closed_when_its_broker_has_been_silent_for_30_seconds() -> None:
     with Playbook() as play:
-        play.client(ping(1), ping(2))
-        play.to_broker(ping(1), ping(2))
+        play.forwards(ping(1), ping(2))
         play.at(500).client_ends()
         assert play.tick() == 500 + 30_000
         play.closed(CLOSED, saying="2 requests unanswered")
@@ -71,8 +63,7 @@ def test_each_response_makes_a_client_that_has_ended_stay_30_seconds_more() -> N
     with Playbook() as play:
         play.client_ends(ping(1), ping(2))
         play.to_broker(ping(1), ping(2))
-        play.at(20_000).broker(pong(1))
-        play.to_client(pong(1))
+        play.at(20_000).returns(pong(1))
         assert play.tick() == 20_000 + LINGER_MS
         play.closed(CLOSED, saying="1 requests unanswered")
 
@@ -83,8 +74,7 @@ def test_a_client_that_has_ended_gets_a_response_that_arrives_in_parts() -> None
         play.client_ends(ping(1))
         play.to_broker(ping(1))
         for number, start in enumerate(range(0, len(answer), 700)):
-            play.at(20_000 * number).broker(answer[start : start + 700])
-            play.to_client(answer[start : start + 700])
+            play.at(20_000 * number).returns(answer[start : start + 700])
         play.closed(CLOSED)
 
 
@@ -93,8 +83,7 @@ def test_a_client_that_has_ended_is_closed_when_a_response_stops_in_the_middle()
     with Playbook(buffer_bytes=SMALL_BYTES) as play:
         play.client_ends(ping(1))
         play.to_broker(ping(1))
-        play.at(100).broker(answer[:4000])
-        play.to_client(answer[:4000])
+        play.at(100).returns(answer[:4000])
         assert play.tick() == 100 + LINGER_MS
         play.closed(CLOSED)
 
@@ -104,16 +93,14 @@ def test_a_request_that_its_client_has_cut_is_not_waited_for() -> None:
         play.client(ping(1), ping(2)[:9])
         play.to_broker(ping(1))
         play.client_ends()
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.closed(CLOSED)
 
 
 def test_a_request_that_its_client_has_cut_while_it_goes_on_is_not_waited_for() -> None:
     asked = produce(1, 5000)
     with Playbook(buffer_bytes=SMALL_BYTES) as play:
-        play.client(asked[:4000])
-        play.to_broker(asked[:4000])
+        play.forwards(asked[:4000])
         play.client_ends()
         play.closed(CLOSED)
 
@@ -138,8 +125,7 @@ def test_a_held_first_produce_request_reaches_the_broker_though_its_client_has_e
         play.muted_until(budget.throttled_until_ms)
         if acks:
             left_ms = budget.throttled_until_ms - FIRST_HOLD_MS
-            play.broker(produced(1))
-            play.to_client(produced(1, throttle_ms=left_ms))
+            play.returns(produced(1), told=produced(1, throttle_ms=left_ms))
         play.closed(CLOSED)
 
 
@@ -177,11 +163,9 @@ def test_all_acks_0_requests_behind_a_throttle_reach_the_broker_though_their_cli
 def test_a_throttled_client_that_ends_with_nothing_under_way_is_closed_at_once() -> None:
     """Its throttle keeps no descriptors."""
     with Playbook(quota_table(produce=1000)) as play:
-        play.client(produce(1, 70_000))
-        play.to_broker(produce(1, 70_000))
+        play.forwards(produce(1, 70_000))
         play.muted_until(60_000)
-        play.broker(produced(1))
-        play.to_client(produced(1, throttle_ms=60_000))
+        play.returns(produced(1), told=produced(1, throttle_ms=60_000))
         play.at(100).client_ends()
         play.closed(CLOSED)
 
@@ -201,12 +185,10 @@ def test_a_client_that_has_ended_gets_the_response_of_a_request_that_waited_for_
         play.client_ends(produce(1, 70_000), asked)
         play.to_broker(produce(1, 70_000))
         play.muted_until(60_000)
-        play.at(5).broker(produced(1))
-        play.to_client(produced(1, throttle_ms=59_995))
+        play.at(5).returns(produced(1), told=produced(1, throttle_ms=59_995))
         play.at(60_000)
         play.to_broker(asked)
-        play.at(60_000 + LINGER_MS - 1).broker(produced(2))
-        play.to_client(produced(2))
+        play.at(60_000 + LINGER_MS - 1).returns(produced(2))
         play.closed(CLOSED)
 
 
@@ -246,8 +228,7 @@ def test_requests_that_came_after_a_throttle_reach_the_broker_though_their_clien
 def test_a_client_that_leaves_unread_requests_is_closed_if_its_broker_is_silent() -> None:
     """They would be read only after the response."""
     with Playbook(quota_table(fetch=1e6)) as play:
-        play.client(fetch(1))
-        play.to_broker(fetch(1))
+        play.forwards(fetch(1))
         play.at(100).client_ends(produce(2, 500, acks=0))
         assert play.wire.waiting_bytes == len(produce(2, 500))
         assert play.tick() == 100 + LINGER_MS
@@ -259,14 +240,11 @@ def test_requests_behind_a_fetch_go_on_though_their_client_has_ended() -> None:
         play.client_ends(fetch(1), fetch(2), ping(3))
         play.to_broker(fetch(1))
         play.waits(State.SERIAL)
-        play.broker(fetched(1, 10))
-        play.to_client(fetched(1, 10))
+        play.returns(fetched(1, 10))
         play.to_broker(fetch(2))
-        play.broker(fetched(2, 10))
-        play.to_client(fetched(2, 10))
+        play.returns(fetched(2, 10))
         play.to_broker(ping(3))
-        play.broker(pong(3))
-        play.to_client(pong(3))
+        play.returns(pong(3))
         play.closed(CLOSED)
 
 
@@ -279,8 +257,7 @@ def test_a_client_that_has_ended_gets_a_response_whose_records_are_taken_out() -
         play.to_broker(least(1))
         play.at(100).broker(answer[:5000])
         play.at(20_100).broker(answer[5000:-1])
-        play.at(40_100).broker(answer[-1:])
-        play.to_client(emptied(1, throttle_ms=19_900))
+        play.at(40_100).returns(answer[-1:], told=emptied(1, throttle_ms=19_900))
         play.muted_until(60_000)
         play.closed(CLOSED)
 
@@ -337,11 +314,9 @@ def test_a_client_that_ends_during_a_broker_query_gets_its_response() -> None:
         play.client_ends(DELETE, ping(2))
         play.to_broker(question())
         play.waits(State.QUERYING)
-        play.at(20_000).broker(response(MetadataResponse(), 4))
-        play.to_client(DELETED)
+        play.at(20_000).returns(response(MetadataResponse(), 4), told=DELETED)
         play.to_broker(ping(2))
-        play.broker(pong(2))
-        play.to_client(pong(2))
+        play.returns(pong(2))
         play.closed(CLOSED)
 
 
@@ -353,8 +328,7 @@ def test_a_client_that_ends_while_its_response_is_prepared_gets_it() -> None:
         play.at(20_000).wake(ready)
         play.to_client(DELETED)
         play.to_broker(ping(2))
-        play.broker(pong(2))
-        play.to_client(pong(2))
+        play.returns(pong(2))
         play.closed(CLOSED)
 
 
@@ -385,8 +359,7 @@ def test_a_throttle_lasts_beyond_a_response_that_is_prepared() -> None:
     session, ready = deferring()
     session.quotas.update(quota_table(produce=1000))
     with Playbook(session=session) as play:
-        play.client(produce(1, 12_000, acks=0))
-        play.to_broker(produce(1, 12_000, acks=0))
+        play.forwards(produce(1, 12_000, acks=0))
         play.muted_until(2000)
         play.at(2000).client(DELETE, produce(2, 2000, acks=0), ping(3))
         play.waits(State.QUERYING)
@@ -410,8 +383,7 @@ def test_a_broker_that_ends_closes_an_idle_connection() -> None:
 
 def test_a_broker_that_ends_closes_a_connection_with_requests_under_way() -> None:
     with Playbook() as play:
-        play.client(ping(1), ping(2))
-        play.to_broker(ping(1), ping(2))
+        play.forwards(ping(1), ping(2))
         play.broker_ends(pong(1))
         play.to_client(pong(1))
         play.closed(CloseReason.BROKER_CLOSED)
@@ -420,8 +392,7 @@ def test_a_broker_that_ends_closes_a_connection_with_requests_under_way() -> Non
 def test_a_broker_that_ends_in_a_response_closes_behind_the_part_that_has_come() -> None:
     answer = padded(pong(1), 5000)
     with Playbook(buffer_bytes=SMALL_BYTES) as play:
-        play.client(ping(1))
-        play.to_broker(ping(1))
+        play.forwards(ping(1))
         play.broker_ends(answer[:3000])
         play.to_client(answer[:3000])
         play.closed(CloseReason.BROKER_CLOSED)
@@ -442,8 +413,7 @@ def test_a_broker_that_ends_while_records_are_taken_out_closes_the_connection() 
 
 def test_a_response_that_hold_mode_delays_is_delivered_though_the_broker_has_ended() -> None:
     with Playbook(quota_table(produce=1000), hold=True) as play:
-        play.client(produce(1, 12_106))
-        play.to_broker(produce(1, 12_106))
+        play.forwards(produce(1, 12_106))
         play.muted_until(2106)
         play.broker_ends(produced(1))
         play.at(2105)
@@ -501,8 +471,7 @@ def test_draining_completes_the_request_under_way_in_every_state() -> None:
             play.drain()
             play.client(ping(2)[5:])
             play.silent()
-            play.broker(answer)
-            play.to_client(told)
+            play.returns(answer, told=told)
             play.closed(CloseReason.DRAINED)
 
     check_each(UNDER_WAY, check)
@@ -515,8 +484,7 @@ def test_a_client_and_a_broker_may_end_while_draining_in_every_state() -> None:
         with play:
             play.drain()
             play.client_ends()
-            play.broker(answer)
-            play.to_client(told)
+            play.returns(answer, told=told)
             play.closed(CLOSED)
         play, _answer, _told = in_state(state)
         with play:
@@ -535,8 +503,7 @@ def test_an_idle_connection_is_drained_at_once() -> None:
 
 def test_a_throttled_connection_with_nothing_under_way_is_drained_at_once() -> None:
     with Playbook(quota_table(produce=1000)) as play:
-        play.client(produce(1, 12_106, acks=0))
-        play.to_broker(produce(1, 12_106, acks=0))
+        play.forwards(produce(1, 12_106, acks=0))
         play.muted_until(2106)
         play.drain()
         play.closed(CloseReason.DRAINED)
@@ -555,15 +522,10 @@ def test_draining_completes_a_response_that_is_prepared() -> None:
 def test_draining_completes_a_request_and_a_response_that_go_on_in_parts() -> None:
     asked, answer = produce(1, 5000), padded(produced(1), 5000)
     with Playbook(buffer_bytes=SMALL_BYTES) as play:
-        play.client(asked[:2000])
-        play.to_broker(asked[:2000])
+        play.forwards(asked[:2000])
         play.drain()
-        play.client(asked[2000:])
-        play.to_broker(asked[2000:])
-        play.broker(answer[:2000])
-        play.to_client(answer[:2000])
-        play.broker(answer[2000:])
-        play.to_client(answer[2000:])
+        play.relays(asked[2000:], answer[:2000])
+        play.returns(answer[2000:])
         play.closed(CloseReason.DRAINED)
 
 
@@ -575,8 +537,7 @@ def test_draining_completes_a_response_whose_records_are_taken_out() -> None:
         play.to_broker(least(1))
         play.broker(answer[:2000])
         play.drain()
-        play.broker(answer[2000:])
-        play.to_client(emptied(1, throttle_ms=60_000))
+        play.returns(answer[2000:], told=emptied(1, throttle_ms=60_000))
         play.muted_until(60_000)
         play.closed(CloseReason.DRAINED)
 
@@ -585,8 +546,7 @@ def test_draining_completes_a_response_that_hold_mode_delays() -> None:
     answer = fetched(1, 20_000)
     until_ms = length_of(answer) - 10_000
     with Playbook(quota_table(fetch=1000), hold=True) as play:
-        play.client(fetch(1))
-        play.to_broker(fetch(1))
+        play.forwards(fetch(1))
         play.broker(answer)
         play.muted_until(until_ms)
         play.drain()

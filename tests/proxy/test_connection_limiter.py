@@ -19,8 +19,9 @@ from proxy.server.listeners import Listeners
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
-from tests.proxy.stage import PING, PONG, Play, Stage
+from tests.proxy.stage import PING, PONG, Stage
 from tests.proxy.supervised import supervisor
+from tests.scripted import staged
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -87,31 +88,26 @@ def test_invalid_connection_limits_are_one_line_that_names_the_key(key: str, val
     assert "\n" not in str(raised.value)
 
 
-def test_a_connection_above_its_addresss_rate_is_held_unread_and_closed(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        for _ in range(10):
-            client = await stage.connect(0)
-            assert await client.ask(PING) == PONG
-        refused = await stage.connect(0)
-        assert await refused.ask(PING) is None
-        assert stage.server.counters.closed[CloseReason.CONNECTION_RATE] == 1
-        other = await stage.connect(None)
-        assert await other.ask(PING) == PONG  # the bootstrap listener has a rate of its own
-
-    play(script, table=ip_table(1))
+@staged(table=ip_table(1))
+async def test_a_connection_above_its_addresss_rate_is_held_unread_and_closed(stage: Stage) -> None:
+    for _ in range(10):
+        client = await stage.connect(0)
+        assert await client.ask(PING) == PONG
+    refused = await stage.connect(0)
+    assert await refused.ask(PING) is None
+    assert stage.server.counters.closed[CloseReason.CONNECTION_RATE] == 1
+    other = await stage.connect(None)
+    assert await other.ask(PING) == PONG  # the bootstrap listener has a rate of its own
 
 
-def test_a_listener_above_its_rate_accepts_every_connection_late(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        for _ in range(11):
-            assert await (await stage.connect(0)).ask(PING) == PONG
-        late = {
-            node_id: budget.throttled
-            for node_id, budget in stage.server.connection_limiter.quotas.listeners()
-        }
-        assert late == {0: 1}
-
-    play(script, listener_max_connection_creation_rate=1)
+@staged(listener_max_connection_creation_rate=1)
+async def test_a_listener_above_its_rate_accepts_every_connection_late(stage: Stage) -> None:
+    for _ in range(11):
+        assert await (await stage.connect(0)).ask(PING) == PONG
+    late = {
+        node_id: budget.throttled for node_id, budget in stage.server.connection_limiter.quotas.listeners()
+    }
+    assert late == {0: 1}
 
 
 class SlowGate(ConnectionLimiter):
@@ -154,40 +150,34 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
     assert taken[2] >= taken[1]
 
 
-def test_an_ended_connection_frees_its_slot(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        first = await stage.connect(0)
-        assert await first.ask(PING) == PONG
-        assert await (await stage.connect(0)).ask(PING) is None
-        assert stage.server.counters.closed[CloseReason.CONNECTIONS_PER_IP] == 1
-        await first.stream.aclose()
-        await stage.closed(CloseReason.CLIENT_CLOSED)
+@staged(max_connections_per_ip=1)
+async def test_an_ended_connection_frees_its_slot(stage: Stage) -> None:
+    first = await stage.connect(0)
+    assert await first.ask(PING) == PONG
+    assert await (await stage.connect(0)).ask(PING) is None
+    assert stage.server.counters.closed[CloseReason.CONNECTIONS_PER_IP] == 1
+    await first.stream.aclose()
+    await stage.closed(CloseReason.CLIENT_CLOSED)
+    assert await (await stage.connect(0)).ask(PING) == PONG
+
+
+@staged(brokers=(0, 1, 2, 3), max_connections_per_ip=1)
+async def test_a_connection_to_an_unreachable_broker_frees_its_slot(stage: Stage) -> None:
+    for node_id in (1, 2, 3):
+        stage.brokers[node_id].cancel()
+        await stage.connect(node_id)
+        await stage.closed(CloseReason.BROKER_UNREACHABLE, node_id)
+    assert await (await stage.connect(0)).ask(PING) == PONG
+
+
+@staged(table=ip_table(2))
+async def test_a_changed_quota_table_applies_to_the_next_connection(stage: Stage) -> None:
+    for _ in range(15):
         assert await (await stage.connect(0)).ask(PING) == PONG
-
-    play(script, max_connections_per_ip=1)
-
-
-def test_a_connection_to_an_unreachable_broker_frees_its_slot(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        for node_id in (1, 2, 3):
-            stage.brokers[node_id].cancel()
-            await stage.connect(node_id)
-            await stage.closed(CloseReason.BROKER_UNREACHABLE, node_id)
-        assert await (await stage.connect(0)).ask(PING) == PONG
-
-    play(script, brokers=(0, 1, 2, 3), max_connections_per_ip=1)
-
-
-def test_a_changed_quota_table_applies_to_the_next_connection(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        for _ in range(15):
-            assert await (await stage.connect(0)).ask(PING) == PONG
-        stage.server.quotas.update(ip_table(1, HOST))
-        assert await (await stage.connect(0)).ask(PING) is None
-        stage.server.quotas.update(QuotaTable())
-        assert await (await stage.connect(0)).ask(PING) == PONG
-
-    play(script, table=ip_table(2))
+    stage.server.quotas.update(ip_table(1, HOST))
+    assert await (await stage.connect(0)).ask(PING) is None
+    stage.server.quotas.update(QuotaTable())
+    assert await (await stage.connect(0)).ask(PING) == PONG
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")

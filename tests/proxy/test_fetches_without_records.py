@@ -22,7 +22,7 @@ from proxy.connection import emptied as emptied_module
 from proxy.connection.state import State
 from proxy.connection.usage_registries import UsageRegistries
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.request_costs import ApiCost
+from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol import kio_side
@@ -158,8 +158,7 @@ def test_a_response_without_records_is_as_kio_writes_it(
     head = b"\0\0\0\x01" + (b"\0" if version >= 12 else b"")
     answer = framed(head + kio_bytes(value, version))
     wire = Wire(throttled())
-    wire.feed(NOW_MS, client=fetch(1, version))
-    wire.feed(NOW_MS, broker=answer[: cut % len(answer)])
+    wire.exchange(NOW_MS, fetch(1, version), answer[: cut % len(answer)])
     wire.feed(NOW_MS, broker=answer[cut % len(answer) :])
     assert bytes(wire.to_client) == framed(head + kio_bytes(told, version))
 
@@ -225,8 +224,7 @@ def test_a_response_that_ends_when_the_throttle_is_over_tells_none() -> None:
         play.client(fetch(1), fetch(2))
         play.to_broker(least(1))
         play.at(UNTIL_MS - 1).broker(answer[:-1])
-        play.at(UNTIL_MS).broker(answer[-1:])
-        play.to_client(emptied(1, 0))
+        play.at(UNTIL_MS).returns(answer[-1:], told=emptied(1, 0))
         play.to_broker(fetch(2))
 
 
@@ -234,8 +232,7 @@ def test_a_response_to_a_request_for_least_is_delivered_if_the_throttle_is_over(
     with Playbook(session=throttled()) as play:
         play.at(UNTIL_MS - 1).client(fetch(1))
         play.to_broker(least(1))
-        play.at(UNTIL_MS).broker(fetched(1, 900))
-        play.to_client(fetched(1, 900))
+        play.at(UNTIL_MS).returns(fetched(1, 900))
         assert charged(play.session) == length_of(fetched(1, 900))
 
 
@@ -270,10 +267,7 @@ def test_addresses_are_rewritten_in_a_response_whose_records_are_taken_out(
         assert [node.host for node in told.node_endpoints] == ["weir", "weir"]
         play.to_client(response(told, version))
         play.muted_until(UNTIL_MS)
-        play.at(UNTIL_MS).client(ping(2))
-        play.to_broker(ping(2))
-        play.broker(padded(pong(2), 9000))
-        play.to_client(padded(pong(2), 9000))
+        play.at(UNTIL_MS).relays(ping(2), padded(pong(2), 9000))
 
 
 # Several fetches of a client under way at once
@@ -286,18 +280,14 @@ def test_parallel_long_polls_are_delivered_until_their_client_is_over_its_quota(
         play.client(fetch(1), fetch(2))
         play.to_broker(fetch(1))
     cost = length_of(fetched(1, 9000))
-    plays[0].at(400).broker(fetched(1, 9000))
-    plays[0].to_client(fetched(1, 9000))
+    plays[0].at(400).returns(fetched(1, 9000))
     plays[0].to_broker(fetch(2))
     wait_ms = 2 * cost - 10_050  # in ms, for the first one came 50 ms ago
-    plays[1].at(450).broker(fetched(1, 9000))
-    plays[1].to_client(fetched(1, 9000, throttle_ms=wait_ms))
+    plays[1].at(450).returns(fetched(1, 9000), told=fetched(1, 9000, throttle_ms=wait_ms))
     plays[1].muted_until(450 + wait_ms)
-    plays[2].at(500).broker(fetched(1, 9000))
-    plays[2].to_client(emptied(1, wait_ms - 50))
+    plays[2].at(500).returns(fetched(1, 9000), told=emptied(1, wait_ms - 50))
     plays[2].muted_until(450 + wait_ms)
-    plays[0].at(600).broker(fetched(2, 9000))
-    plays[0].to_client(emptied(2, wait_ms - 150))
+    plays[0].at(600).returns(fetched(2, 9000), told=emptied(2, wait_ms - 150))
     plays[0].muted_until(450 + wait_ms)
     assert fetch_budget(quotas).charged == 2 * cost
     for play in plays[1:]:
@@ -313,13 +303,9 @@ def test_a_fetch_over_the_quota_is_told_at_most_the_configured_time_again_and_ag
         for number, now_ms, told_ms in ((1, 0, 25_000), (2, 25_000, 25_000), (3, 50_000, 10_000)):
             play.at(now_ms).client(fetch(number))
             play.to_broker(least(number))
-            play.broker(fetched(number, 900))
-            play.to_client(emptied(number, told_ms))
+            play.returns(fetched(number, 900), told=emptied(number, told_ms))
             play.muted_until(now_ms + told_ms)
-        play.at(UNTIL_MS).client(fetch(4))
-        play.to_broker(fetch(4))
-        play.broker(fetched(4, 900))
-        play.to_client(fetched(4, 900))
+        play.at(UNTIL_MS).relays(fetch(4), fetched(4, 900))
 
 
 # Who keeps the records
@@ -342,16 +328,6 @@ def test_hold_mode_delays_fetches_over_the_quota_with_their_records() -> None:
         assert charged(play.session) == length_of(answer)
 
 
-def test_a_shadow_quota_takes_no_records() -> None:
-    quotas = BrokerQuotas.create(QuotaTable(None, quota_table(fetch=RATE).values))
-    with Playbook(session=new_connection(quotas=quotas)) as play:
-        for number in range(3):
-            play.client(fetch(number))
-            play.to_broker(fetch(number))
-            play.broker(fetched(number, 20_000))
-            play.to_client(fetched(number, 20_000))
-
-
 def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> None:
     quotas = BrokerQuotas.create(quota_table(fetch=RATE, entity=Entity(user=DEFAULT)))
     session = new_connection(quotas=quotas)
@@ -362,14 +338,10 @@ def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> N
     assert budget.charge(70_000, 0) == UNTIL_MS
     with Playbook(session=session) as play:
         asked = request(FetchRequest(replica_id=2, max_bytes=10**6, max_wait_ms=500), 11)
-        play.client(asked)
-        play.to_broker(asked)
-        play.broker(fetched(1, 20_000))
-        play.to_client(fetched(1, 20_000))
+        play.relays(asked, fetched(1, 20_000))
         play.client(fetch(2))
         play.to_broker(least(2))
-        play.broker(fetched(2, 20_000))
-        play.to_client(emptied(2, UNTIL_MS))
+        play.returns(fetched(2, 20_000), told=emptied(2, UNTIL_MS))
         play.muted_until(UNTIL_MS)
 
 
@@ -377,11 +349,9 @@ def test_a_fetch_that_cannot_be_read_gets_no_records_either() -> None:
     """It goes to the broker as it came, which refuses it, or reads it otherwise than Weir."""
     asked = framed(fetch(1, 12)[4:20] + b"\xff" * 6)
     with Playbook(session=throttled()) as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         assert play.session.counters.requests_unread == {FETCH_KEY: 1}
-        play.broker(fetched(1, 900, version=12))
-        play.to_client(emptied(1, UNTIL_MS, version=12))
+        play.returns(fetched(1, 900, version=12), told=emptied(1, UNTIL_MS, version=12))
         play.muted_until(UNTIL_MS)
 
 
@@ -402,8 +372,7 @@ def test_usage_counts_the_bytes_that_a_client_without_records_has_got(
     value = large(version, record_bytes, partitions=1)
     if version in NODE_ENDPOINTS:
         value = with_endpoints(value, "kafka.example.com")
-    wire.feed(NOW_MS, client=fetch(1, version))
-    wire.feed(NOW_MS, broker=response(value, version))
+    wire.exchange(NOW_MS, fetch(1, version), response(value, version))
     session.end(NOW_MS)
     taken.drain()
     told = response(without_records(value, version, UNTIL_MS - NOW_MS), version)
@@ -432,8 +401,7 @@ def test_request_time_is_charged_once_for_a_response_without_records() -> None:
         play.to_broker(least(1))
         play.broker(answer[:2000])
         assert charged_us(session) == 0
-        play.broker(answer[2000:])
-        play.to_client(emptied(1, UNTIL_MS))
+        play.returns(answer[2000:], told=emptied(1, UNTIL_MS))
         play.muted_until(UNTIL_MS)
         assert charged_us(session) == round(10 + length_of(emptied(1, UNTIL_MS)) / 1000, 3)
         session.end(5)
@@ -446,8 +414,7 @@ def test_request_time_is_charged_when_a_client_leaves_while_its_records_are_take
     session = timed(table, costs({"Fetch": ApiCost(us=10.0)}), buffer_bytes=SMALL_BYTES)
     assert fetch_budget(session.quotas).charge(70_000, 0) == UNTIL_MS
     wire = Wire(session)
-    wire.feed(0, client=fetch(1))
-    wire.feed(0, broker=fetched(1, 9000)[:5000])
+    wire.exchange(0, fetch(1), fetched(1, 9000)[:5000])
     session.end(5)
     assert (charged_us(session), charged(session)) == (10, 0)
 
@@ -466,8 +433,7 @@ def test_a_response_that_ends_within_a_field_is_malformed_when_its_records_are_t
     for length in range(len(body)):
         session = throttled(buffer_bytes=buffer_bytes)
         wire = Wire(session)
-        wire.feed(0, client=fetch(1, version))
-        wire.feed(0, broker=framed(head + body[:length]))
+        wire.exchange(0, fetch(1, version), framed(head + body[:length]))
         assert session.violation is not None, length
         assert session.violation.reason is CloseReason.RESPONSE_MALFORMED
         assert (bytes(wire.to_client), charged(session)) == (b"", 0)

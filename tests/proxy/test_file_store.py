@@ -22,7 +22,7 @@ from proxy.control.stores import file as file_module
 from proxy.control.stores.file import FileStore, read_quota_file, rewrite
 from proxy.control.stores.store import StoreError
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.quota_edit import edited
+from quotas.table.quota_edit import edited
 from tests.proxy.following import Followed, until
 
 if TYPE_CHECKING:

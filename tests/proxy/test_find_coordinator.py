@@ -73,8 +73,7 @@ def test_a_response_with_many_coordinators_is_read_once_in_however_many_parts_it
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_for_too_many_coordinators_closes_the_connection(version: int) -> None:
     with Playbook() as play:
-        play.client(asked(COORDINATORS_MAX, version))
-        play.to_broker(asked(COORDINATORS_MAX, version))
+        play.forwards(asked(COORDINATORS_MAX, version))
     with Playbook() as play:
         play.client(asked(COORDINATORS_MAX + 1, version))
         play.violation(CloseReason.REQUEST_TOO_LARGE, saying="10001 coordinators")
@@ -83,8 +82,7 @@ def test_a_request_for_too_many_coordinators_closes_the_connection(version: int)
 def test_a_find_coordinator_request_is_kept_up_to_a_megabyte() -> None:
     long = "x" * 1000
     with Playbook() as play:
-        play.client(asked(1000, 6, long))
-        play.to_broker(asked(1000, 6, long))
+        play.forwards(asked(1000, 6, long))
     with Playbook() as play:
         play.client(asked(1100, 6, long))
         play.violation(CloseReason.REQUEST_TOO_LARGE, saying="split it")
@@ -107,6 +105,5 @@ def test_a_find_coordinator_request_that_ends_before_its_keys_goes_to_the_broker
     with Playbook(session=session) as play:
         cut = asked(1, 6)[4:-4]
         frame = len(cut).to_bytes(4, "big") + cut
-        play.client(frame)
-        play.to_broker(frame)
+        play.forwards(frame)
     assert session.counters.requests_unread == {ApiKey.FIND_COORDINATOR: 1}

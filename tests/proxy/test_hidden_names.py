@@ -33,22 +33,14 @@ from tests.wire.frames import request
 PRODUCE = request(ProduceRequest(acks=1), 7, 9)
 
 
-def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
-    """One request and its answer, both untouched."""
-    play.client(asked)
-    play.to_broker(asked)
-    play.broker(answered)
-    play.to_client(answered)
-
-
 def logged_in(play: Playbook, raw: bool) -> None:
     """A Kerberos client whose tokens have all been answered."""
-    relay(play, handshake("GSSAPI", 0 if raw else 1), shaken(0, 0 if raw else 1))
+    play.relays(handshake("GSSAPI", 0 if raw else 1), shaken(0, 0 if raw else 1))
     for token in (AP_REQ, WRAPPED):
         if raw:
-            relay(play, bare(token), bare(b"\x60answer"))
+            play.relays(bare(token), bare(b"\x60answer"))
         else:
-            relay(play, authenticate(token), authenticated(b"answer"))
+            play.relays(authenticate(token), authenticated(b"answer"))
     assert play.session.client.user == ANONYMOUS
 
 
@@ -61,10 +53,9 @@ def new_play() -> Playbook:
 def test_an_extra_handshake_keeps_a_gssapi_clients_name(raw: bool) -> None:
     with new_play() as play:
         logged_in(play, raw)
-        relay(play, handshake("GSSAPI"), shaken(ILLEGAL_STATE))
+        play.relays(handshake("GSSAPI"), shaken(ILLEGAL_STATE))
         assert play.session.client.user == "kerberos"
-        play.client(PRODUCE)
-        play.to_broker(PRODUCE)
+        play.forwards(PRODUCE)
         assert play.session.client.user == "kerberos"
 
 
@@ -72,30 +63,30 @@ def test_an_extra_handshake_keeps_a_gssapi_clients_name(raw: bool) -> None:
 def test_reauthentication_before_the_first_request_keeps_a_gssapi_clients_name(raw: bool) -> None:
     with new_play() as play:
         logged_in(play, raw)
-        relay(play, handshake("PLAIN"), shaken())
+        play.relays(handshake("PLAIN"), shaken())
         assert play.session.client.user == "kerberos"
-        relay(play, authenticate(plain("alice")), authenticated(b"", REFUSED))
+        play.relays(authenticate(plain("alice")), authenticated(b"", REFUSED))
         assert play.session.client.user == "kerberos"
 
 
 def test_an_extra_token_keeps_a_gssapi_clients_name() -> None:
     with new_play() as play:
         logged_in(play, raw=False)
-        relay(play, authenticate(b"more"), authenticated(b"", ILLEGAL_STATE))
+        play.relays(authenticate(b"more"), authenticated(b"", ILLEGAL_STATE))
         assert play.session.client.user == "kerberos"
 
 
 def test_a_gssapi_client_needs_an_answered_token_for_its_name() -> None:
     with new_play() as play:
-        relay(play, handshake("GSSAPI"), shaken())
-        relay(play, authenticate(AP_REQ), authenticated(b"", ILLEGAL_STATE))
-        relay(play, handshake("GSSAPI"), shaken(ILLEGAL_STATE))
+        play.relays(handshake("GSSAPI"), shaken())
+        play.relays(authenticate(AP_REQ), authenticated(b"", ILLEGAL_STATE))
+        play.relays(handshake("GSSAPI"), shaken(ILLEGAL_STATE))
         assert play.session.client.user == ANONYMOUS
 
 
 def test_a_refused_token_removes_a_gssapi_clients_name() -> None:
     with new_play() as play:
         logged_in(play, raw=False)
-        relay(play, authenticate(b"more"), authenticated(b"", REFUSED))
-        relay(play, handshake("GSSAPI"), shaken())
+        play.relays(authenticate(b"more"), authenticated(b"", REFUSED))
+        play.relays(handshake("GSSAPI"), shaken())
         assert play.session.client.user == ANONYMOUS

@@ -14,7 +14,7 @@ from proxy.control.stores.file import rewrite
 from proxy.control.stores.records import Slot, read_key, write
 from proxy.control.stores.snapshot import read_snapshot, write_snapshot
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
-from quotas.entities import Prefix
+from quotas.table.entities import Prefix
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,17 +20,10 @@ from proxy.addresses import ServerNames
 from proxy.close_reasons import CloseReason
 from proxy.net.tls.contexts import Pair, server_context, server_name_of
 from quotas import Entity, QuotaKey, QuotaTable, parse
-from quotas.quota_file import render
-from tests.proxy.certificates import (
-    HOST,
-    client_context,
-    context_of,
-    key_pem,
-    pem_of,
-    write_ca,
-    write_pair,
-)
+from quotas.table.quota_file import render
+from tests.proxy.certificates import HOST, client_context, context_of, key_pem, pem_of, write_ca, write_pair
 from tests.proxy.stage import PING, PONG, Play, Stage
+from tests.scripted import staged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,57 +220,50 @@ def shake(
         b"\x16\x03\x01\x00\x01\x01",
     ],
 )
-def test_garbage_after_a_tls_handshake_ends_only_its_connection(
-    play: Play, mutual: dict[str, Any], garbage: bytes
-) -> None:
-    async def script(stage: Stage) -> None:
-        neighbour = await stage.connect_tls(context_of("clients", "neighbour"))
-        client = await stage.connect_tls(context_of("clients", "bad"))
-        assert isinstance(client.stream, trio.SSLStream)
-        assert await client.ask(PING) == PONG
-        plain = client.stream.transport_stream
-        await plain.send_all(garbage)
-        with suppress(trio.BrokenResourceError):  # it has been seen to be garbage
-            await plain.send_eof()
-        await stage.closed(CloseReason.CLIENT_RESET)
-        assert await neighbour.ask(PING) == PONG
-
-    play(script, **mutual)
+@staged("mutual")
+async def test_garbage_after_a_tls_handshake_ends_only_its_connection(stage: Stage, garbage: bytes) -> None:
+    neighbour = await stage.connect_tls(context_of("clients", "neighbour"))
+    client = await stage.connect_tls(context_of("clients", "bad"))
+    assert isinstance(client.stream, trio.SSLStream)
+    assert await client.ask(PING) == PONG
+    plain = client.stream.transport_stream
+    await plain.send_all(garbage)
+    with suppress(trio.BrokenResourceError):  # it has been seen to be garbage
+        await plain.send_eof()
+    await stage.closed(CloseReason.CLIENT_RESET)
+    assert await neighbour.ask(PING) == PONG
 
 
-def test_a_tls_handshake_sent_byte_by_byte_succeeds(play: Play, mutual: dict[str, Any]) -> None:
+@staged("mutual")
+async def test_a_tls_handshake_sent_byte_by_byte_succeeds(stage: Stage) -> None:
     context = context_of("clients", "slow")
+    plain = await trio.open_tcp_stream(HOST, stage.first_port)
+    plain.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname=HOST)
 
-    async def script(stage: Stage) -> None:
-        plain = await trio.open_tcp_stream(HOST, stage.first_port)
-        plain.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = context.wrap_bio(incoming, outgoing, server_hostname=HOST)
+    async def flush() -> None:
+        for byte in outgoing.read():
+            await plain.send_all(bytes([byte]))
 
-        async def flush() -> None:
-            for byte in outgoing.read():
-                await plain.send_all(bytes([byte]))
-
-        async with plain:
-            while True:
-                try:
-                    client.do_handshake()
-                except ssl.SSLWantReadError:
-                    await flush()
-                    incoming.write(await plain.receive_some())
-                else:
-                    break
-            await flush()
-            client.write(PING)
-            await flush()
-            received = b""
-            while len(received) < len(PONG):
-                try:
-                    received += client.read(len(PONG))
-                except ssl.SSLWantReadError:
-                    incoming.write(await plain.receive_some())
-            assert received == PONG
-            (relay,) = stage.server._relays
-            assert relay.connection.client.user == "CN=slow"
-
-    play(script, **mutual)
+    async with plain:
+        while True:
+            try:
+                client.do_handshake()
+            except ssl.SSLWantReadError:
+                await flush()
+                incoming.write(await plain.receive_some())
+            else:
+                break
+        await flush()
+        client.write(PING)
+        await flush()
+        received = b""
+        while len(received) < len(PONG):
+            try:
+                received += client.read(len(PONG))
+            except ssl.SSLWantReadError:
+                incoming.write(await plain.receive_some())
+        assert received == PONG
+        (relay,) = stage.server._relays
+        assert relay.connection.client.user == "CN=slow"

@@ -19,6 +19,7 @@ from proxy.control.stores.store import StoreHealth
 from quotas import Entity, QuotaKey, QuotaTable, render
 from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
 from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.scripted import staged
 from tests.wire.frames import body_of, request
 
 if TYPE_CHECKING:
@@ -55,20 +56,19 @@ def produced(answer: bytes | None) -> int:
     return body_of(answer, ProduceResponse, 7).throttle_time_ms
 
 
-def test_a_quota_alteration_is_written_and_applies_to_open_connections(play: Play, path: Path) -> None:
+@staged()
+async def test_a_quota_alteration_is_written_and_applies_to_open_connections(
+    stage: Stage, path: Path
+) -> None:
     produce = request(ProduceRequest(acks=1, transactional_id="x" * 30_000), 7)
-
-    async def script(stage: Stage) -> None:
-        quota_manager = await manage(stage, path)
-        client, admin = await stage.connect(0), await stage.connect()
-        assert produced(await client.ask(produce)) == 0
-        answer = await admin.ask(request(CHANGE, 1))
-        assert answer is not None
-        assert results(body_of(answer, AlterClientQuotasResponse, 1)) == [({"client-id": "app"}, 0, None)]
-        assert read_quota_file(path) == CHANGED == quota_manager.table
-        assert produced(await client.ask(produce)) > 10_000
-
-    play(script)
+    quota_manager = await manage(stage, path)
+    client, admin = await stage.connect(0), await stage.connect()
+    assert produced(await client.ask(produce)) == 0
+    answer = await admin.ask(request(CHANGE, 1))
+    assert answer is not None
+    assert results(body_of(answer, AlterClientQuotasResponse, 1)) == [({"client-id": "app"}, 0, None)]
+    assert read_quota_file(path) == CHANGED == quota_manager.table
+    assert produced(await client.ask(produce)) > 10_000
 
 
 def test_a_large_quota_table_is_described_while_other_clients_are_served(play: Play, path: Path) -> None:
@@ -88,55 +88,46 @@ def test_a_large_quota_table_is_described_while_other_clients_are_served(play: P
     play(script)
 
 
-def test_a_quota_alteration_survives_its_clients_disconnect(play: Play, path: Path) -> None:
+@staged()
+async def test_a_quota_alteration_survives_its_clients_disconnect(stage: Stage, path: Path) -> None:
+    quota_manager = await manage(stage, path)
+    admin = await stage.connect()
+    await admin.stream.send_all(request(CHANGE, 1))
+    await until(lambda: quota_manager.table == CHANGED)
+    await admin.stream.aclose()
+    other = await stage.connect()
+    assert await other.ask(PING) == PONG
 
-    async def script(stage: Stage) -> None:
-        quota_manager = await manage(stage, path)
+
+@staged()
+async def test_concurrent_admins_lose_no_quota_change(stage: Stage, path: Path) -> None:
+    await manage(stage, path)
+
+    async def change(number: int) -> None:
         admin = await stage.connect()
-        await admin.stream.send_all(request(CHANGE, 1))
-        await until(lambda: quota_manager.table == CHANGED)
-        await admin.stream.aclose()
-        other = await stage.connect()
-        assert await other.ask(PING) == PONG
-
-    play(script)
-
-
-def test_concurrent_admins_lose_no_quota_change(play: Play, path: Path) -> None:
-
-    async def script(stage: Stage) -> None:
-        await manage(stage, path)
-
-        async def change(number: int) -> None:
-            admin = await stage.connect()
-            message = alter(entry({"user": f"u{number}"}, {"producer_byte_rate": float(number)}))
-            answer = await admin.ask(request(message, 1))
-            assert answer is not None
-            assert [
-                code for _entity, code, _text in results(body_of(answer, AlterClientQuotasResponse, 1))
-            ] == [0]
-
-        async with trio.open_nursery() as nursery:
-            for number in range(1, 21):
-                nursery.start_soon(change, number)
-        assert read_quota_file(path) == QuotaTable(
-            {(Entity(user=f"u{number}"), PRODUCE): float(number) for number in range(1, 21)}
-        )
-
-    play(script)
-
-
-def test_a_user_who_is_no_admin_alters_no_quota(play: Play, path: Path) -> None:
-
-    async def script(stage: Stage) -> None:
-        quota_manager = await manage(stage, path, frozenset({"admin"}))
-        client = await stage.connect()
-        answer = await client.ask(request(CHANGE, 1))
+        message = alter(entry({"user": f"u{number}"}, {"producer_byte_rate": float(number)}))
+        answer = await admin.ask(request(message, 1))
         assert answer is not None
-        assert [found.error_code for found in body_of(answer, AlterClientQuotasResponse, 1).entries] == [31]
-        answer = await client.ask(request(describe(), 1))
-        assert answer is not None
-        assert body_of(answer, DescribeClientQuotasResponse, 1).error_code == 31
-        assert (quota_manager.table, stage.server.quotas.table) == (QuotaTable(), QuotaTable())
+        assert [code for _entity, code, _text in results(body_of(answer, AlterClientQuotasResponse, 1))] == [
+            0
+        ]
 
-    play(script)
+    async with trio.open_nursery() as nursery:
+        for number in range(1, 21):
+            nursery.start_soon(change, number)
+    assert read_quota_file(path) == QuotaTable(
+        {(Entity(user=f"u{number}"), PRODUCE): float(number) for number in range(1, 21)}
+    )
+
+
+@staged()
+async def test_a_user_who_is_no_admin_alters_no_quota(stage: Stage, path: Path) -> None:
+    quota_manager = await manage(stage, path, frozenset({"admin"}))
+    client = await stage.connect()
+    answer = await client.ask(request(CHANGE, 1))
+    assert answer is not None
+    assert [found.error_code for found in body_of(answer, AlterClientQuotasResponse, 1).entries] == [31]
+    answer = await client.ask(request(describe(), 1))
+    assert answer is not None
+    assert body_of(answer, DescribeClientQuotasResponse, 1).error_code == 31
+    assert (quota_manager.table, stage.server.quotas.table) == (QuotaTable(), QuotaTable())

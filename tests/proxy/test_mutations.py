@@ -19,7 +19,6 @@ from protocol.messages import (
     MetadataRequest,
 )
 from protocol.versions import VersionRange
-from proxy.close_reasons import CloseReason
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.counters import Counters
 from proxy.handlers.mutations.mutations import ROUNDS_MAX
@@ -49,12 +48,10 @@ from tests.proxy.controller import (
 )
 from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import body_of, request, split, unknown_request
+from tests.wire.frames import body_of, request, split
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation
-
-STRICT: Final = {Create: 7, Grow: 3, Delete: 6}
 
 
 def test_a_topic_that_exists_takes_no_token_from_those_behind_it() -> None:
@@ -159,14 +156,6 @@ def test_pipelined_mutations_are_charged_in_order() -> None:
     codes = [Create(()).answer(frame).error_codes for frame in told]
     assert codes == [(OK,), (OK,), (THROTTLED,)]  # and the client waits with the fourth
     assert cluster.tokens == -2
-
-
-def test_unknown_versions_of_mutation_requests_close_the_session() -> None:
-    connection = Cluster().connect()
-    connection.wire.feed(0, client=unknown_request(ApiKey.CREATE_TOPICS, 99))
-    assert connection.session.violation is not None
-    assert connection.session.violation.reason is CloseReason.REQUEST_VERSION_UNKNOWN
-    assert not connection.wire.to_broker
 
 
 # What topics cost

@@ -18,11 +18,12 @@ from proxy.control.stores.store import StoreError, StoreHealth
 from proxy.control.supervisor import WAIT_S_MIN, Task
 from proxy.counters import Counters
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas import table as table_module
 from quotas.connections import ConnectionQuotas
-from quotas.limits import Limits
+from quotas.table import quota_table as table_module
+from quotas.table.limits import Limits
 from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
+from tests.scripted import scripted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -126,199 +127,179 @@ def audited(logged: list[dict[str, object]]) -> list[tuple[object, ...]]:
     return [tuple(line[key] for key in keys) for line in logged if line["event"] == "quota altered"]
 
 
-def test_a_quota_alteration_is_in_force_before_its_response() -> None:
-    async def script(scene: Scene) -> None:
-        budget = scene.registry.of(0).produce
-        generation = scene.registry.of(0).generation
-        changes = {(ALICE, PRODUCE): 10.0}
-        seen: list[QuotaTable] = []
-        scene.quota_manager.alter(changes, "admin", PEER, lambda _reason: seen.append(scene.registry.table))
+@scripted(play)
+async def test_a_quota_alteration_is_in_force_before_its_response(scene: Scene) -> None:
+    budget = scene.registry.of(0).produce
+    generation = scene.registry.of(0).generation
+    changes = {(ALICE, PRODUCE): 10.0}
+    seen: list[QuotaTable] = []
+    scene.quota_manager.alter(changes, "admin", PEER, lambda _reason: seen.append(scene.registry.table))
+    await scene.settle()
+    assert seen == []
+    scene.store.may_go.release()
+    await scene.settle()
+    assert seen == [QuotaTable(changes)] == [scene.quota_manager.table]
+    assert scene.registry.of(0).produce is budget
+    assert scene.registry.of(0).generation != generation
+
+
+@scripted(play)
+async def test_the_audit_log_has_a_line_for_each_changed_value(scene: Scene) -> None:
+    scene.store.may_go.release()
+    entity = Entity(user=DEFAULT, client_id="app")
+    changes = {
+        (ALICE, PRODUCE): None,
+        (ALICE, FETCH): None,
+        (entity, PRODUCE): 5.0,
+        (entity, QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
+        (entity, QuotaKey.REQUEST_PERCENTAGE): 200.0,
+    }
+    with capture_logs() as logged:
+        scene.alter(changes)
         await scene.settle()
-        assert seen == []
-        scene.store.may_go.release()
-        await scene.settle()
-        assert seen == [QuotaTable(changes)] == [scene.quota_manager.table]
-        assert scene.registry.of(0).produce is budget
-        assert scene.registry.of(0).generation != generation
-
-    play(script)
-
-
-def test_the_audit_log_has_a_line_for_each_changed_value() -> None:
-    async def script(scene: Scene) -> None:
-        scene.store.may_go.release()
-        entity = Entity(user=DEFAULT, client_id="app")
-        changes = {
-            (ALICE, PRODUCE): None,
-            (ALICE, FETCH): None,
-            (entity, PRODUCE): 5.0,
-            (entity, QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
-            (entity, QuotaKey.REQUEST_PERCENTAGE): 200.0,
-        }
-        with capture_logs() as logged:
-            scene.alter(changes)
-            await scene.settle()
-        said = ("User:admin", PEER)
-        assert audited([dict(line) for line in logged]) == [
-            (*said, "user alice", "producer_byte_rate", 1000, None),
-            (*said, "user <default>, client-id app", "producer_byte_rate", None, 5),
-            (*said, "user <default>, client-id app", "controller_mutation_rate", None, 0.5),
-            (*said, "user <default>, client-id app", "request_percentage", None, 200),
-        ]
-        assert scene.state.alterations == {"stored": 1}
-        assert scene.state.last_change_s == 100
-
-    play(script)
+    said = ("User:admin", PEER)
+    assert audited([dict(line) for line in logged]) == [
+        (*said, "user alice", "producer_byte_rate", 1000, None),
+        (*said, "user <default>, client-id app", "producer_byte_rate", None, 5),
+        (*said, "user <default>, client-id app", "controller_mutation_rate", None, 0.5),
+        (*said, "user <default>, client-id app", "request_percentage", None, 200),
+    ]
+    assert scene.state.alterations == {"stored": 1}
+    assert scene.state.last_change_s == 100
 
 
-def test_many_audit_log_lines_do_not_block_other_work() -> None:
+@scripted(play)
+async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> None:
     """A request of a megabyte makes 18,000."""
+    turns = 0
 
-    async def script(scene: Scene) -> None:
-        turns = 0
+    async def others(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        nonlocal turns
+        task_status.started()
+        while not scene.answers:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+            if logged and turns > 5:
+                stopping.cancel()
 
-        async def others(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-            nonlocal turns
-            task_status.started()
-            while not scene.answers:
-                turns += 1
-                await trio.lowlevel.checkpoint()
-                if logged and turns > 5:
-                    stopping.cancel()
-
-        stopping = trio.CancelScope()
-        with capture_logs() as logged:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(others)
-                before = turns
-                with stopping:
-                    table = QuotaTable()
-                    alteration = _Alteration({}, "admin", PEER, scene.answers.append)
-                    changed: Changes = {(Entity(user=f"u{n}"), PRODUCE): 1.0 for n in range(1000)}
-                    await _write_audit(alteration, table.values, changed)
-                scene.answers.append(None)
-            assert len(audited([dict(line) for line in logged])) == 1000
-            assert turns - before >= 10
-
-    play(script)
+    stopping = trio.CancelScope()
+    with capture_logs() as logged:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(others)
+            before = turns
+            with stopping:
+                table = QuotaTable()
+                alteration = _Alteration({}, "admin", PEER, scene.answers.append)
+                changed: Changes = {(Entity(user=f"u{n}"), PRODUCE): 1.0 for n in range(1000)}
+                await _write_audit(alteration, table.values, changed)
+            scene.answers.append(None)
+        assert len(audited([dict(line) for line in logged])) == 1000
+        assert turns - before >= 10
 
 
-def test_an_alteration_without_a_change_is_not_logged() -> None:
-    async def script(scene: Scene) -> None:
-        scene.store.may_go.release()
-        with capture_logs() as logged:
-            scene.alter({(ALICE, PRODUCE): 1000.0})
+@scripted(play)
+async def test_an_alteration_without_a_change_is_not_logged(scene: Scene) -> None:
+    scene.store.may_go.release()
+    with capture_logs() as logged:
+        scene.alter({(ALICE, PRODUCE): 1000.0})
+        await scene.settle()
+    assert (scene.answers, logged, scene.registry.changes) == ([None], [], 0)
+    assert scene.state.alterations == {"unchanged": 1}
+    assert scene.state.last_change_s == 0
+
+
+@scripted(play)
+async def test_quota_alterations_are_made_one_after_another(scene: Scene) -> None:
+    with capture_logs() as logged:
+        for value in (10.0, 20.0, 30.0):
+            scene.alter({(ALICE, PRODUCE): value})
+        for done in (1, 2, 3):
+            scene.store.may_go.release()
             await scene.settle()
-        assert (scene.answers, logged, scene.registry.changes) == ([None], [], 0)
-        assert scene.state.alterations == {"unchanged": 1}
-        assert scene.state.last_change_s == 0
-
-    play(script)
-
-
-def test_quota_alterations_are_made_one_after_another() -> None:
-    async def script(scene: Scene) -> None:
-        with capture_logs() as logged:
-            for value in (10.0, 20.0, 30.0):
-                scene.alter({(ALICE, PRODUCE): value})
-            for done in (1, 2, 3):
-                scene.store.may_go.release()
-                await scene.settle()
-                assert scene.answers == [None] * done
-        changes = [(before, after) for *_, before, after in audited([dict(line) for line in logged])]
-        assert changes == [(1000, 10), (10, 20), (20, 30)]
-
-    play(script)
+            assert scene.answers == [None] * done
+    changes = [(before, after) for *_, before, after in audited([dict(line) for line in logged])]
+    assert changes == [(1000, 10), (10, 20), (20, 30)]
 
 
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [(StoreError("the disk is full"), "the disk is full"), (RuntimeError("a bug"), "internal error")],
 )
-def test_after_a_store_failure_the_next_alteration_is_tried(failure: Exception, reason: str) -> None:
-    async def script(scene: Scene) -> None:
-        scene.store.failure = failure
-        scene.store.may_go.release()
-        with capture_logs() as logged:
-            scene.alter({(ALICE, PRODUCE): 10.0})
-            await scene.settle()
-        (answer,) = scene.answers
-        assert answer is not None
-        assert reason in answer
-        assert "\n" not in answer
-        assert "quotas not altered" in [line["event"] for line in logged]
-        assert (scene.registry.table, scene.quota_manager.table) == (FIRST, FIRST)
-        scene.store.failure = None
-        scene.store.may_go.release()
-        scene.alter({(ALICE, PRODUCE): 20.0})
-        await scene.settle()
-        assert scene.answers[1:] == [None]
-        assert scene.state.alterations == {"failed": 1, "stored": 1}
-        assert scene.state.last_was_good
-
-    play(script)
-
-
-def test_alterations_above_the_waiting_limit_are_refused() -> None:
-    async def script(scene: Scene) -> None:
-        for _ in range(WAITING_MAX + 1):  # one is with the store
-            scene.alter({(ALICE, PRODUCE): 10.0})
-            await scene.settle()
-        assert scene.answers == []
+@scripted(play)
+async def test_after_a_store_failure_the_next_alteration_is_tried(
+    scene: Scene, failure: Exception, reason: str
+) -> None:
+    scene.store.failure = failure
+    scene.store.may_go.release()
+    with capture_logs() as logged:
         scene.alter({(ALICE, PRODUCE): 10.0})
         await scene.settle()
-        (answer,) = scene.answers
-        assert answer is not None
-        assert "waiting already" in answer
+    (answer,) = scene.answers
+    assert answer is not None
+    assert reason in answer
+    assert "\n" not in answer
+    assert "quotas not altered" in [line["event"] for line in logged]
+    assert (scene.registry.table, scene.quota_manager.table) == (FIRST, FIRST)
+    scene.store.failure = None
+    scene.store.may_go.release()
+    scene.alter({(ALICE, PRODUCE): 20.0})
+    await scene.settle()
+    assert scene.answers[1:] == [None]
+    assert scene.state.alterations == {"failed": 1, "stored": 1}
+    assert scene.state.last_was_good
 
-    play(script)
+
+@scripted(play)
+async def test_alterations_above_the_waiting_limit_are_refused(scene: Scene) -> None:
+    for _ in range(WAITING_MAX + 1):  # one is with the store
+        scene.alter({(ALICE, PRODUCE): 10.0})
+        await scene.settle()
+    assert scene.answers == []
+    scene.alter({(ALICE, PRODUCE): 10.0})
+    await scene.settle()
+    (answer,) = scene.answers
+    assert answer is not None
+    assert "waiting already" in answer
 
 
-def test_tables_and_failures_from_the_store_are_applied_and_logged() -> None:
-    async def script(scene: Scene) -> None:
-        assert scene.store.changed is not None
-        assert scene.store.failed is not None
-        table = QuotaTable({(ALICE, FETCH): 3.0})
-        with capture_logs() as logged:
-            await scene.store.changed(table)
-            await scene.store.changed(table)
-        assert [line["event"] for line in logged] == ["quotas loaded"]
-        assert (scene.registry.table, scene.quota_manager.table, scene.registry.changes) == (table, table, 1)
-        scene.now_s = 200.0
-        with capture_logs() as logged:
-            scene.store.failed(StoreError("unreachable"))
-        assert [(line["log_level"], line["reason"]) for line in logged] == [("error", "unreachable")]
-        assert (scene.state.last_was_good, scene.state.last_good_s) == (False, 100)
-        assert scene.registry.table == table
+@scripted(play)
+async def test_tables_and_failures_from_the_store_are_applied_and_logged(scene: Scene) -> None:
+    assert scene.store.changed is not None
+    assert scene.store.failed is not None
+    table = QuotaTable({(ALICE, FETCH): 3.0})
+    with capture_logs() as logged:
         await scene.store.changed(table)
-        assert (scene.state.last_was_good, scene.state.last_good_s) == (True, 200)
-
-    play(script)
-
-
-def test_an_alteration_at_the_broker_triggers_a_read() -> None:
-    async def script(scene: Scene) -> None:
-        scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
-        scene.quota_manager.altered_at_broker()
-        await scene.settle()
-        assert scene.registry.table == scene.store.table
-
-    play(script)
+        await scene.store.changed(table)
+    assert [line["event"] for line in logged] == ["quotas loaded"]
+    assert (scene.registry.table, scene.quota_manager.table, scene.registry.changes) == (table, table, 1)
+    scene.now_s = 200.0
+    with capture_logs() as logged:
+        scene.store.failed(StoreError("unreachable"))
+    assert [(line["log_level"], line["reason"]) for line in logged] == [("error", "unreachable")]
+    assert (scene.state.last_was_good, scene.state.last_good_s) == (False, 100)
+    assert scene.registry.table == table
+    await scene.store.changed(table)
+    assert (scene.state.last_was_good, scene.state.last_good_s) == (True, 200)
 
 
-def test_many_alterations_at_the_broker_trigger_at_most_two_reads() -> None:
+@scripted(play)
+async def test_an_alteration_at_the_broker_triggers_a_read(scene: Scene) -> None:
+    scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
+    scene.quota_manager.altered_at_broker()
+    await scene.settle()
+    assert scene.registry.table == scene.store.table
+
+
+@scripted(play)
+async def test_many_alterations_at_the_broker_trigger_at_most_two_reads(scene: Scene) -> None:
     """Whoever may not alter there causes it as well."""
-
-    async def script(scene: Scene) -> None:
-        for _ in range(1000):
-            scene.quota_manager.altered_at_broker()
-        await scene.settle()
-        assert scene.store.loads == 1
+    for _ in range(1000):
         scene.quota_manager.altered_at_broker()
-        await scene.settle()
-        assert scene.store.loads == 2
-
-    play(script)
+    await scene.settle()
+    assert scene.store.loads == 1
+    scene.quota_manager.altered_at_broker()
+    await scene.settle()
+    assert scene.store.loads == 2
 
 
 class Work:
@@ -331,7 +312,9 @@ class Work:
         monkeypatch.setattr(Limits, "__init__", self._noting("makes limits", Limits.__init__))
         monkeypatch.setattr(Limits, "same_as", self._noting("compares limits", Limits.same_as))
         monkeypatch.setattr(QuotaTable, "__init__", self._noting("makes a table", QuotaTable.__init__))
-        monkeypatch.setattr("quotas.table._chosen", self._noting("searches a table", table_module._chosen))
+        monkeypatch.setattr(
+            "quotas.table.quota_table._chosen", self._noting("searches a table", table_module._chosen)
+        )
 
         def compare(one: QuotaTable, other: object) -> bool:
             self._note("compares tables" if one is not other else None)
@@ -426,86 +409,77 @@ def test_following_the_quota_store_is_retried() -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_a_bug_in_reading_the_store_does_not_stop_traffic() -> None:
-    async def script(scene: Scene) -> None:
-        scene.store.failure = RuntimeError("a bug")
-        with capture_logs() as logged:
-            scene.quota_manager.altered_at_broker()
-            await scene.settle()
-            await scene.quota_manager.reload()
-        assert seen(scene) == (False, FIRST)
-        assert [line["log_level"] for line in logged] == ["error", "error"]
-        scene.store.failure = None
+@scripted(play)
+async def test_a_bug_in_reading_the_store_does_not_stop_traffic(scene: Scene) -> None:
+    scene.store.failure = RuntimeError("a bug")
+    with capture_logs() as logged:
+        scene.quota_manager.altered_at_broker()
+        await scene.settle()
         await scene.quota_manager.reload()
-        assert seen(scene) == (True, FIRST)
-
-    play(script)
-
-
-def test_a_failing_alteration_callback_affects_only_its_session() -> None:
-    async def script(scene: Scene) -> None:
-        scene.store.may_go.release()
-        scene.store.may_go.release()
-        with capture_logs() as logged:
-            scene.quota_manager.alter({(ALICE, PRODUCE): 5.0}, "admin", PEER, lambda _reason: [].pop())
-            scene.alter({(ALICE, PRODUCE): 6.0})
-            await scene.settle()
-        assert scene.answers == [None]
-        assert [line["event"] for line in logged if line["log_level"] == "error"] == [
-            "internal error while a quota request was answered"
-        ]
-
-    play(script)
+    assert seen(scene) == (False, FIRST)
+    assert [line["log_level"] for line in logged] == ["error", "error"]
+    scene.store.failure = None
+    await scene.quota_manager.reload()
+    assert seen(scene) == (True, FIRST)
 
 
-def test_a_bug_in_threaded_quota_work_does_not_end_the_manager() -> None:
-    async def script(scene: Scene) -> None:
-        done: list[object] = []
-        answered = trio.Event()
-
-        def note(result: object) -> None:
-            done.append(result)
-            if len(done) == 2:
-                answered.set()
-
-        scene.quota_manager.compute(lambda: trio.lowlevel.in_trio_run(), note)
-        await trio.testing.wait_all_tasks_blocked()
-        with capture_logs() as logged:
-            scene.quota_manager.compute(lambda: 1 // 0, note)
-            with trio.fail_after(5):
-                await answered.wait()
-        assert sorted(map(str, done)) == ["False", "None"]
-        assert [line["log_level"] for line in logged] == ["error"]
-
-    play(script)
+@scripted(play)
+async def test_a_failing_alteration_callback_affects_only_its_session(scene: Scene) -> None:
+    scene.store.may_go.release()
+    scene.store.may_go.release()
+    with capture_logs() as logged:
+        scene.quota_manager.alter({(ALICE, PRODUCE): 5.0}, "admin", PEER, lambda _reason: [].pop())
+        scene.alter({(ALICE, PRODUCE): 6.0})
+        await scene.settle()
+    assert scene.answers == [None]
+    assert [line["event"] for line in logged if line["log_level"] == "error"] == [
+        "internal error while a quota request was answered"
+    ]
 
 
-def test_threaded_quota_work_runs_one_at_a_time() -> None:
-    """Forty admins who describe 100,000 quotas would else leave the sockets a fortieth of the interpreter."""
+@scripted(play)
+async def test_a_bug_in_threaded_quota_work_does_not_end_the_manager(scene: Scene) -> None:
+    done: list[object] = []
+    answered = trio.Event()
 
-    async def script(scene: Scene) -> None:
-        begun: list[int] = []
-        may_end = threading.Event()
-        done: list[int | None] = []
+    def note(result: object) -> None:
+        done.append(result)
+        if len(done) == 2:
+            answered.set()
 
-        def work(number: int) -> int:
-            begun.append(number)
-            may_end.wait(5)
-            return number
-
-        for number in range(5):
-            scene.quota_manager.compute(partial(work, number), done.append)
-        await trio.testing.wait_all_tasks_blocked()
-        while not begun:
-            await trio.lowlevel.checkpoint()
-        assert len(begun) == 1
-        may_end.set()
+    scene.quota_manager.compute(lambda: trio.lowlevel.in_trio_run(), note)
+    await trio.testing.wait_all_tasks_blocked()
+    with capture_logs() as logged:
+        scene.quota_manager.compute(lambda: 1 // 0, note)
         with trio.fail_after(5):
-            while len(done) < 5:
-                await trio.lowlevel.checkpoint()
-        assert sorted(map(str, done)) == list("01234")
+            await answered.wait()
+    assert sorted(map(str, done)) == ["False", "None"]
+    assert [line["log_level"] for line in logged] == ["error"]
 
-    play(script)
+
+@scripted(play)
+async def test_threaded_quota_work_runs_one_at_a_time(scene: Scene) -> None:
+    """Forty admins who describe 100,000 quotas would else leave the sockets a fortieth of the interpreter."""
+    begun: list[int] = []
+    may_end = threading.Event()
+    done: list[int | None] = []
+
+    def work(number: int) -> int:
+        begun.append(number)
+        may_end.wait(5)
+        return number
+
+    for number in range(5):
+        scene.quota_manager.compute(partial(work, number), done.append)
+    await trio.testing.wait_all_tasks_blocked()
+    while not begun:
+        await trio.lowlevel.checkpoint()
+    assert len(begun) == 1
+    may_end.set()
+    with trio.fail_after(5):
+        while len(done) < 5:
+            await trio.lowlevel.checkpoint()
+    assert sorted(map(str, done)) == list("01234")
 
 
 def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:

@@ -13,7 +13,7 @@ from proxy.control.stores.file import read_quota_file, rewrite
 from proxy.control.stores.snapshot import read_snapshot, write_snapshot
 from quotas import Entity, QuotaKey, QuotaTable, parse
 from quotas.limiters.smooth import SmoothBudget
-from quotas.options import Options, Pacing, Scope
+from quotas.table.options import Options, Pacing, Scope
 from tests.proxy.metrics_page import Page, registry_of, scraped, server
 
 if TYPE_CHECKING:

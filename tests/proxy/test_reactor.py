@@ -269,6 +269,47 @@ def test_a_turn_handles_few_sockets_and_all_get_their_turn(reactor: Reactor) -> 
         assert sorted(seen) == list(range(3 * EVENTS_MAX))
 
 
+def test_ready_sockets_that_a_turn_has_no_time_for_come_first_in_the_next(
+    reactor: Reactor, clock: Clock
+) -> None:
+    seen: list[int] = []
+
+    def slow(number: int, _events: int) -> None:
+        seen.append(number)
+        clock.spend(TURN_US // 2)
+
+    with ExitStack() as stack:
+        pairs = [tuple(map(stack.enter_context, tcp_pair())) for _ in range(8)]
+        for number, (one, _other) in enumerate(pairs):
+            reactor.register(one.fileno(), WRITE, partial(slow, number))
+        for turn in range(1, 5):
+            reactor.turn(0)
+            assert len(seen) == 2 * turn
+            assert reactor.timeout_s() == (0 if turn < 4 else None), "a driver does not wait meanwhile"
+        assert sorted(seen) == list(range(8))
+
+
+def test_a_socket_that_was_left_for_the_next_turn_and_is_closed_is_not_called(
+    reactor: Reactor, clock: Clock
+) -> None:
+    """Its descriptor's number may be another socket's by then."""
+    seen: list[int] = []
+
+    def slow(number: int, _events: int) -> None:
+        seen.append(number)
+        clock.spend(TURN_US)
+
+    with ExitStack() as stack:
+        pairs = [tuple(map(stack.enter_context, tcp_pair())) for _ in range(2)]
+        for number, (one, _other) in enumerate(pairs):
+            reactor.register(one.fileno(), WRITE, partial(slow, number))
+        reactor.turn(0)
+        left = pairs[1 - seen[0]][0]
+        reactor.unregister(left.fileno())
+        reactor.register(left.fileno(), READ, lambda _events: pytest.fail("nothing has come"))
+        reactor.turn(0)
+
+
 def test_turns_are_counted_by_their_length(reactor: Reactor, clock: Clock) -> None:
     for length_us in (0, 1_000, 1_001, 2_500, 7_000, 3_000_000):
         reactor.later(partial(clock.spend, length_us))

@@ -21,10 +21,10 @@ from proxy.control.stores.records import (
     write,
 )
 from quotas import Entity, QuotaTable
-from quotas.entities import DEFAULT, Prefix
-from quotas.options import PLAIN, Options, Pacing, Scope
-from quotas.quota_entry import least, most
-from quotas.table import QuotaKey, keys_of
+from quotas.table.entities import DEFAULT, Prefix
+from quotas.table.options import PLAIN, Options, Pacing, Scope
+from quotas.table.quota_entry import least, most
+from quotas.table.quota_table import QuotaKey, keys_of
 from tests.properties import examples
 
 if TYPE_CHECKING:

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.messages import (
-    FetchRequest,
-    FetchResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
+from protocol.messages import ShareFetchRequest, ShareFetchResponse
 from proxy.close_reasons import CloseReason
 from proxy.net.poll import READ
 from proxy.net.reactor import BUFFER_BYTES
@@ -22,14 +17,6 @@ from tests.wire.messages import ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_a_relay_passes_bytes_both_ways(new_rig: Callable[..., Rig], pair: str) -> None:
-    rig = new_rig(pair=PAIRS[pair])
-    assert rig.pass_on(ping(), rig.client, rig.broker) == ping()
-    assert rig.pass_on(pong(), rig.broker, rig.client) == pong()
-    assert rig.relay.received_bytes == (len(ping()), len(pong()))
 
 
 def test_a_relay_passes_frames_one_byte_at_a_time(new_rig: Callable[..., Rig]) -> None:
@@ -175,16 +162,6 @@ def test_closing_a_relay_cancels_its_timer(new_rig: Callable[..., Rig]) -> None:
     assert rig.reason is CloseReason.STOPPED
 
 
-def test_frames_of_a_fetching_client_wait_for_the_answer(new_rig: Callable[..., Rig]) -> None:
-    fetch = request(FetchRequest(), 4, 1)
-    fetched = response(FetchResponse(), 4, 1)
-    rig = new_rig(quota_table(fetch=1e6))
-    assert rig.pass_on(fetch + ping(2), rig.client, rig.broker)[:8] == fetch[:8]
-    assert rig.pass_on(fetched, rig.broker, rig.client) == fetched
-    rig.turn(2)
-    assert rig.take(rig.broker) == ping(2)
-
-
 # Draining
 
 
@@ -204,23 +181,6 @@ def test_draining_ends_when_requests_in_flight_are_answered(new_rig: Callable[..
     assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
     assert rig.end() is CloseReason.DRAINED
     assert rig.at_end(rig.broker), "the second request did not pass"
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_a_partly_received_large_request_is_completed_while_draining(
-    new_rig: Callable[..., Rig], pair: str
-) -> None:
-    asked = padded(ping(1))
-    rig = new_rig(pair=PAIRS[pair])
-    rest = rig.send(rig.client, asked[:3000])
-    rig.turn(2)
-    received = bytearray(rig.take(rig.broker))
-    rig.relay.drain()
-    received += rig.pass_on(rest + asked[3000:], rig.client, rig.broker)
-    assert received == asked
-    assert rig.reason is None
-    rig.send(rig.broker, pong(1))
-    assert rig.end() is CloseReason.DRAINED
 
 
 # Many

@@ -13,7 +13,7 @@ from proxy.connection.ending import LINGER_MS
 from tests.proxy.rigs import PAIRS, Rig, reset, tcp_pair, unix_pair
 from tests.proxy.wire import new_connection, quota_table
 from tests.wire.frames import framed, padded
-from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
+from tests.wire.messages import ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,17 +25,6 @@ def test_a_client_that_closes_ends_the_session(new_rig: Callable[..., Rig], pair
     rig.client.close()
     assert rig.end() in {CloseReason.CLIENT_CLOSED, CloseReason.CLIENT_RESET}
     assert rig.at_end(rig.broker)
-
-
-def test_a_half_closed_client_gets_its_responses(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(pair=tcp_pair)
-    rig.send(rig.client, ping(1) + ping(2))
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.expect(rig.broker, ping(1) + ping(2))
-    assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
-    assert rig.reason is None
-    assert rig.pass_on(pong(2), rig.broker, rig.client) == pong(2)
-    assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -81,18 +70,6 @@ def test_acks_0_data_unread_before_a_mute_arrives_after_the_client_closed(
     rig.expect(rig.broker, second)
     rig.until(60_000)
     assert rig.end() is CloseReason.CLIENT_CLOSED
-
-
-def test_a_muted_client_that_closes_does_not_stay_until_its_deadline(new_rig: Callable[..., Rig]) -> None:
-    """Else one that connects anew after each throttle would soon have used up all descriptors."""
-    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
-    rig.pass_on(produce(), rig.client, rig.broker)
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.turn(2)
-    assert rig.reason is None
-    assert rig.pass_on(produced(), rig.broker, rig.client) == produced(throttle_ms=2106)
-    assert rig.end() is CloseReason.CLIENT_CLOSED
-    assert rig.clock.now_ms == 0
 
 
 def test_a_clients_reset_is_counted_as_client_reset(new_rig: Callable[..., Rig]) -> None:
@@ -208,68 +185,6 @@ def test_a_closed_clients_session_ends_if_the_broker_hangs(new_rig: Callable[...
     assert rig.reason is None
     rig.until(LINGER_MS)
     assert rig.ends == [(CloseReason.CLIENT_CLOSED, "2 requests unanswered")]
-
-
-def test_a_closed_clients_session_waits_longer_for_an_arriving_response(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(pair=tcp_pair)
-    rig.pass_on(ping(1), rig.client, rig.broker)
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.turn(4)
-    answer = padded(pong(1), 1 << 20)
-    half = len(answer) // 2
-    rig.clock.now_ms = LINGER_MS - 1
-    assert rig.pass_on(answer[:half], rig.broker, rig.client) == answer[:half]
-    rig.until(LINGER_MS)
-    assert rig.reason is None
-    assert rig.pass_on(answer[half:], rig.broker, rig.client) == answer[half:]
-    assert rig.end() is CloseReason.CLIENT_CLOSED
-
-
-def test_requests_behind_a_fetch_without_records_arrive_after_the_client_closed(
-    new_rig: Callable[..., Rig],
-) -> None:
-    """Also if the fetch was decided like the one before it, which had its records."""
-    session = new_connection(quota_table(fetch=1000))
-    budget = session.quotas.ledger("ANONYMOUS", "app", 0).fetch
-    assert budget is not None
-    rig = new_rig(session=session, pair=tcp_pair)
-    rig.pass_on(fetch(1), rig.client, rig.broker)
-    rig.pass_on(fetched(1, 10), rig.broker, rig.client)
-    assert budget.charge(11_000, 0) == 1000 + length_of(fetched(1, 10))
-    until_ms = budget.throttled_until_ms
-    last = produce(3, 50, acks=0)
-    rig.send(rig.client, fetch(2) + last)
-    rig.expect(rig.broker, least(2))
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.send(rig.broker, fetched(2, 5000))
-    rig.expect(rig.client, emptied(2, until_ms))
-    assert session.throttled_until_ms == until_ms
-    rig.until(until_ms - 1)
-    rig.expect(rig.broker, b"")
-    assert rig.reason is None
-    rig.until(until_ms)
-    rig.expect(rig.broker, last)
-    assert rig.end() is CloseReason.CLIENT_CLOSED
-
-
-def test_a_throttled_fetching_client_that_closes_does_not_stay_until_its_deadline(
-    new_rig: Callable[..., Rig],
-) -> None:
-    """Else one that connects anew for each fetch would soon have used up all descriptors."""
-    session = new_connection(quota_table(fetch=1000))
-    budget = session.quotas.ledger("ANONYMOUS", "app", 0).fetch
-    assert budget is not None
-    assert budget.charge(11_000, 0) == 1000
-    rig = new_rig(session=session, pair=tcp_pair)
-    rig.send(rig.client, fetch(1))
-    rig.expect(rig.broker, least(1))
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.turn(2)
-    assert rig.reason is None
-    rig.send(rig.broker, fetched(1, 900))
-    rig.expect(rig.client, emptied(1, 1000))
-    assert rig.end() is CloseReason.CLIENT_CLOSED
-    assert rig.clock.now_ms == 0
 
 
 UNDELIVERED_BYTES = 2_000_000

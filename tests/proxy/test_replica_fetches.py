@@ -59,8 +59,7 @@ def test_a_broker_s_replica_fetches_are_exempt(version: int, node_id: int) -> No
         play.client(*asked)
         play.to_broker(*asked)  # neither capped nor one at a time
         told = [fetched(number, 50_000, version=version) for number in (1, 2)]
-        play.broker(*told)
-        play.to_client(*told)
+        play.returns(*told)
         assert charged(play) == 0
 
 
@@ -71,14 +70,11 @@ def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_i
     with playbook("kafka") as play:
         for number in (1, 2):  # the second is not taken to be as the first
             asked = fetch(number, version, replica_id)
-            play.client(asked)
-            play.to_broker(asked)
+            play.forwards(asked)
             told = fetched(number, 100, version=version)
-            play.broker(told)
-            play.to_client(told)
+            play.returns(told)
             assert charged(play) == number * (length_of(told) - (version >= 12))
-        play.client(fetch(3, version, 2))
-        play.to_broker(fetch(3, version, 2))
+        play.forwards(fetch(3, version, 2))
 
 
 @in_one_test
@@ -93,8 +89,7 @@ def test_a_clients_fetch_with_a_replica_id_is_charged(
 ) -> None:
     with playbook(user, brokers) as play:
         asked = fetch(1, version, 2)
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         told = fetched(1, 50_000, version=version)
         play.broker(told)
         size = length_of(told) - (version >= 12)
@@ -106,33 +101,21 @@ def test_a_clients_fetch_with_a_replica_id_is_charged(
 
 def test_replica_fetches_are_exempt_only_under_a_brokers_principal() -> None:
     with playbook("mallory") as play:
-        play.client(fetch(1, 17, 2))
-        play.to_broker(fetch(1, 17, 2))
-        play.broker(fetched(1, 100, version=17))
-        play.to_client(fetched(1, 100, version=17))
+        play.relays(fetch(1, 17, 2), fetched(1, 100, version=17))
         assert charged(play) > 0
         before = charged(play)
         play.session.client.become("kafka")
-        play.client(fetch(2, 17, 2))
-        play.to_broker(fetch(2, 17, 2))
-        play.broker(fetched(2, 100, version=17))
-        play.to_client(fetched(2, 100, version=17))
+        play.relays(fetch(2, 17, 2), fetched(2, 100, version=17))
         assert charged(play) == before
         play.session.client.become("mallory")
-        play.client(fetch(3, 17, 2))
-        play.to_broker(fetch(3, 17, 2))
-        play.broker(fetched(3, 100, version=17))
-        play.to_client(fetched(3, 100, version=17))
+        play.relays(fetch(3, 17, 2), fetched(3, 100, version=17))
         assert charged(play) > before
 
 
 def test_replica_fetches_are_exempt_from_shadow_quotas() -> None:
     with playbook("kafka", table_=QuotaTable(None, table().values)) as play:
         for number, replica_id in ((1, 2), (2, None)):
-            play.client(fetch(number, 17, replica_id))
-            play.to_broker(fetch(number, 17, replica_id))
-            play.broker(fetched(number, 100, version=17))
-            play.to_client(fetched(number, 100, version=17))
+            play.relays(fetch(number, 17, replica_id), fetched(number, 100, version=17))
             shadow = play.session.quotas.fetch.shadow
             assert shadow is not None
             assert sum(budget.charged for budget in shadow) == (number - 1) * (
@@ -175,8 +158,7 @@ def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> N
 def test_a_broker_s_fetch_whose_tags_cannot_be_is_taken_for_a_consumer_s(tags: bytes) -> None:
     asked = framed(request(FetchRequest(max_bytes=QUOTA), 17)[4:-1] + tags)
     with playbook("kafka") as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         assert play.session.in_flight[0].ledger is not None, "its response is charged"
 
 

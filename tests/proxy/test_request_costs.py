@@ -12,7 +12,7 @@ from proxy.config import config
 from proxy.config.config import ConfigError
 from proxy.config.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
 from proxy.config.settings import Settings
-from quotas.request_costs import ApiCost, Overrides
+from quotas.costs.request_costs import ApiCost, Overrides
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from proxy.counters import Counters
 from proxy.handlers.plan import Plan
 from proxy.handlers.plans import Plans
 from proxy.handlers.request_time.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
-from quotas.request_costs import ApiCost
+from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.proxy.request_costs import EACH_US, charged_us, costs, timed

@@ -20,7 +20,6 @@ from protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
-    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -30,8 +29,7 @@ from proxy.handlers.plans import Plans
 from proxy.handlers.request_time.request_time import CLASSES, Charged
 from proxy.handlers.sasl.identity import Identities
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.entities import Prefix
-from quotas.request_costs import ApiCost, ColdCost
+from quotas.costs.request_costs import ApiCost, ColdCost
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.broker_versions import broker_of
@@ -46,7 +44,6 @@ from tests.proxy.request_costs import (
     everybody,
     percent,
     spend,
-    the_budget,
     time_table,
     timed,
 )
@@ -57,6 +54,7 @@ from tests.proxy.sasl import (
     authenticated,
     bare,
     handshake,
+    log_in,
     plain,
     shaken,
 )
@@ -150,21 +148,6 @@ def test_every_request_is_charged_request_time_and_its_response_has_the_throttle
     assert len(split(bytes(wire.to_broker))) == 2
 
 
-def test_requests_within_the_request_time_quota_are_charged_and_pass_unchanged() -> None:
-    with Playbook(session=timed()) as play:
-        for number in range(20):
-            play.client(ping(number))
-            play.to_broker(ping(number))
-            play.broker(pong(number))
-            play.to_client(pong(number))
-        assert charged_us(play.session) == 20 * EACH_US
-        play.client(ping(21))
-        play.to_broker(ping(21))
-        play.broker(pong(21))
-        play.to_client(pong(21, 500))
-        play.muted_until(500)
-
-
 @pytest.mark.parametrize(("api_key", "version"), [(999, 0), (-5, 3), (32767, 32767), (ApiKey.HEARTBEAT, 99)])
 def test_unknown_apis_are_charged_request_time(api_key: int, version: int) -> None:
     """And the wait is silent: nobody knows where to write it."""
@@ -172,22 +155,11 @@ def test_unknown_apis_are_charged_request_time(api_key: int, version: int) -> No
         spend(play.session)
         play.client(unknown_request(api_key, version), ping(2))
         play.to_broker(unknown_request(api_key, version), ping(2)[:0])
-        play.broker(unknown_response())
-        play.to_client(unknown_response())
+        play.returns(unknown_response())
         play.muted_until(500)
         play.at(500)
         play.to_broker(ping(2))
     assert charged_us(play.session) == LIMIT_US + EACH_US
-
-
-def test_error_responses_are_charged_as_successes() -> None:
-    session = timed()
-    wire = Wire(session)
-    wire.feed(0, client=asked(ApiKey.METADATA, 9))
-    wire.feed(0, broker=response(MetadataResponse(), 9))
-    wire.feed(0, client=asked(ApiKey.FETCH, 11, 2))
-    wire.feed(0, broker=response(FetchResponse(error_code=70), 11, 2))
-    assert charged_us(session) == 2 * EACH_US
 
 
 def test_a_too_new_apiversions_request_is_charged_request_time() -> None:
@@ -230,15 +202,11 @@ def test_produce_with_acks_0_is_charged_bytes_and_no_request_time(version: int) 
     table = QuotaTable({**time_table().values, (APP, QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
     with Playbook(session=timed(table)) as play:
         unanswered = padded(request(ProduceRequest(acks=0), version), 12_106)
-        play.client(unanswered)
-        play.to_broker(unanswered)
+        play.forwards(unanswered)
         assert charged_us(play.session) == 0
         play.muted_until(2106)  # measured on a broker
         play.at(2106)
-        play.client(ping(2))
-        play.to_broker(ping(2))
-        play.broker(pong(2))
-        play.to_client(pong(2))
+        play.relays(ping(2), pong(2))
         assert charged_us(play.session) == EACH_US
 
 
@@ -250,11 +218,9 @@ def test_acks_0_requests_do_not_stall_serial_requests() -> None:
     with Playbook(session=session) as play:
         play.client(unanswered, ping(1), unanswered, unanswered, ping(2))
         play.to_broker(unanswered, ping(1))
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.to_broker(unanswered, unanswered, ping(2))
-        play.broker(pong(2))
-        play.to_client(pong(2))
+        play.returns(pong(2))
         assert play.session.idle
 
 
@@ -278,16 +244,10 @@ def test_replica_fetches_are_exempt_from_request_time_for_brokers_only(version: 
     with Playbook(session=of_a_broker(user=user)) as play:
         for number in (1, 2):
             frame = request(wanted, version, number)
-            play.client(frame)
-            play.to_broker(frame)
-            play.broker(response(FetchResponse(), version, number))
-            play.to_client(response(FetchResponse(), version, number))
+            play.relays(frame, response(FetchResponse(), version, number))
         assert charged_us(play.session) == (0 if user == "kafka" else 2 * EACH_US)
         consumers = request(FetchRequest(max_bytes=1000), version, 3)
-        play.client(consumers)
-        play.to_broker(consumers)
-        play.broker(response(FetchResponse(), version, 3))
-        play.to_client(response(FetchResponse(), version, 3))
+        play.relays(consumers, response(FetchResponse(), version, 3))
         assert charged_us(play.session) == (1 if user == "kafka" else 3) * EACH_US
 
 
@@ -301,19 +261,10 @@ def test_inter_broker_requests_are_exempt_from_request_time_for_brokers_only(key
     session = of_a_broker(user=user)
     wire, count = Wire(session), 0
     for version in versions(key) or ():
-        wire.feed(0, client=asked(key, version, version))
-        wire.feed(0, broker=answered(key, version, 0, version))
+        wire.exchange(0, asked(key, version, version), answered(key, version, 0, version))
         count += 1
     assert session.violation is None
     assert charged_us(session) == (0 if user == "kafka" else count * EACH_US)
-
-
-def test_brokers_are_charged_request_time_for_client_apis() -> None:
-    session = of_a_broker()
-    wire = Wire(session)
-    wire.feed(0, client=ping(1) + asked(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 2))
-    wire.feed(0, broker=pong(1) + answered(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 2))
-    assert charged_us(session) == 2 * EACH_US
 
 
 def test_exempt_requests_of_brokers_are_not_held_on_new_connections() -> None:
@@ -326,8 +277,7 @@ def test_exempt_requests_of_brokers_are_not_held_on_new_connections() -> None:
         session = of_a_broker()
         spend(session, 2 * LIMIT_US, user="kafka")
         with Playbook(session=session) as play:
-            play.client(frame)
-            play.to_broker(frame)
+            play.forwards(frame)
 
 
 def test_a_header_without_client_id_is_charged_to_its_user() -> None:
@@ -341,11 +291,9 @@ def test_a_header_without_client_id_is_charged_to_its_user() -> None:
     session = timed(table)
     with Playbook(session=session) as play:
         shutdown = asked(ApiKey.CONTROLLED_SHUTDOWN, 0)
-        play.client(shutdown, ping(2))
-        play.to_broker(shutdown, ping(2))
+        play.forwards(shutdown, ping(2))
         told = answered(ApiKey.CONTROLLED_SHUTDOWN, 0, 0)
-        play.broker(told, pong(2))
-        play.to_client(told, pong(2))
+        play.returns(told, pong(2))
         charged = {(b.tags.user, b.tags.client_id): b.charged for b in budgets(session)}
         assert charged == {(ANONYMOUS, ""): percent(EACH_US), (ANONYMOUS, "app"): percent(EACH_US)}
 
@@ -362,26 +310,11 @@ def behind(identities: Identities, table: QuotaTable = OF_USERS) -> Connection:
     return new_connection(table, plans=plans)
 
 
-def relay(play: Playbook, question: bytes, answer: bytes) -> None:
-    """Both untouched."""
-    play.client(question)
-    play.to_broker(question)
-    play.broker(answer)
-    play.to_client(answer)
-
-
 def negotiate(play: Playbook, number: int = 1) -> None:
-    relay(
-        play,
+    play.relays(
         request(ApiVersionsRequest(), 0, number),
         response(ApiVersionsResponse(error_code=-1), 0, number),
     )
-
-
-def log_in(play: Playbook, user: str = "alice") -> None:
-    relay(play, handshake("PLAIN"), shaken())
-    relay(play, authenticate(plain(user)), authenticated())
-    assert play.session.client.user == user
 
 
 def by_user(session: Connection) -> dict[str, float]:
@@ -393,17 +326,17 @@ def test_a_sasl_exchange_costs_no_request_time_and_later_requests_are_its_users(
     with Playbook(session=timed(everybody())) as play:
         log_in(play)
         assert charged_us(play.session) == 0
-        relay(play, ping(), pong())
+        play.relays(ping(), pong())
         log_in(play, "bob")  # authenticates anew
-        relay(play, ping(), pong())
+        play.relays(ping(), pong())
         assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US, "bob": EACH_US}
 
 
 def test_sasl_v0_tokens_cost_no_request_time() -> None:
     with Playbook(session=timed(everybody())) as play:
-        relay(play, handshake("PLAIN", 0), shaken(version=0))
-        relay(play, bare(plain("alice")), bare(b""))
-        relay(play, ping(), pong())
+        play.relays(handshake("PLAIN", 0), shaken(version=0))
+        play.relays(bare(plain("alice")), bare(b""))
+        play.relays(ping(), pong())
         assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US}
 
 
@@ -443,8 +376,7 @@ def test_unauthenticated_requests_behind_sasl_are_not_charged_to_anonymous() -> 
         log_in(play)
     with Playbook(session=behind(identities)) as play:
         many = [produce(number) for number in range(100)] + [ping(number) for number in range(100)]
-        play.client(*many)
-        play.to_broker(*many)
+        play.forwards(*many)
         play.session.end(0)
         assert charged_us(play.session) == 0
 
@@ -453,7 +385,7 @@ def test_unauthenticated_requests_behind_sasl_are_not_charged_to_anonymous() -> 
 def test_a_refused_handshake_does_not_mark_the_listener_as_sasl(refusal: int) -> None:
     identities = Identities()
     with Playbook(session=behind(identities)) as play:
-        relay(play, handshake("PLAIN"), shaken(refusal))
+        play.relays(handshake("PLAIN"), shaken(refusal))
     with Playbook(session=behind(identities)) as play:
         negotiate(play)
         assert by_user(play.session) == {ANONYMOUS: EACH_US}
@@ -463,19 +395,11 @@ def test_sasl_requests_at_a_broker_without_sasl_are_charged_request_time() -> No
     """Answered ILLEGAL_SASL_STATE, by the broker's handlers; neither answer can tell a throttle time."""
     with Playbook(session=timed()) as play:
         spend(play.session)
-        relay_muted(play, handshake("PLAIN"), shaken(ILLEGAL_STATE), 500)
-        play.at(500)
-        relay_muted(play, authenticate(b"?"), authenticated(error_code=ILLEGAL_STATE), 1000)
+        play.relays(handshake("PLAIN"), shaken(ILLEGAL_STATE))
+        play.muted_until(500)
+        play.at(500).relays(authenticate(b"?"), authenticated(error_code=ILLEGAL_STATE))
+        play.muted_until(1000)
         assert charged_us(play.session) == LIMIT_US + 2 * EACH_US
-
-
-def relay_muted(play: Playbook, question: bytes, answer: bytes, until_ms: int) -> None:
-    """Both untouched, and the client has to wait."""
-    play.client(question)
-    play.to_broker(question)
-    play.broker(answer)
-    play.to_client(answer)
-    play.muted_until(until_ms)
 
 
 # Beside bandwidth
@@ -497,8 +421,7 @@ def test_produce_is_throttled_by_the_longer_of_byte_rate_and_request_time(length
         session = timed(both(produce=1000), hold=hold)
         spend(session)
         wire = Wire(session)
-        wire.feed(0, client=produce(1, length))
-        wire.feed(0, broker=response(ProduceResponse(), 7))
+        wire.exchange(0, produce(1, length), response(ProduceResponse(), 7))
         assert session.throttled_until_ms == until_ms
         if hold:
             assert not wire.to_client
@@ -515,8 +438,7 @@ def test_fetch_is_throttled_by_the_longer_of_byte_rate_and_request_time(size: in
     session = timed(both(fetch=1000))
     spend(session)
     wire = Wire(session)
-    wire.feed(0, client=request(FetchRequest(max_bytes=1000), 11))
-    wire.feed(0, broker=padded_fetch(size))
+    wire.exchange(0, request(FetchRequest(max_bytes=1000), 11), padded_fetch(size))
     assert session.throttled_until_ms == until_ms
     told = body_of(bytes(wire.to_client), FetchResponse, 11)
     assert told.throttle_time_ms == until_ms
@@ -538,30 +460,16 @@ def padded_fetch(length: int, number: int = 1) -> bytes:
 # Bounds and windows
 
 
-def test_a_request_time_throttle_lasts_at_most_one_window() -> None:
-    session = timed()
-    spend(session, 1000 * LIMIT_US)
-    with Playbook(session=session) as play:
-        play.session.client.first_request_seen = True
-        play.client(ping())
-        play.to_broker(ping())
-        play.broker(pong())
-        play.to_client(pong(1, 1000))
-        play.muted_until(1000)
-
-
 def test_a_request_time_window_may_be_longer_than_a_second() -> None:
     """quota.window.size.seconds is the bound, and with the number of windows the allowance."""
     quotas = BrokerQuotas.create(time_table(), num_samples=3, window_s=2)
     session = timed(quotas=quotas)
     wire = Wire(session)
     spend(session, 400)  # 0.01 % in two windows of 2 s
-    wire.feed(0, client=ping(1))
-    wire.feed(0, broker=pong(1))
+    wire.exchange(0, ping(1), pong(1))
     assert session.throttled_until_ms == 500
     spend(session, 10_000)
-    wire.feed(500, client=ping(2))
-    wire.feed(500, broker=pong(2))
+    wire.exchange(500, ping(2), pong(2))
     assert session.throttled_until_ms == 500 + 2000
 
 
@@ -569,8 +477,7 @@ def test_request_time_scale_multiplies_the_charges_of_a_broker() -> None:
     quotas = BrokerQuotas.create(time_table(), request_time_scale=2.5)
     session = timed(quotas=quotas)
     wire = Wire(session)
-    wire.feed(0, client=ping(1))
-    wire.feed(0, broker=pong(1))
+    wire.exchange(0, ping(1), pong(1))
     assert charged_us(session) == 2.5 * EACH_US
 
 
@@ -597,57 +504,6 @@ def test_hold_mode_delays_the_response_by_the_request_time_throttle() -> None:
 
 
 # Whose quota it is
-
-
-def of(user: str | None = None, client_id: str | None = None) -> Entity:
-    return Entity(DEFAULT if user == "*" else user, DEFAULT if client_id == "*" else client_id)
-
-
-LEVELS: Final = [
-    (("alice", "app"), ("alice", "app")),
-    (("alice", "*"), ("alice", "app")),
-    (("alice", None), ("alice", "")),
-    (("*", "app"), ("alice", "app")),
-    (("*", "*"), ("alice", "app")),
-    (("*", None), ("alice", "")),
-    ((None, "app"), ("", "app")),
-    ((None, "*"), ("", "app")),
-]
-"""The entities of Kafka's eight levels, first hit first, and who shares a budget there."""
-
-
-@pytest.mark.parametrize("first", range(8))
-def test_each_request_time_quota_level_applies_until_a_more_specific_one_is_set(first: int) -> None:
-    values = {
-        (of(*entity), QuotaKey.REQUEST_PERCENTAGE): LIMIT if number == first else 100.0
-        for number, (entity, _tags) in enumerate(LEVELS)
-        if number >= first
-    }
-    session = timed(QuotaTable(values))
-    session.client.become("alice")
-    spend(session, user="alice")
-    with Playbook(session=session) as play:
-        play.client(ping())
-        play.to_broker(ping())
-        play.broker(pong())
-        play.to_client(pong(1, 500))
-        play.muted_until(500)
-        assert (the_budget(session).tags.user, the_budget(session).tags.client_id) == LEVELS[first][1]
-
-
-def test_client_id_prefixes_can_have_a_request_time_quota() -> None:
-    session = timed(time_table(entity=Entity(client_id=Prefix("ap"))))
-    spend(session)
-    with Playbook(session=session) as play:
-        play.client(ping(1, b"other"))
-        play.to_broker(ping(1, b"other"))
-        play.broker(pong(1))
-        play.to_client(pong(1))
-        play.client(ping(2))
-        play.to_broker(ping(2))
-        play.broker(pong(2))
-        play.to_client(pong(2, 500))
-        play.muted_until(500)
 
 
 def test_each_request_time_charge_goes_to_the_requests_client_id() -> None:
@@ -679,16 +535,12 @@ def test_connections_of_one_request_budget_share_it_and_wait_separately() -> Non
     with Playbook(session=timed(quotas=quotas)) as one, Playbook(session=timed(quotas=quotas)) as other:
         for play in (one, other):
             for number in range(10):
-                relay(play, ping(number), pong(number))
-        one.client(ping(11))
-        one.to_broker(ping(11))
-        one.broker(pong(11))
-        one.to_client(pong(11, 500))
+                play.relays(ping(number), pong(number))
+        one.relays(ping(11), pong(11), told=pong(11, 500))
         one.muted_until(500)
         other.client(ping(12))
         other.to_broker(ping(12))  # it was not told to wait
-        other.broker(pong(12))
-        other.to_client(pong(12, 1000))
+        other.returns(pong(12), told=pong(12, 1000))
         other.muted_until(1000)
 
 
@@ -698,26 +550,19 @@ def test_connections_of_one_request_budget_share_it_and_wait_separately() -> Non
 def test_request_time_quotas_may_appear_or_vanish_with_requests_in_flight() -> None:
     session = timed(QuotaTable())
     with Playbook(session=session) as play:
-        play.client(ping(1))
-        play.to_broker(ping(1))
+        play.forwards(ping(1))
         session.quotas.update(time_table())
-        play.client(ping(2))
-        play.to_broker(ping(2))
+        play.forwards(ping(2))
         play.broker(pong(1))  # nobody was to pay when it was asked
         play.to_client(pong(1))
-        play.broker(pong(2))
-        play.to_client(pong(2))
+        play.returns(pong(2))
         assert charged_us(session) == EACH_US
-        play.client(ping(3))
-        play.to_broker(ping(3))
+        play.forwards(ping(3))
         session.quotas.update(QuotaTable())
         play.broker(pong(3))  # its toll was taken down; without a limit, nobody waits
         play.to_client(pong(3))
         assert charged_us(session) == 2 * EACH_US
-        play.client(ping(4))
-        play.to_broker(ping(4))
-        play.broker(pong(4))
-        play.to_client(pong(4))
+        play.relays(ping(4), pong(4))
         assert charged_us(session) == 2 * EACH_US
 
 
@@ -725,14 +570,11 @@ def test_a_changed_request_time_limit_applies_at_the_next_charge() -> None:
     session = timed()
     spend(session)
     with Playbook(session=session) as play:
-        play.client(ping(1))
-        play.to_broker(ping(1))
+        play.forwards(ping(1))
         session.quotas.update(time_table(0.02))
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         session.quotas.update(time_table(0.01))
-        play.client(ping(2))
-        play.to_broker(ping(2))
+        play.forwards(ping(2))
         play.broker(pong(2))
         play.to_client(pong(2, 1000))  # twice 0.5 s too many
         play.muted_until(1000)
@@ -756,14 +598,11 @@ def test_quotas_may_appear_or_vanish_while_a_request_streams(version: int) -> No
     ):
         session = timed(before, buffer_bytes=1000)
         with Playbook(session=session) as play:
-            play.client(asked_[:2000])
-            play.to_broker(asked_[:2000])
+            play.forwards(asked_[:2000])
             session.quotas.update(after)
-            play.client(asked_[2000:], ping(2))
-            play.to_broker(asked_[2000:], ping(2))
+            play.forwards(asked_[2000:], ping(2))
             answers = response(ProduceResponse(), version), pong(2)
-            play.broker(*answers)
-            play.to_client(*answers)
+            play.returns(*answers)
             timed_then = [table.has(QuotaKey.REQUEST_PERCENTAGE) for table in (before, after)]
             assert charged_us(session) == EACH_US * sum(timed_then)
 
@@ -775,43 +614,6 @@ def produce_of(version: int, length: int) -> bytes:
 # Shadow
 
 
-def test_shadow_request_time_counts_and_delays_no_client() -> None:
-    table = QuotaTable(None, time_table().values)
-    session = timed(table)
-    with Playbook(session=session) as play:
-        many = [ping(number) for number in range(100)]
-        play.client(*many)
-        play.to_broker(*many)  # not one at a time, either
-        told = [pong(number) for number in range(100)]
-        play.broker(*told)
-        play.to_client(*told)
-        shadow = session.quotas.request.shadow
-        assert shadow is not None
-        (budget,) = shadow
-        assert round(budget.charged * 10_000, 3) == 100 * EACH_US
-        assert budget.throttled == 80
-        play.client(*many)
-        play.to_broker(*many)
-        assert not budgets(session)
-
-
-def test_shadow_and_enforced_request_budgets_are_both_charged() -> None:
-    table = QuotaTable(time_table().values, time_table(0.001).values)
-    session = timed(table)
-    with Playbook(session=session) as play:
-        for number in range(20):
-            relay(play, ping(number), pong(number))
-        play.client(ping(21))
-        play.to_broker(ping(21))
-        play.broker(pong(21))
-        play.to_client(pong(21, 500))
-        play.muted_until(500)
-        shadow = session.quotas.request.shadow
-        assert shadow is not None
-        (budget,) = shadow
-        assert round(budget.charged * 10_000, 3) == 21 * EACH_US
-
-
 # Costs
 
 
@@ -821,8 +623,7 @@ def test_request_time_grows_with_the_lengths_of_request_and_response() -> None:
     session = timed(time_table(100.0), costs({"Heartbeat": own}))
     wire = Wire(session)
     frame, answer = padded(ping(1), 2500), padded(pong(1), 1200)
-    wire.feed(0, client=frame)
-    wire.feed(0, broker=answer)
+    wire.exchange(0, frame, answer)
     assert charged_us(session) == 10 + 5 + 36
 
 
@@ -832,8 +633,7 @@ def test_a_fetch_with_record_conversion_costs_more_request_time() -> None:
     for release, version, per_kb in (((2, 8), 3, 51), ((2, 8), 4, 1), ((0, 10, 2), 3, 1)):
         session = timed(time_table(100.0), costs({"Fetch": own}), broker=broker_of(release))
         wire = Wire(session)
-        wire.feed(0, client=request(FetchRequest(), version))
-        wire.feed(0, broker=padded(response(FetchResponse(), version), 3000))
+        wire.exchange(0, request(FetchRequest(), version), padded(response(FetchResponse(), version), 3000))
         assert charged_us(session) == 10 + 3 * per_kb
 
 
@@ -849,8 +649,7 @@ def test_a_request_to_an_idle_broker_costs_more_request_time(gap_us: int, more_u
     for session, now_us in ((one, 5_000_000), (other, 5_000_000 + gap_us)):
         one.clock.now_us = now_us
         wire = Wire(session)
-        wire.feed(now_us // 1000, client=ping(1, b"app" if session is other else b"else"))
-        wire.feed(now_us // 1000, broker=pong(1))
+        wire.exchange(now_us // 1000, ping(1, b"app" if session is other else b"else"), pong(1))
     assert charged_us(one) == EACH_US + more_us
 
 
@@ -861,6 +660,5 @@ def test_exempt_requests_also_end_a_brokers_idleness() -> None:
     session.clock.now_us = 2_000_000
     wire.feed(2000, client=request(ProduceRequest(acks=0), 7))
     session.clock.now_us = 2_000_200
-    wire.feed(2000, client=ping(1))
-    wire.feed(2000, broker=pong(1))
+    wire.exchange(2000, ping(1), pong(1))
     assert charged_us(session) == EACH_US

@@ -23,7 +23,7 @@ from proxy.handlers.broker_query import ask
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
-from quotas.request_costs import ApiCost
+from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.broker_query import VERSION, delete, deleted
@@ -102,8 +102,7 @@ def test_a_request_with_broker_queries_costs_only_the_queries() -> None:
         play.broker(told(7))
         play.to_broker(question(7, 1))
         assert charged_us(play.session) == each
-        play.broker(told(7))
-        play.to_client(deleted(7))
+        play.returns(told(7), told=deleted(7))
         assert charged_us(play.session) == 2 * each
 
 
@@ -118,12 +117,10 @@ def test_a_response_after_broker_queries_has_the_remaining_throttle_time() -> No
         play.muted_until(500)
         play.at(400)
         session.quotas.update(time_table(1.0))  # the second is not
-        play.broker(told(7))
-        play.to_client(reported(deleted(7), 100))
+        play.returns(told(7), told=reported(deleted(7), 100))
         play.at(500)
         play.to_broker(ping(8))
-        play.broker(pong(8))
-        play.to_client(pong(8))
+        play.returns(pong(8))
 
 
 def test_a_local_response_without_broker_queries_costs_as_its_request() -> None:
@@ -144,8 +141,7 @@ def test_informative_broker_queries_are_charged_beside_the_request() -> None:
         play.broker(told(7))
         play.to_broker(delete(7))
         assert charged_us(session) == 100 + length_of(told(7))
-        play.broker(deleted(7))
-        play.to_client(deleted(7))
+        play.returns(deleted(7))
         assert charged_us(session) == 107 + length_of(told(7))
 
 
@@ -207,12 +203,6 @@ def managed(quota_admin: Managed) -> Connection:
     session = timed(manages_quotas=True)
     session.quota_admin, session.client.peer = quota_admin, "10.9.8.7:4711"
     return session
-
-
-def authorized_again(play: Playbook) -> None:
-    """The broker is asked for no topic's metadata, and answers."""
-    play.to_broker(request(MetadataRequest(topics=[]), 1))
-    play.broker(response(MetadataResponse(), 1))
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -325,8 +315,7 @@ def test_the_throttle_of_a_broker_query_delays_the_response() -> None:
     session = managed(Managed(QuotaTable()))
     spend(session)
     wire = Wire(session)
-    wire.feed(0, client=request(describe(), 1))
-    wire.feed(0, broker=response(MetadataResponse(), 1))
+    wire.exchange(0, request(describe(), 1), response(MetadataResponse(), 1))
     assert session.throttled_until_ms == 500
     wire.feed(499)
     assert not wire.to_client

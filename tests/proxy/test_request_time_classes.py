@@ -12,7 +12,7 @@ from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from proxy.handlers.request_time.request_time import CLASSES, Charged, generation
-from quotas.request_costs import GENERATIONS, ApiCost, CostTable, shipped
+from quotas.costs.request_costs import GENERATIONS, ApiCost, CostTable, shipped
 from tests.matrix import in_one_test
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.request_costs import costs

@@ -12,8 +12,8 @@ from proxy.admin.quota_metrics import SERIES_MAX
 from proxy.admin.request_time import api_name
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.limiters.request_time import API_KEYS_OWN
 from quotas.registry import IDLE_MS_MAX
-from quotas.request_time import API_KEYS_OWN
 from tests.proxy.metrics_page import PARSERS, scraped, server
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from protocol.messages import (
 )
 from quotas import Budget, Entity, QuotaKey, QuotaTable
 from quotas.broker_quotas import BrokerQuotas
-from quotas.entities import Tags
-from quotas.request_costs import ApiCost, ColdCost
+from quotas.costs.request_costs import ApiCost, ColdCost
+from quotas.table.entities import Tags
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, comparable, cut, exchanges, whole
 from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, time_table, timed

@@ -16,11 +16,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from protocol.messages import (
-    FetchRequest,
-    ProduceRequest,
-    ProduceResponse,
-)
+from protocol.messages import FetchRequest, ProduceRequest, ProduceResponse
 from proxy.addresses import Address
 from proxy.close_reasons import CloseReason
 from proxy.config import config
@@ -36,6 +32,7 @@ from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors
 from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.proxy.wire import quota_table
+from tests.scripted import staged
 from tests.wire.frames import body_of, framed, request
 
 if TYPE_CHECKING:
@@ -45,71 +42,60 @@ if TYPE_CHECKING:
 # Clients and brokers
 
 
-def test_clients_get_weirs_addresses_and_reach_each_broker_there(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        assert await stage.told() == {node_id: stage.port(node_id) for node_id in (0, 1, 5)}
-        for node_id in (5, 0, 1):
-            client = await stage.connect(node_id)
-            assert await client.ask(PING) == PONG
-            assert stage.cluster.asked[-1] == (node_id, PING)
-            await client.stream.aclose()
-        await stage.closed(CloseReason.CLIENT_CLOSED, 4)
-        assert stage.server.counters.sessions_open == 0
-        assert stage.server.counters.sessions_opened == 4
-
-    play(script, brokers=(0, 1, 5))
+@staged(brokers=(0, 1, 5))
+async def test_clients_get_weirs_addresses_and_reach_each_broker_there(stage: Stage) -> None:
+    assert await stage.told() == {node_id: stage.port(node_id) for node_id in (0, 1, 5)}
+    for node_id in (5, 0, 1):
+        client = await stage.connect(node_id)
+        assert await client.ask(PING) == PONG
+        assert stage.cluster.asked[-1] == (node_id, PING)
+        await client.stream.aclose()
+    await stage.closed(CloseReason.CLIENT_CLOSED, 4)
+    assert stage.server.counters.sessions_open == 0
+    assert stage.server.counters.sessions_opened == 4
 
 
-def test_bytes_of_open_and_ended_sessions_are_counted(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        for number in (1, 2):
-            client = await stage.connect(0)
-            assert await client.ask(PING) == PONG
-            assert stage.server.received_bytes == (number * len(PING), number * len(PONG))
-            await client.stream.aclose()
-            await stage.closed(CloseReason.CLIENT_CLOSED, number)
-        assert stage.server.received_bytes == (2 * len(PING), 2 * len(PONG))
-
-    play(script)
-
-
-def test_a_throttled_producer_waits_at_a_real_socket(play: Play) -> None:
-    asked = request(ProduceRequest(acks=1, transactional_id="t" * 10_100), 7)
-
-    async def script(stage: Stage) -> None:
+@staged()
+async def test_bytes_of_open_and_ended_sessions_are_counted(stage: Stage) -> None:
+    for number in (1, 2):
         client = await stage.connect(0)
-        started = monotonic_us() // 1000
-        answer = await client.ask(asked)
-        assert answer is not None
-        assert 0 < (wait_ms := body_of(answer, ProduceResponse, 7).throttle_time_ms) < 1000
         assert await client.ask(PING) == PONG
-        assert monotonic_us() // 1000 - started >= wait_ms
-        (budget,) = stage.server.quotas.of(0).produce
-        assert budget.charged == len(asked) - 4
-
-    play(script, table=quota_table(produce=1000))
-
-
-def test_budgets_are_per_broker(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        for node_id in (0, 1):
-            client = await stage.connect(node_id)
-            await client.ask(request(ProduceRequest(acks=1), 7))
-        assert [len(stage.server.quotas.of(node_id).produce) for node_id in (0, 1)] == [1, 1]
-
-    play(script, brokers=(0, 1), table=quota_table(produce=1e9))
+        assert stage.server.received_bytes == (number * len(PING), number * len(PONG))
+        await client.stream.aclose()
+        await stage.closed(CloseReason.CLIENT_CLOSED, number)
+    assert stage.server.received_bytes == (2 * len(PING), 2 * len(PONG))
 
 
-def test_a_new_broker_has_its_listener_before_a_client_sees_it(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        assert set(await stage.told()) == {0}
-        await stage.nursery.start(stage.cluster.serve, 3)
-        assert await stage.told() == {0: stage.port(0), 3: stage.port(3)}
-        client = await stage.connect(3)
-        assert await client.ask(PING) == PONG
-        assert stage.cluster.asked[-1] == (3, PING)
+@staged(table=quota_table(produce=1000))
+async def test_a_throttled_producer_waits_at_a_real_socket(stage: Stage) -> None:
+    asked = request(ProduceRequest(acks=1, transactional_id="t" * 10_100), 7)
+    client = await stage.connect(0)
+    started = monotonic_us() // 1000
+    answer = await client.ask(asked)
+    assert answer is not None
+    assert 0 < (wait_ms := body_of(answer, ProduceResponse, 7).throttle_time_ms) < 1000
+    assert await client.ask(PING) == PONG
+    assert monotonic_us() // 1000 - started >= wait_ms
+    (budget,) = stage.server.quotas.of(0).produce
+    assert budget.charged == len(asked) - 4
 
-    play(script)
+
+@staged(brokers=(0, 1), table=quota_table(produce=1e9))
+async def test_budgets_are_per_broker(stage: Stage) -> None:
+    for node_id in (0, 1):
+        client = await stage.connect(node_id)
+        await client.ask(request(ProduceRequest(acks=1), 7))
+    assert [len(stage.server.quotas.of(node_id).produce) for node_id in (0, 1)] == [1, 1]
+
+
+@staged()
+async def test_a_new_broker_has_its_listener_before_a_client_sees_it(stage: Stage) -> None:
+    assert set(await stage.told()) == {0}
+    await stage.nursery.start(stage.cluster.serve, 3)
+    assert await stage.told() == {0: stage.port(0), 3: stage.port(3)}
+    client = await stage.connect(3)
+    assert await client.ask(PING) == PONG
+    assert stage.cluster.asked[-1] == (3, PING)
 
 
 def test_the_listeners_host_name_is_looked_up_once_and_off_the_loops_thread(
@@ -162,45 +148,37 @@ def test_a_host_name_that_is_not_looked_up_in_time_stops_the_start(
         play(None, listen="a.example:9092", connect_timeout_s=0.05)
 
 
-def test_a_brokers_changed_address_is_followed(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        client = await stage.connect(1)
-        assert await client.ask(PING) == PONG
-        stage.brokers[1].cancel()
-        await stage.nursery.start(stage.cluster.serve, 1)
-        assert await stage.told() == {0: stage.port(0), 1: stage.port(1)}
-        again = await stage.connect(1)
-        assert await again.ask(PING) == PONG
-
-    play(script, brokers=(0, 1))
+@staged(brokers=(0, 1))
+async def test_a_brokers_changed_address_is_followed(stage: Stage) -> None:
+    client = await stage.connect(1)
+    assert await client.ask(PING) == PONG
+    stage.brokers[1].cancel()
+    await stage.nursery.start(stage.cluster.serve, 1)
+    assert await stage.told() == {0: stage.port(0), 1: stage.port(1)}
+    again = await stage.connect(1)
+    assert await again.ask(PING) == PONG
 
 
-def test_brokers_are_followed_while_no_client_asks(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        await stage.nursery.start(stage.cluster.serve, 2)
-        await until(lambda: 2 in stage.server.address_book.nodes)
-        client = await stage.connect(2)
-        assert await client.ask(PING) == PONG
-
-    play(script, refresh_s=0.02)
+@staged(refresh_s=0.02)
+async def test_brokers_are_followed_while_no_client_asks(stage: Stage) -> None:
+    await stage.nursery.start(stage.cluster.serve, 2)
+    await until(lambda: 2 in stage.server.address_book.nodes)
+    client = await stage.connect(2)
+    assert await client.ask(PING) == PONG
 
 
-def test_a_broker_outside_the_port_range_is_omitted_and_logged_once(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        stage.cluster.nodes[77] = Address(HOST, 1)
-        with capture_logs() as logged:
-            for _ in range(3):
-                assert set(await stage.told()) == {0}
-        assert [line["node_id"] for line in logged if "removed" in line["event"]] == [77]
-
-    play(script)
+@staged()
+async def test_a_broker_outside_the_port_range_is_omitted_and_logged_once(stage: Stage) -> None:
+    stage.cluster.nodes[77] = Address(HOST, 1)
+    with capture_logs() as logged:
+        for _ in range(3):
+            assert set(await stage.told()) == {0}
+    assert [line["node_id"] for line in logged if "removed" in line["event"]] == [77]
 
 
-def test_advertised_host_replaces_the_host_that_clients_get(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        assert await stage.told() == {0: Address("weir.example.org", stage.first_port + 1)}
-
-    play(script, advertised_host="weir.example.org")
+@staged(advertised_host="weir.example.org")
+async def test_advertised_host_replaces_the_host_that_clients_get(stage: Stage) -> None:
+    assert await stage.told() == {0: Address("weir.example.org", stage.first_port + 1)}
 
 
 def test_brokers_that_the_upstream_omits_are_learnt_from_client_traffic(play: Play) -> None:
@@ -225,11 +203,9 @@ def test_node_ids_out_of_range_are_an_error_that_names_the_settings(play: Play) 
     assert "--first-node-id 1001" in text
 
 
-def test_the_settings_named_for_node_ids_out_of_range_work(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        assert set(await stage.told()) == {1001, 1003}
-
-    play(script, brokers=(1001, 1003), first_node_id=1001)
+@staged(brokers=(1001, 1003), first_node_id=1001)
+async def test_the_settings_named_for_node_ids_out_of_range_work(stage: Stage) -> None:
+    assert set(await stage.told()) == {1001, 1003}
 
 
 @pytest.mark.parametrize(
@@ -280,19 +256,17 @@ def test_an_upstream_that_speaks_tls_is_reported_as_such(play: Play) -> None:
     assert str(caught.value).endswith(": it speaks TLS: set upstream_tls, or name its PLAINTEXT listener")
 
 
-def test_a_taken_port_of_a_new_broker_is_logged_in_one_line(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        with socket.create_server((HOST, stage.port(4).port)), capture_logs() as logged:
-            await stage.nursery.start(stage.cluster.serve, 4)
-            for _ in range(3):
-                assert set(await stage.told()) == {0}
-        assert [line["node_id"] for line in logged if line["log_level"] in ("warning", "error")] == [4]
-        await until(
-            lambda: 4 in stage.server.address_book.nodes
-        )  # it is asked for again, and the port is free now
-        assert set(await stage.told()) == {0, 4}
-
-    play(script, refresh_s=0.02)
+@staged(refresh_s=0.02)
+async def test_a_taken_port_of_a_new_broker_is_logged_in_one_line(stage: Stage) -> None:
+    with socket.create_server((HOST, stage.port(4).port)), capture_logs() as logged:
+        await stage.nursery.start(stage.cluster.serve, 4)
+        for _ in range(3):
+            assert set(await stage.told()) == {0}
+    assert [line["node_id"] for line in logged if line["log_level"] in ("warning", "error")] == [4]
+    await until(
+        lambda: 4 in stage.server.address_book.nodes
+    )  # it is asked for again, and the port is free now
+    assert set(await stage.told()) == {0, 4}
 
 
 def test_an_unreachable_upstream_stops_the_start_with_one_line(play: Play) -> None:
@@ -303,36 +277,32 @@ def test_an_unreachable_upstream_stops_the_start_with_one_line(play: Play) -> No
 # Refusals
 
 
-def test_connections_above_the_limit_are_refused_and_counted(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        first = await stage.connect()
-        assert await first.ask(PING) == PONG
-        second = await stage.connect()
-        assert await second.frame() is None
-        assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 1
-        await first.stream.aclose()
-        await stage.closed(CloseReason.CLIENT_CLOSED)
-        third = await stage.connect()
-        assert await third.ask(PING) == PONG
-
-    play(script, connections_max=1)
+@staged(connections_max=1)
+async def test_connections_above_the_limit_are_refused_and_counted(stage: Stage) -> None:
+    first = await stage.connect()
+    assert await first.ask(PING) == PONG
+    second = await stage.connect()
+    assert await second.frame() is None
+    assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 1
+    await first.stream.aclose()
+    await stage.closed(CloseReason.CLIENT_CLOSED)
+    third = await stage.connect()
+    assert await third.ask(PING) == PONG
 
 
-def test_an_unreachable_broker_is_counted_and_other_brokers_are_served(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        stage.brokers[1].cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        with capture_logs() as logged:
-            client = await stage.connect(1)
-            assert await client.frame() is None
-        assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
-        (line,) = [line for line in logged if line["event"] == "connection refused"]
-        assert re.fullmatch(r"broker 127\.0\.0\.1:\d+: connection refused", line["detail"])
-        other = await stage.connect()
-        assert await other.ask(PING) == PONG
-        assert stage.server.counters.sessions_open == 1
-
-    play(script, brokers=(0, 1))
+@staged(brokers=(0, 1))
+async def test_an_unreachable_broker_is_counted_and_other_brokers_are_served(stage: Stage) -> None:
+    stage.brokers[1].cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    with capture_logs() as logged:
+        client = await stage.connect(1)
+        assert await client.frame() is None
+    assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
+    (line,) = [line for line in logged if line["event"] == "connection refused"]
+    assert re.fullmatch(r"broker 127\.0\.0\.1:\d+: connection refused", line["detail"])
+    other = await stage.connect()
+    assert await other.ask(PING) == PONG
+    assert stage.server.counters.sessions_open == 1
 
 
 async def is_refused(stage: Stage, node_id: int | None) -> bool:
@@ -356,59 +326,53 @@ async def accepts_again(stage: Stage, node_id: int | None) -> None:
         await trio.sleep(0.005)
 
 
-def test_a_listener_refuses_connections_while_its_broker_is_unreachable(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@staged(brokers=(0, 1))
+async def test_a_listener_refuses_connections_while_its_broker_is_unreachable(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "PROBE_S", 0.01)
     monkeypatch.setattr(establish, "HOLD_S", math.inf)
-
-    async def script(stage: Stage) -> None:
-        stage.brokers[1].cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        assert await (await stage.connect(1)).frame() is None
-        assert await is_refused(stage, 1)
-        for node_id in (None, 0):
-            assert await (await stage.connect(node_id)).ask(PING) == PONG
-        await stage.closed(CloseReason.BROKER_UNREACHABLE, 3)
-        assert await is_refused(stage, 1), "also after Weir has tried again"
-        await comes_back(stage, 1)
-        await accepts_again(stage, 1)
-        assert await stage.clients[-1].ask(PING) == PONG
-        assert stage.cluster.asked[-1] == (1, PING)
-
-    play(script, brokers=(0, 1))
+    stage.brokers[1].cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert await (await stage.connect(1)).frame() is None
+    assert await is_refused(stage, 1)
+    for node_id in (None, 0):
+        assert await (await stage.connect(node_id)).ask(PING) == PONG
+    await stage.closed(CloseReason.BROKER_UNREACHABLE, 3)
+    assert await is_refused(stage, 1), "also after Weir has tried again"
+    await comes_back(stage, 1)
+    await accepts_again(stage, 1)
+    assert await stage.clients[-1].ask(PING) == PONG
+    assert stage.cluster.asked[-1] == (1, PING)
 
 
-def test_the_bootstrap_listener_refuses_connections_while_no_broker_is_reachable(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@staged(brokers=(0, 1))
+async def test_the_bootstrap_listener_refuses_connections_while_no_broker_is_reachable(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "PROBE_S", 0.01)
-
-    async def script(stage: Stage) -> None:
-        for scope in stage.brokers.values():
-            scope.cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        assert await (await stage.connect()).frame() is None
-        assert await is_refused(stage, None)
-        await comes_back(stage, 1)
-        await accepts_again(stage, None)
-        assert await stage.clients[-1].ask(PING) == PONG
-
-    play(script, brokers=(0, 1))
+    for scope in stage.brokers.values():
+        scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert await (await stage.connect()).frame() is None
+    assert await is_refused(stage, None)
+    await comes_back(stage, 1)
+    await accepts_again(stage, None)
+    assert await stage.clients[-1].ask(PING) == PONG
 
 
-def test_clients_accepted_together_while_their_broker_is_unreachable_are_all_closed(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        stage.brokers[1].cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        plain = [socket.create_connection((HOST, stage.port(1).port)) for _ in range(20)]  # in the backlog
-        for sock in plain:
-            with sock, suppress(ConnectionResetError):
-                sock.setblocking(False)
-                assert await trio.socket.from_stdlib_socket(sock).recv(1) == b""
-        assert await is_refused(stage, 1)
-
-    play(script, brokers=(0, 1))
+@staged(brokers=(0, 1))
+async def test_clients_accepted_together_while_their_broker_is_unreachable_are_all_closed(
+    stage: Stage,
+) -> None:
+    stage.brokers[1].cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    plain = [socket.create_connection((HOST, stage.port(1).port)) for _ in range(20)]  # in the backlog
+    for sock in plain:
+        with sock, suppress(ConnectionResetError):
+            sock.setblocking(False)
+            assert await trio.socket.from_stdlib_socket(sock).recv(1) == b""
+    assert await is_refused(stage, 1)
 
 
 def test_a_bug_while_trying_an_unreachable_broker_again_opens_its_listener(
@@ -433,87 +397,79 @@ def test_a_bug_while_trying_an_unreachable_broker_again_opens_its_listener(
     play(script, brokers=(0, 1))
 
 
-def test_a_port_taken_while_its_listener_refuses_is_tried_again(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@staged(brokers=(0, 1))
+async def test_a_port_taken_while_its_listener_refuses_is_tried_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "PROBE_S", 0)
     monkeypatch.setattr(listeners, "RETRY_S", 0)
     really, failures = sockets.listen, [OSError(errno.EADDRINUSE, "Address already in use")]
 
-    async def script(stage: Stage) -> None:
-        def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
-            if failures:
-                raise failures.pop()
-            return really(ips, port)
+    def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
+        if failures:
+            raise failures.pop()
+        return really(ips, port)
 
-        monkeypatch.setattr(sockets, "listen", listen)
-        stage.brokers[1].cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        with capture_logs() as logged:
-            assert await (await stage.connect(1)).frame() is None
-            await comes_back(stage, 1)
-            await accepts_again(stage, 1)
-        assert [line["node_id"] for line in logged if line["event"].startswith("cannot listen again")] == [1]
-        assert await stage.clients[-1].ask(PING) == PONG
-
-    play(script, brokers=(0, 1))
+    monkeypatch.setattr(sockets, "listen", listen)
+    stage.brokers[1].cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    with capture_logs() as logged:
+        assert await (await stage.connect(1)).frame() is None
+        await comes_back(stage, 1)
+        await accepts_again(stage, 1)
+    assert [line["node_id"] for line in logged if line["event"].startswith("cannot listen again")] == [1]
+    assert await stage.clients[-1].ask(PING) == PONG
 
 
-def test_a_refused_client_is_held_before_closing(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        await stage.connect(1)
-        await until(lambda: stage.server.counters.sessions_opened == 1)
-        started_ms = monotonic_us() // 1000
-        assert await (await stage.connect(1)).ask(PING) is None
-        assert monotonic_us() // 1000 - started_ms >= 500
-
-    play(script, brokers=(0, 1), connections_max=1)
+@staged(brokers=(0, 1), connections_max=1)
+async def test_a_refused_client_is_held_before_closing(stage: Stage) -> None:
+    await stage.connect(1)
+    await until(lambda: stage.server.counters.sessions_opened == 1)
+    started_ms = monotonic_us() // 1000
+    assert await (await stage.connect(1)).ask(PING) is None
+    assert monotonic_us() // 1000 - started_ms >= 500
 
 
-def test_the_number_of_held_refused_clients_is_bounded(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+@staged(brokers=(0, 1), connections_max=1)
+async def test_the_number_of_held_refused_clients_is_bounded(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(establish, "HELD_MAX", 3)
     monkeypatch.setattr(establish, "HOLD_S", math.inf)
-
-    async def script(stage: Stage) -> None:
-        await stage.connect(1)
-        await until(lambda: stage.server.counters.sessions_opened == 1)
-        held = [await stage.connect(1) for _ in range(3)]
-        await stage.closed(CloseReason.CONNECTION_LIMIT, 3)
-        for _ in range(5):
-            assert await (await stage.connect(1)).frame() is None
-        with trio.move_on_after(0) as peeking:
-            await held[0].frame()
-        assert peeking.cancelled_caught, "the first ones are held still"
-        assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 8
-        assert stage.server.counters.sessions_open == 1
-
-    play(script, brokers=(0, 1), connections_max=1)
+    await stage.connect(1)
+    await until(lambda: stage.server.counters.sessions_opened == 1)
+    held = [await stage.connect(1) for _ in range(3)]
+    await stage.closed(CloseReason.CONNECTION_LIMIT, 3)
+    for _ in range(5):
+        assert await (await stage.connect(1)).frame() is None
+    with trio.move_on_after(0) as peeking:
+        await held[0].frame()
+    assert peeking.cancelled_caught, "the first ones are held still"
+    assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 8
+    assert stage.server.counters.sessions_open == 1
 
 
-def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@staged(brokers=(0, 1, 2), connections_max=1)
+async def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "HOLD_S", 0)
+    await stage.connect(0)
+    await until(lambda: stage.server.counters.sessions_opened == 1)
+    with capture_logs() as logged:
 
-    async def script(stage: Stage) -> None:
-        await stage.connect(0)
-        await until(lambda: stage.server.counters.sessions_opened == 1)
-        with capture_logs() as logged:
+        def counts(node_id: int) -> list[int]:
+            return [line["count"] for line in logged if line.get("node_id") == node_id]
 
-            def counts(node_id: int) -> list[int]:
-                return [line["count"] for line in logged if line.get("node_id") == node_id]
-
-            started_ms = monotonic_us() // 1000
-            for _ in range(30):
-                assert await (await stage.connect(1)).frame() is None
-            assert await (await stage.connect(2)).frame() is None
-            await until(lambda: sum(counts(1)) == 30)
-            lasted_ms = monotonic_us() // 1000 - started_ms
-        assert counts(1)[0] == 1
-        assert len(counts(1)) <= 2 + lasted_ms // 1000
-        assert counts(2) == [1], "each broker has its own lines"
-
-    play(script, brokers=(0, 1, 2), connections_max=1)
+        started_ms = monotonic_us() // 1000
+        for _ in range(30):
+            assert await (await stage.connect(1)).frame() is None
+        assert await (await stage.connect(2)).frame() is None
+        await until(lambda: sum(counts(1)) == 30)
+        lasted_ms = monotonic_us() // 1000 - started_ms
+    assert counts(1)[0] == 1
+    assert len(counts(1)) <= 2 + lasted_ms // 1000
+    assert counts(2) == [1], "each broker has its own lines"
 
 
 def test_refusals_that_were_only_counted_are_logged_at_the_end(
@@ -532,69 +488,60 @@ def test_refusals_that_were_only_counted_are_logged_at_the_end(
     assert sum(line.get("count", 0) for line in logged) == 5
 
 
-def test_running_out_of_descriptors_is_not_counted_as_an_unreachable_broker(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@staged()
+async def test_running_out_of_descriptors_is_not_counted_as_an_unreachable_broker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def script(stage: Stage) -> None:
-        async def none_left(_address: Address) -> socket.socket:
-            raise OSError(errno.EMFILE, "Too many open files")
+    async def none_left(_address: Address) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
 
-        monkeypatch.setattr(sockets, "connect", none_left)
-        assert await (await stage.connect(0)).frame() is None
-        assert stage.server.counters.closed == {CloseReason.OUT_OF_RESOURCES: 1}
-
-    play(script)
+    monkeypatch.setattr(sockets, "connect", none_left)
+    assert await (await stage.connect(0)).frame() is None
+    assert stage.server.counters.closed == {CloseReason.OUT_OF_RESOURCES: 1}
 
 
-def test_a_bug_while_connecting_to_a_broker_ends_only_that_client(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@staged()
+async def test_a_bug_while_connecting_to_a_broker_ends_only_that_client(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def script(stage: Stage) -> None:
-        async def broken(_address: Address) -> socket.socket:
-            raise ValueError("a bug")
+    async def broken(_address: Address) -> socket.socket:
+        raise ValueError("a bug")
 
-        with monkeypatch.context() as patch, capture_logs() as logs:
-            patch.setattr(sockets, "connect", broken)
-            client = await stage.connect(0)
-            assert await client.frame() is None
-        assert stage.server.counters.closed == {CloseReason.INTERNAL_ERROR: 1}
-        assert stage.server.counters.sessions_open == 0
-        assert [entry["log_level"] for entry in logs] == ["error"]
-        assert await (await stage.connect(0)).ask(PING) == PONG
-
-    play(script)
-
-
-def test_a_client_still_connecting_when_weir_stops_is_counted(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def script(stage: Stage) -> None:
-        async def never(_address: Address) -> socket.socket:
-            await trio.sleep_forever()
-            raise AssertionError
-
-        monkeypatch.setattr(sockets, "connect", never)
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(sockets, "connect", broken)
         client = await stage.connect(0)
-        await until(lambda: stage.server.counters.sessions_open == 1)
-        stage.server.stop()
         assert await client.frame() is None
-        assert stage.server.counters.closed == {CloseReason.STOPPED: 1}
-        assert stage.server.counters.sessions_open == 0
+    assert stage.server.counters.closed == {CloseReason.INTERNAL_ERROR: 1}
+    assert stage.server.counters.sessions_open == 0
+    assert [entry["log_level"] for entry in logs] == ["error"]
+    assert await (await stage.connect(0)).ask(PING) == PONG
 
-    play(script)
+
+@staged()
+async def test_a_client_still_connecting_when_weir_stops_is_counted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_address: Address) -> socket.socket:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(sockets, "connect", never)
+    client = await stage.connect(0)
+    await until(lambda: stage.server.counters.sessions_open == 1)
+    stage.server.stop()
+    assert await client.frame() is None
+    assert stage.server.counters.closed == {CloseReason.STOPPED: 1}
+    assert stage.server.counters.sessions_open == 0
 
 
-def test_both_connections_of_a_session_use_tcp_keepalive(play: Play) -> None:
+@staged()
+async def test_both_connections_of_a_session_use_tcp_keepalive(stage: Stage) -> None:
     """Half-open connections end by keepalive, within minutes."""
-
-    async def script(stage: Stage) -> None:
-        client = await stage.connect(0)
-        assert await client.ask(PING) == PONG
-        assert isinstance(client.stream, trio.SocketStream)
-        for peer in (client.stream.socket.getsockname(), stage.cluster.nodes[0]):
-            assert keep_alive_of_socket_to(peer) == (1, 60, 10, 6)
-
-    play(script)
+    client = await stage.connect(0)
+    assert await client.ask(PING) == PONG
+    assert isinstance(client.stream, trio.SocketStream)
+    for peer in (client.stream.socket.getsockname(), stage.cluster.nodes[0]):
+        assert keep_alive_of_socket_to(peer) == (1, 60, 10, 6)
 
 
 def keep_alive_of_socket_to(peer: tuple[str, int]) -> tuple[int, int, int, int]:
@@ -617,21 +564,19 @@ def keep_alive_of_socket_to(peer: tuple[str, int]) -> tuple[int, int, int, int]:
     return only
 
 
-def test_a_broker_that_does_not_accept_is_a_connect_timeout(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+@staged(connect_timeout_s=0.05)
+async def test_a_broker_that_does_not_accept_is_a_connect_timeout(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def script(stage: Stage) -> None:
-        async def never(_address: Address) -> socket.socket:
-            await trio.sleep_forever()
-            raise AssertionError
+    async def never(_address: Address) -> socket.socket:
+        await trio.sleep_forever()
+        raise AssertionError
 
-        monkeypatch.setattr(sockets, "connect", never)
-        client = await stage.connect(0)
-        assert await client.frame() is None
-        assert stage.server.counters.closed[CloseReason.CONNECT_TIMEOUT] == 1
-        assert stage.server.counters.sessions_open == 0
-
-    play(script, connect_timeout_s=0.05)
+    monkeypatch.setattr(sockets, "connect", never)
+    client = await stage.connect(0)
+    assert await client.frame() is None
+    assert stage.server.counters.closed[CloseReason.CONNECT_TIMEOUT] == 1
+    assert stage.server.counters.sessions_open == 0
 
 
 @pytest.mark.parametrize(("number", "said"), [(errno.EMFILE, 1), (errno.ECONNABORTED, 0)])
@@ -659,104 +604,83 @@ def test_a_failed_accept_is_retried(
     play(script)
 
 
-def test_garbage_from_a_client_ends_only_its_connection(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        kept = await stage.connect()
-        for sent in (
-            b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n",
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        ):
-            client = await stage.connect()
-            assert await client.ask(sent + bytes(20)) is None
-        assert await kept.ask(PING) == PONG
-        closed = stage.server.counters.closed
-        assert closed == {CloseReason.REQUEST_TOO_LARGE: 1, CloseReason.TLS_ON_PLAIN_PORT: 1}
-
-    play(script)
-
-
-def test_garbage_from_a_broker_ends_the_session(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        stage.cluster.garbage = b"\0\0\0\x20" + b"garbage" * 9
+@staged()
+async def test_garbage_from_a_client_ends_only_its_connection(stage: Stage) -> None:
+    kept = await stage.connect()
+    for sent in (
+        b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ):
         client = await stage.connect()
-        assert await client.ask(PING) is None
-        await stage.closed(CloseReason.RESPONSE_UNEXPECTED)
-
-    play(script)
+        assert await client.ask(sent + bytes(20)) is None
+    assert await kept.ask(PING) == PONG
+    closed = stage.server.counters.closed
+    assert closed == {CloseReason.REQUEST_TOO_LARGE: 1, CloseReason.TLS_ON_PLAIN_PORT: 1}
 
 
 # Quotas
 
 
-def test_a_reloaded_quota_file_applies_to_open_connections(play: Play, tmp_path: Path) -> None:
+@staged()
+async def test_a_reloaded_quota_file_applies_to_open_connections(stage: Stage, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     asked = request(ProduceRequest(acks=1), 7)
-
-    async def script(stage: Stage) -> None:
-        registry = stage.server.quotas
-        state, supervisor = StoreHealth(lambda: 0), stage.server.supervisor
-        quota_manager = QuotaManager(FileStore(file), registry, QuotaTable(), frozenset(), state, supervisor)
-        client = await stage.connect(0)
-        await client.ask(asked)
-        file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')
+    registry = stage.server.quotas
+    state, supervisor = StoreHealth(lambda: 0), stage.server.supervisor
+    quota_manager = QuotaManager(FileStore(file), registry, QuotaTable(), frozenset(), state, supervisor)
+    client = await stage.connect(0)
+    await client.ask(asked)
+    file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')
+    await quota_manager.reload()
+    await client.ask(asked)
+    (budget,) = registry.of(0).produce
+    assert budget.charged == len(asked) - 4
+    file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = "much"\n')
+    with capture_logs() as logged:
         await quota_manager.reload()
-        await client.ask(asked)
-        (budget,) = registry.of(0).produce
-        assert budget.charged == len(asked) - 4
-        file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = "much"\n')
-        with capture_logs() as logged:
-            await quota_manager.reload()
-        assert ["last known stay" in line["event"] for line in logged] == [True]
-        await client.ask(asked)
-        assert budget.charged == 2 * (len(asked) - 4)
-
-    play(script)
+    assert ["last known stay" in line["event"] for line in logged] == [True]
+    await client.ask(asked)
+    assert budget.charged == 2 * (len(asked) - 4)
 
 
 # Stopping
 
 
-def test_stopping_lets_requests_in_flight_finish(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        client, idle = await stage.connect(), await stage.connect()
-        assert await idle.ask(PING) == PONG
-        stage.cluster.may_answer = trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_expect, client, PING, PONG)
-            await until(lambda: len(stage.cluster.asked) == 2)
-            stage.server.stop()
-            assert await idle.frame() is None
-            with pytest.raises(OSError, match=r"refused|all attempts"):
-                await stage.connect()
-            stage.cluster.may_answer.set()
-        assert await client.frame() is None
-        assert stage.server.counters.closed[CloseReason.DRAINED] == 2
-        assert stage.server.counters.sessions_open == 0
-
-    play(script)
+@staged()
+async def test_stopping_lets_requests_in_flight_finish(stage: Stage) -> None:
+    client, idle = await stage.connect(), await stage.connect()
+    assert await idle.ask(PING) == PONG
+    stage.cluster.may_answer = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_expect, client, PING, PONG)
+        await until(lambda: len(stage.cluster.asked) == 2)
+        stage.server.stop()
+        assert await idle.frame() is None
+        with pytest.raises(OSError, match=r"refused|all attempts"):
+            await stage.connect()
+        stage.cluster.may_answer.set()
+    assert await client.frame() is None
+    assert stage.server.counters.closed[CloseReason.DRAINED] == 2
+    assert stage.server.counters.sessions_open == 0
 
 
 async def _expect(client: Connection, asked: bytes, answer: bytes) -> None:
     assert await client.ask(asked) == answer
 
 
-def test_stopping_takes_no_longer_than_the_drain_time(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        stage.cluster.may_answer = trio.Event()
+@staged(drain_timeout_s=0.05)
+async def test_stopping_takes_no_longer_than_the_drain_time(stage: Stage) -> None:
+    stage.cluster.may_answer = trio.Event()
+    client = await stage.connect()
+    await client.stream.send_all(PING)
+    await until(lambda: bool(stage.cluster.asked))
+    stage.server.stop()
+    assert await client.frame() is None
+    assert stage.server.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
+
+
+@staged()
+async def test_cancelling_closes_everything_at_once(stage: Stage) -> None:
+    for _ in range(20):
         client = await stage.connect()
-        await client.stream.send_all(PING)
-        await until(lambda: bool(stage.cluster.asked))
-        stage.server.stop()
-        assert await client.frame() is None
-        assert stage.server.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
-
-    play(script, drain_timeout_s=0.05)
-
-
-def test_cancelling_closes_everything_at_once(play: Play) -> None:
-    async def script(stage: Stage) -> None:
-        for _ in range(20):
-            client = await stage.connect()
-            assert await client.ask(request(FetchRequest(), 11)) is not None
-
-    play(script)
+        assert await client.ask(request(FetchRequest(), 11)) is not None

@@ -13,16 +13,13 @@ from proxy import run
 from proxy.config import config
 from proxy.connection.state import State
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.counters import Counters
 from proxy.handlers.mutations import decoded_requests
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plans import Plans
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.bounded_names import EMPTY
-from quotas.client_quotas import mutation_rates
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.table.bounded_names import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
-from tests.proxy.controller import NODE, Controller, ControllerClient
+from tests.proxy.controller import NODE, Controller
+from tests.proxy.mutation_cluster import Cluster
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, time_table, timed
@@ -31,7 +28,6 @@ from tests.wire.frames import framed, head_of, header, request, split
 from tests.wire.messages import fetch, fetched, length_of, ping, pong, produce, produced
 
 if TYPE_CHECKING:
-    from protocol.versions import VersionRange
     from proxy.connection.connection import Connection
     from quotas import Budget, MutationBudget
 
@@ -57,10 +53,8 @@ def test_produce_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
     """
     frames = [produce(number, 6102) for number in (1, 2, 3)]
     with Playbook(shadowed(quota_table(produce=1000))) as play:
-        play.client(*frames)
-        play.to_broker(*frames)
-        play.broker(produced(1), produced(2), produced(3))
-        play.to_client(produced(1), produced(2), produced(3))
+        play.forwards(*frames)
+        play.returns(produced(1), produced(2), produced(3))
         shadow = shadow_of(play.session, "produce")
         assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total) == (18_306, 2, 8306)
     assert play.session.counters.throttles == 0
@@ -70,14 +64,11 @@ def test_produce_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
 def test_fetches_under_a_shadow_quota_are_not_capped_serial_or_held(version: int) -> None:
     with Playbook(shadowed(quota_table(fetch=100))) as play:
         asked = [fetch(number, version, max_bytes=2**31 - 1) for number in (1, 2)]
-        play.client(*asked)
-        play.to_broker(*asked)
+        play.forwards(*asked)
         told = [fetched(number, 5000, version=version) for number in (1, 2)]
-        play.broker(*told)
-        play.to_client(*told)
+        play.returns(*told)
         play.at(1)
-        play.client(fetch(3, version), ping(4))
-        play.to_broker(fetch(3, version), ping(4))
+        play.forwards(fetch(3, version), ping(4))
         shadow = shadow_of(play.session, "fetch")
         assert shadow.throttled == 2
         assert shadow.throttled_until_ms > 1
@@ -88,12 +79,10 @@ def test_enforced_and_shadow_byte_rates_are_both_charged() -> None:
     """2000 bytes/s hold, 1000 would throttle: with 12,000 bytes of 20,000 that pass at once."""
     table = QuotaTable(quota_table(produce=2000).values, quota_table(produce=1000).values)
     with Playbook(table) as play:
-        play.client(produce(1, 12_000))
-        play.to_broker(produce(1, 12_000))
+        play.forwards(produce(1, 12_000))
         shadow = shadow_of(play.session, "produce")
         assert (shadow.charged, shadow.throttle_ms_total) == (12_000, 2000)
-        play.client(produce(2, 12_000))
-        play.to_broker(produce(2, 12_000))
+        play.forwards(produce(2, 12_000))
         play.muted_until(2000)
         assert shadow.charged == 24_000
 
@@ -102,25 +91,20 @@ def test_a_fetch_waits_for_its_enforced_quota_and_not_for_the_shadow_one() -> No
     table = QuotaTable(quota_table(fetch=1_000_000).values, quota_table(fetch=10).values)
     with Playbook(table) as play:
         for number in (1, 2):
-            play.client(fetch(number))
-            play.to_broker(fetch(number))
-            play.broker(fetched(number, 5000))
-            play.to_client(fetched(number, 5000))
+            play.relays(fetch(number), fetched(number, 5000))
         assert shadow_of(play.session, "fetch").throttled == 2
 
 
 def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
     with Playbook(shadowed(quota_table(produce=1000))) as play:
-        play.client(produce(1, 9000))
-        play.to_broker(produce(1, 9000))
+        play.forwards(produce(1, 9000))
         play.session.quotas.update(quota_table(produce=1000))
         play.client(produce(2, 2000))  # 11 s' worth in all
         play.to_broker(produce(2, 2000))
         play.muted_until(1000)
         play.session.quotas.update(shadowed(quota_table(produce=1000)))
         play.at(1000)
-        play.client(produce(3, 9000))
-        play.to_broker(produce(3, 9000))
+        play.forwards(produce(3, 9000))
 
 
 # Request time
@@ -132,10 +116,8 @@ def test_request_time_over_a_shadow_quota_is_counted_and_not_throttled() -> None
     """
     asked = [ping(number) for number in range(40)]
     with Playbook(session=timed(shadowed(time_table()))) as play:
-        play.client(*asked)
-        play.to_broker(*asked)
-        play.broker(*(pong(number) for number in range(40)))
-        play.to_client(*(pong(number) for number in range(40)))
+        play.forwards(*asked)
+        play.returns(*(pong(number) for number in range(40)))
         shadow = shadow_of(play.session, "request")
         assert (shadow.throttled, shadow.throttle_ms_total) == (20, 1000)
         assert round(shadow.charged, 9) == percent(40 * EACH_US)
@@ -147,20 +129,15 @@ def test_a_connection_does_not_wait_for_shadow_usage_of_others() -> None:
     for _connection in range(3):
         with Playbook(session=timed(quotas=quotas)) as play:
             spend(play.session)
-            play.client(ping(1), ping(2))
-            play.to_broker(ping(1), ping(2))
-            play.broker(pong(1), pong(2))
-            play.to_client(pong(1), pong(2))
+            play.forwards(ping(1), ping(2))
+            play.returns(pong(1), pong(2))
 
 
 def test_enforced_and_shadow_request_time_are_both_charged() -> None:
     table = QuotaTable(time_table().values, time_table(LIMIT / 2).values)
     with Playbook(session=timed(table)) as play:
         spend(play.session)
-        play.client(ping())
-        play.to_broker(ping())
-        play.broker(pong())
-        play.to_client(pong(throttle_ms=500))
+        play.relays(ping(), pong(), told=pong(throttle_ms=500))
         play.muted_until(500)
         shadow = shadow_of(play.session, "request")
         assert round(shadow.charged, 9) == percent(LIMIT_US + EACH_US)
@@ -274,26 +251,15 @@ def test_shadow_quotas_leave_the_wire_unchanged_and_count_as_enforced_ones(
 # Mutations
 
 
-class Cluster(NamedTuple):
+class Shadowed(Cluster):
     """A controller without quota behind Weir, whose clients have connections of their own."""
 
-    quotas: BrokerQuotas
-    plans: Plans
-    controller: Controller
-
-    @classmethod
-    def make(
-        cls, table: QuotaTable, spoken: dict[int, VersionRange] | None = None, *, strict: bool = False
-    ) -> Cluster:
-        quotas = BrokerQuotas.create(table, mutations=mutation_rates(SAMPLES, 1))
-        controller = Controller() if spoken is None else Controller(spoken)
-        return cls(quotas, Plans(Counters(), cluster=ClusterState(strict)), controller)
+    def __init__(self, table: QuotaTable, *, strict: bool = False) -> None:
+        super().__init__(table=table, samples=SAMPLES, strict=strict, controller=Controller())
 
     def send(self, now_ms: int, frame: bytes) -> tuple[bytes, int]:
         """One request on a connection of its own: the response, and until when the session is mute."""
-        connection = ControllerClient(
-            new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller
-        )
+        connection = self.connect()
         (told,) = connection.send(now_ms, frame)
         return told, connection.session.throttled_until_ms
 
@@ -312,7 +278,7 @@ MUTATIONS: Final = QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
 def test_shadow_mutation_quotas_leave_results_unchanged_and_count_as_enforced(
     steps: list[tuple[int, object]],
 ) -> None:
-    plain, shadow, enforced = (Cluster.make(each) for each in (QuotaTable(), shadowed(MUTATIONS), MUTATIONS))
+    plain, shadow, enforced = (Shadowed(each) for each in (QuotaTable(), shadowed(MUTATIONS), MUTATIONS))
     now_ms, same = 1_000_000, True
     for pause_ms, what in steps:
         now_ms += pause_ms
@@ -334,7 +300,7 @@ def test_shadow_mutation_quotas_leave_results_unchanged_and_count_as_enforced(
 
 def test_mutations_over_a_shadow_quota_are_counted_and_executed() -> None:
     """10 tokens: the first topic leaves -2, the other two would be refused, for a second."""
-    cluster = Cluster.make(shadowed(MUTATIONS))
+    cluster = Shadowed(shadowed(MUTATIONS))
     create = Create((Topic("a", 12), Topic("b", 1), Topic("c", 1)))
     told, muted_until_ms = cluster.send(0, create.frame("app"))
     assert (create.answer(told).error_codes, create.answer(told).throttle_ms, muted_until_ms) == (
@@ -349,7 +315,7 @@ def test_mutations_over_a_shadow_quota_are_counted_and_executed() -> None:
 
 def test_a_refused_mutation_is_not_counted_by_the_shadow_quota() -> None:
     table = QuotaTable(MUTATIONS.values, {(Entity("ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): 100.0})
-    cluster = Cluster.make(table)
+    cluster = Shadowed(table)
     create = Create((Topic("a", 12), Topic("b", 5)))
     told, _until = cluster.send(0, create.frame("app"))
     assert create.answer(told).error_codes == (0, 89)
@@ -357,7 +323,7 @@ def test_a_refused_mutation_is_not_counted_by_the_shadow_quota() -> None:
 
 
 def test_deletions_are_charged_to_a_shadow_quota_as_to_an_enforced_one() -> None:
-    cluster = Cluster.make(shadowed(MUTATIONS))
+    cluster = Shadowed(shadowed(MUTATIONS))
     cluster.controller.add("seven", 7)
     delete = Delete(("seven", "none"), 5)
     told, _until = cluster.send(0, delete.frame("app"))
@@ -373,14 +339,13 @@ def test_an_unreadable_or_large_mutation_under_a_shadow_quota_passes_uncounted(
     unreadable = framed(header(19, 4, 1, b"app", tags=None) + b"\x7f\xff")
     for frame in (long, unreadable):
         with Playbook(shadowed(MUTATIONS)) as play:
-            play.client(frame)
-            play.to_broker(frame)
+            play.forwards(frame)
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["permissive", "strict"])
 def test_auto_created_topics_are_counted_by_a_shadow_quota(strict: bool) -> None:
     """Three partitions each, ten tokens: the fourth would have had its client wait."""
-    cluster, plain = Cluster.make(shadowed(MUTATIONS), strict=strict), Cluster.make(QuotaTable())
+    cluster, plain = Shadowed(shadowed(MUTATIONS), strict=strict), Shadowed(QuotaTable())
     for name in ("a", "b", "c", "d", "e", "e"):
         wanted = [MetadataRequest.MetadataRequestTopic(name=name)]
         frame = request(MetadataRequest(topics=wanted), 12)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from quotas import BrokerQuotas
-from quotas.options import Pacing
+from quotas.table.options import Pacing
 from tests.proxy.playbook import Playbook
 from tests.proxy.throttled import fetch_budget
 from tests.proxy.wire import new_connection, quota_table
-from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
+from tests.wire.messages import emptied, fetch, fetched, least, length_of, produce, produced
 
 RATE: Final = 1000
 CREDIT: Final = RATE // 10
@@ -24,28 +24,22 @@ def smooth_quotas() -> BrokerQuotas:
 def test_smooth_pacing_tells_a_producer_its_wait_and_mutes_it_so_long() -> None:
     asked = produce(1, SIZE)
     with Playbook(session=new_connection(quotas=smooth_quotas())) as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         play.muted_until(2000)
-        play.broker(produced(1))
-        play.to_client(produced(1, throttle_ms=2000))
+        play.returns(produced(1), told=produced(1, throttle_ms=2000))
 
 
 def test_smooth_pacing_tells_no_more_than_the_cap_and_charges_the_rest_later() -> None:
     quotas = smooth_quotas()
     first, second = produce(1, SIZE), produce(2, RATE)
     with Playbook(session=new_connection(quotas=quotas, throttle_ms_max=500)) as play:
-        play.client(first)
-        play.to_broker(first)
+        play.forwards(first)
         play.muted_until(500)
-        play.broker(produced(1))
-        play.to_client(produced(1, throttle_ms=500))
+        play.returns(produced(1), told=produced(1, throttle_ms=500))
         play.at(500)
-        play.client(second)
-        play.to_broker(second)
+        play.forwards(second)
         play.muted_until(1000)
-        play.broker(produced(2))
-        play.to_client(produced(2, throttle_ms=500))
+        play.returns(produced(2), told=produced(2, throttle_ms=500))
     budget = quotas.ledger("ANONYMOUS", "app", 0).produce
     assert budget is not None
     assert budget.charge(0, 1000) == 2000
@@ -58,8 +52,7 @@ def test_a_fetch_over_a_smooth_quota_brings_no_records_on_any_connection() -> No
         play.at(500)
         play.client(fetch(1))
         play.to_broker(least(1))
-        play.broker(fetched(1, 10))
-        play.to_client(emptied(1, throttle_ms=1500))
+        play.returns(fetched(1, 10), told=emptied(1, throttle_ms=1500))
         play.muted_until(2000)
 
 
@@ -73,19 +66,3 @@ def test_a_fetch_under_a_smooth_quota_may_ask_for_a_fifth_of_a_second() -> None:
         wait_ms = -(-(length_of(answered) - 100_000) // 1000)
         play.to_client(fetched(1, 199_000, throttle_ms=wait_ms))
         play.muted_until(wait_ms)
-
-
-def test_hold_mode_delays_the_response_by_the_smooth_wait() -> None:
-    asked = produce(1, SIZE)
-    with Playbook(session=new_connection(quotas=smooth_quotas(), hold=True)) as play:
-        play.client(asked, ping(2))
-        play.to_broker(asked)
-        play.muted_until(2000)
-        play.at(6).broker(produced(1))
-        play.at(1999)
-        play.silent()
-        play.at(2000)
-        play.to_client(produced(1, throttle_ms=1994))
-        play.to_broker(ping(2))
-        play.broker(pong(2))
-        play.to_client(pong(2))

@@ -17,8 +17,8 @@ from proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapsh
 from proxy.control.stores.store import StoreError, UnfitError
 from proxy.run import choose
 from quotas import DEFAULT, Entity, QuotaTable
-from quotas.entities import Prefix
-from quotas.table import QuotaKey
+from quotas.table.entities import Prefix
+from quotas.table.quota_table import QuotaKey
 from tests.proxy.following import Followed, until
 
 if TYPE_CHECKING:

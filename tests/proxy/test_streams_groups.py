@@ -15,19 +15,16 @@ from protocol.messages import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from proxy.counters import Counters
 from proxy.handlers.mutations.pending_creations import PENDING_MS
-from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
-from tests.proxy.controller import NODE, Controller, ControllerClient, everything
-from tests.proxy.wire import new_connection
+from tests.proxy.controller import Controller, everything
+from tests.proxy.mutation_cluster import BURST, Cluster
 from tests.wire.frames import body_of, request
 
 if TYPE_CHECKING:
     from protocol.messages import Message
 
-BURST: Final = 10
 LOADING: Final = 14
 MISSING_SOURCE: Final = 1
 MISSING_INTERNAL: Final = 3
@@ -96,7 +93,7 @@ class StreamsBroker(Controller):
         return described(groups=groups)
 
 
-class Cluster:
+class Coordinator(Cluster):
     """A coordinator of streams groups, and Weir in front of it."""
 
     def __init__(self, *, quota: QuotaKey = QuotaKey.CONTROLLER_MUTATION_RATE) -> None:
@@ -108,13 +105,7 @@ class Cluster:
         self.broker = StreamsBroker(spoken)
         self.broker.add(SOURCE, 4)
         table = QuotaTable({(Entity(client_id="app"), quota): 1.0})
-        self.quotas = BrokerQuotas.create(table, mutations=mutation_rates(BURST, 1))
-        self.plans = Plans(Counters())
-
-    def connect(self) -> ControllerClient:
-        """A new connection."""
-        session = new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE)
-        return ControllerClient(session, self.broker)
+        super().__init__(controller=self.broker, table=table)
 
     def beat(
         self, now_ms: int, group: str, *topics: Info, epoch: int = 0, join: bool = True
@@ -125,13 +116,6 @@ class Cluster:
             StreamsGroupHeartbeatResponse,
             0,
         )
-
-    @property
-    def tokens(self) -> float:
-        """The balance at the time of the last request."""
-        budget = self.quotas.mutations.budget("ANONYMOUS", "app", 0)
-        assert budget is not None
-        return budget.tokens(self.broker.now_ms)
 
 
 def beat(group: str, *topics: Info, epoch: int = 0, join: bool = True) -> StreamsGroupHeartbeatRequest:
@@ -157,7 +141,7 @@ def changelog(name: str) -> Info:
 
 
 def test_a_streams_groups_repartition_topic_is_charged_its_partitions() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.beat(0, "g", repartition("r", 7))
     assert cluster.tokens == BURST - 7
     cluster.beat(0, "g", repartition("r", 7))
@@ -166,7 +150,7 @@ def test_a_streams_groups_repartition_topic_is_charged_its_partitions() -> None:
 
 
 def test_a_streams_groups_changelog_topic_is_charged_in_full_once_it_is_there() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.beat(0, "g", changelog("c"))
     assert cluster.tokens == BURST - 1
     cluster.beat(0, "g", join=False, epoch=1)
@@ -174,7 +158,7 @@ def test_a_streams_groups_changelog_topic_is_charged_in_full_once_it_is_there() 
 
 
 def test_internal_topics_are_charged_at_any_later_request_for_topics() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.beat(0, "g", changelog("c"))
     topic = MetadataRequest.MetadataRequestTopic(name=SOURCE)
     cluster.connect().send(0, request(MetadataRequest(topics=[topic]), 12))
@@ -182,14 +166,14 @@ def test_internal_topics_are_charged_at_any_later_request_for_topics() -> None:
 
 
 def test_internal_topics_that_exist_are_free() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.broker.add("r", 600)
     cluster.beat(0, "g", repartition("r", 600))
     assert cluster.tokens == BURST
 
 
 def test_a_topology_whose_source_topics_are_missing_is_free_until_they_are_there() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     del cluster.broker.topics[SOURCE]
     cluster.beat(0, "g", repartition("r", 7))
     assert cluster.tokens == BURST
@@ -201,7 +185,7 @@ def test_a_topology_whose_source_topics_are_missing_is_free_until_they_are_there
 
 @pytest.mark.parametrize("detail", ["Internal topics are missing: [{}]", "Internal topics are missing: {}"])
 def test_missing_internal_topics_are_read_from_the_status_as_each_release_writes_it(detail: str) -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     del cluster.broker.topics[SOURCE]
     cluster.broker.detail = detail
     cluster.broker.add("old", 5)
@@ -213,7 +197,7 @@ def test_missing_internal_topics_are_read_from_the_status_as_each_release_writes
 
 def test_a_client_over_its_quota_creates_no_further_internal_topics() -> None:
     """600 partitions in 6 s came of this under a quota of 0.5 partitions/s."""
-    cluster = Cluster()
+    cluster = Coordinator()
     told = cluster.beat(0, "g0", repartition("r0", 100))
     assert (told.error_code, told.throttle_time_ms) == (0, 90_000)
     for number in range(1, 6):
@@ -225,7 +209,7 @@ def test_a_client_over_its_quota_creates_no_further_internal_topics() -> None:
 
 
 def test_members_of_a_client_over_its_quota_stay_alive_and_leave() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.beat(0, "g", repartition("r", 100))
     assert cluster.tokens == BURST - 100
     assert cluster.beat(1000, "g", repartition("r", 100)).error_code == 0
@@ -234,7 +218,7 @@ def test_members_of_a_client_over_its_quota_stay_alive_and_leave() -> None:
 
 
 def test_a_heartbeat_without_topology_creates_no_topics_for_a_client_over_its_quota() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     source = cluster.broker.topics.pop(SOURCE)
     for number in range(3):
         cluster.beat(0, f"g{number}", repartition(f"r{number}", 100))
@@ -248,14 +232,14 @@ def test_a_heartbeat_without_topology_creates_no_topics_for_a_client_over_its_qu
 
 
 def test_internal_topics_of_a_group_that_cannot_be_described_are_those_of_the_request() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.broker.describes = False
     cluster.beat(0, "g", repartition("r", 7))
     assert cluster.tokens == BURST - 7
 
 
 def test_internal_topics_that_do_not_come_are_charged_once_in_the_time_they_may_take() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.broker.creates = False
     for now_ms in (0, 5000, 10_000):
         cluster.beat(now_ms, "g", repartition("r", 20))
@@ -265,7 +249,7 @@ def test_internal_topics_that_do_not_come_are_charged_once_in_the_time_they_may_
 
 
 def test_parallel_members_pay_for_a_topic_once() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     cluster.broker.creates = False
     cluster.beat(0, "g", repartition("r", 7))
     cluster.beat(0, "g", repartition("r", 7))
@@ -276,7 +260,7 @@ def test_parallel_members_pay_for_a_topic_once() -> None:
 
 
 def test_a_shadow_quota_charges_internal_topics_and_refuses_none() -> None:
-    cluster = Cluster()
+    cluster = Coordinator()
     key = (Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE)
     shadow = QuotaTable({}, shadow={key: 1.0})
     cluster.quotas = BrokerQuotas.create(shadow, mutations=mutation_rates(BURST, 1))
@@ -291,6 +275,6 @@ def test_a_shadow_quota_charges_internal_topics_and_refuses_none() -> None:
 
 
 def test_heartbeats_of_a_client_without_a_mutation_quota_pass_as_they_came() -> None:
-    cluster = Cluster(quota=QuotaKey.PRODUCER_BYTE_RATE)
+    cluster = Coordinator(quota=QuotaKey.PRODUCER_BYTE_RATE)
     cluster.beat(0, "g", repartition("r", 7))
     assert [type(message) for message, _version in cluster.broker.asked] == [StreamsGroupHeartbeatRequest]

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.stage import METADATA, PING, PONG, Play, Stage, until
+from tests.scripted import staged
 from tests.wire.frames import body_of
 
 if TYPE_CHECKING:
@@ -53,24 +54,31 @@ def users(stage: Stage) -> list[str]:
     return [relay.connection.client.user for relay in stage.server._relays]
 
 
+def client_hello() -> bytes:
+    """The first flight of a client."""
+    outgoing = ssl.MemoryBIO()
+    client = client_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=HOST)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
 # Getting in
 
 
-def test_clients_are_served_over_tls_at_every_listener(play: Play, listener: dict[str, Any]) -> None:
-    async def script(stage: Stage) -> None:
-        bootstrap = await stage.connect_tls(client_context())
-        answer = await bootstrap.ask(METADATA)
-        assert answer is not None
-        told = {b.node_id: Address(b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
-        assert told == {0: stage.port(0), 1: stage.port(1)}
-        client = await stage.connect_tls(client_context(), node_id=1)
-        assert await client.ask(PING) == PONG
-        assert stage.cluster.asked[-1] == (1, PING)
-        assert users(stage) == [ANONYMOUS, ANONYMOUS]
-        await client.stream.aclose()
-        await stage.closed(CloseReason.CLIENT_CLOSED)
-
-    play(script, brokers=(0, 1), **listener)
+@staged("listener", brokers=(0, 1))
+async def test_clients_are_served_over_tls_at_every_listener(stage: Stage) -> None:
+    bootstrap = await stage.connect_tls(client_context())
+    answer = await bootstrap.ask(METADATA)
+    assert answer is not None
+    told = {b.node_id: Address(b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
+    assert told == {0: stage.port(0), 1: stage.port(1)}
+    client = await stage.connect_tls(client_context(), node_id=1)
+    assert await client.ask(PING) == PONG
+    assert stage.cluster.asked[-1] == (1, PING)
+    assert users(stage) == [ANONYMOUS, ANONYMOUS]
+    await client.stream.aclose()
+    await stage.closed(CloseReason.CLIENT_CLOSED)
 
 
 def test_the_oldest_accepted_tls_version_is_1_2(play: Play, listener: dict[str, Any]) -> None:
@@ -139,22 +147,19 @@ def said(logged: list[Any]) -> str:
         ("clients", CloseReason.PRINCIPAL_UNMAPPED, "no rule of ssl_principal_mapping_rules"),
     ],
 )
-def test_an_untrusted_client_certificate_is_counted_and_logged_once(
-    play: Play, mutual: dict[str, Any], who: str | None, reason: CloseReason, detail: str
+@staged("mutual", ssl_principal_mapping_rules="RULE:^CN=bob$/bob/")
+async def test_an_untrusted_client_certificate_is_counted_and_logged_once(
+    stage: Stage, who: str | None, reason: CloseReason, detail: str
 ) -> None:
     context = client_context() if who is None else context_of(who, "alice")
-
-    async def script(stage: Stage) -> None:
-        with capture_logs() as logged:
-            with suppress(trio.BrokenResourceError):  # TLS 1.3 tells a client after the handshake
-                client = await stage.connect_tls(context)
-                assert await client.ask(PING) is None
-            await stage.closed(reason)
-        assert detail in said(logged)
-        assert stage.cluster.asked == []
-        await until(lambda: stage.server.counters.sessions_open == 0)
-
-    play(script, **mutual, ssl_principal_mapping_rules="RULE:^CN=bob$/bob/")
+    with capture_logs() as logged:
+        with suppress(trio.BrokenResourceError):  # TLS 1.3 tells a client after the handshake
+            client = await stage.connect_tls(context)
+            assert await client.ask(PING) is None
+        await stage.closed(reason)
+    assert detail in said(logged)
+    assert stage.cluster.asked == []
+    await until(lambda: stage.server.counters.sessions_open == 0)
 
 
 def test_a_client_that_rejects_weirs_certificate_is_counted(play: Play, listener: dict[str, Any]) -> None:
@@ -171,94 +176,122 @@ def test_a_client_that_rejects_weirs_certificate_is_counted(play: Play, listener
     play(script, **listener)
 
 
-def test_a_plaintext_client_on_a_tls_port_has_a_close_reason(play: Play, listener: dict[str, Any]) -> None:
-    async def script(stage: Stage) -> None:
-        with capture_logs() as logged:
-            client = await stage.connect()
-            assert await client.ask(PING) is None
-            await stage.closed(CloseReason.PLAIN_ON_TLS_PORT)
-        assert "security.protocol=SSL" in said(logged)
-
-    play(script, **listener)
+@staged("listener")
+async def test_a_plaintext_client_on_a_tls_port_has_a_close_reason(stage: Stage) -> None:
+    with capture_logs() as logged:
+        client = await stage.connect()
+        assert await client.ask(PING) is None
+        await stage.closed(CloseReason.PLAIN_ON_TLS_PORT)
+    assert "security.protocol=SSL" in said(logged)
 
 
-def test_an_unfinished_tls_handshake_times_out(
-    play: Play, listener: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@staged("listener")
+async def test_a_client_without_a_first_flight_is_closed_although_others_may_take_longer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.05)
-
-    async def script(stage: Stage) -> None:
+    monkeypatch.setattr(handshakes, "FIRST_FLIGHT_S", 0.05)
+    with capture_logs() as logged:
         for beginning in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"):
             client = await stage.connect()
             await client.stream.send_all(beginning)
         await stage.closed(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, 3)
+    assert "no ClientHello within 0.05 s" in said(logged)
 
-    play(script, **listener)
+
+@staged("listener")
+async def test_a_client_that_stops_behind_its_first_flight_times_out(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.05)
+    client = await stage.connect()
+    await client.stream.send_all(client_hello())
+    assert await client.stream.receive_some()
+    await stage.closed(CloseReason.CLIENT_HANDSHAKE_TIMEOUT)
 
 
-def test_garbage_in_a_tls_handshake_is_counted(play: Play, listener: dict[str, Any]) -> None:
-    async def script(stage: Stage) -> None:
+@staged("listener")
+async def test_a_client_hello_that_arrived_while_weir_was_busy_is_in_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "FIRST_FLIGHT_S", 0.0)  # over before the first look
+    hello = client_hello()
+    with socket.create_connection((HOST, stage.first_port)) as plain:
+        plain.sendall(hello)
+        plain.setblocking(False)
+        await trio.lowlevel.wait_readable(plain)
+        assert plain.recv(1) == b"\x16"
+
+
+@staged("listener")
+async def test_four_hundred_clients_with_one_byte_each_delay_no_tls_handshake(stage: Stage) -> None:
+    with ExitStack() as stack:
+        for _ in range(400):
+            plain = stack.enter_context(socket.create_connection((HOST, stage.first_port)))
+            plain.send(b"\x16")
+            await trio.lowlevel.checkpoint()
+        client = await stage.connect_tls(client_context())
+        assert await client.ask(PING) == PONG
+        assert stage.server.counters.sessions_open == 401  # none has timed out
+
+
+@staged("listener", connections_max=10)
+async def test_one_address_may_have_half_of_all_places_for_unfinished_tls_handshakes(stage: Stage) -> None:
+    with ExitStack() as stack:
+        for _ in range(20):
+            plain = socket.create_connection((HOST, stage.first_port), source_address=("127.0.0.2", 0))
+            stack.enter_context(plain).send(b"\x16")
+        await stage.closed(CloseReason.UNFINISHED_HANDSHAKES, 15)
+        assert stage.server.counters.sessions_open == 5
+        client = await stage.connect_tls(client_context())
+        assert await client.ask(PING) == PONG
+    assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 0
+
+
+@staged("listener")
+async def test_garbage_in_a_tls_handshake_is_counted(stage: Stage) -> None:
+    client = await stage.connect()
+    await client.stream.send_all(b"\x16\x03\x01\x00\x05hello" + bytes(100))
+    await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
+
+
+@staged("listener")
+async def test_a_probe_that_only_connects_to_a_tls_port_logs_no_warning(stage: Stage) -> None:
+    with capture_logs() as logged:
+        socket.create_connection((HOST, stage.first_port)).close()
+        await stage.closed(CloseReason.CLIENT_CLOSED)
+    assert {line["log_level"] for line in logged} <= {"debug"}
+
+
+@staged("listener")
+async def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(stage: Stage) -> None:
+    first = await stage.connect_tls(client_context())
+    async with trio.open_nursery() as nursery:
+        for _ in range(100):
+            nursery.start_soon(stage.connect_tls, client_context())
+        assert await first.ask(PING) == PONG
+    for client in stage.clients:
+        assert await client.ask(PING) == PONG
+
+
+@staged("listener")
+async def test_stopping_closes_clients_during_their_tls_handshakes(stage: Stage) -> None:
+    for beginning in (b"\x16", b"\x16\x03\x01\x02\x00\x01", b""):
         client = await stage.connect()
-        await client.stream.send_all(b"\x16\x03\x01\x00\x05hello" + bytes(100))
-        await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
-
-    play(script, **listener)
-
-
-def test_a_probe_that_only_connects_to_a_tls_port_logs_no_warning(
-    play: Play, listener: dict[str, Any]
-) -> None:
-    async def script(stage: Stage) -> None:
-        with capture_logs() as logged:
-            socket.create_connection((HOST, stage.first_port)).close()
-            await stage.closed(CloseReason.CLIENT_CLOSED)
-        assert {line["log_level"] for line in logged} <= {"debug"}
-
-    play(script, **listener)
+        await client.stream.send_all(beginning)
+    await until(lambda: stage.server.counters.sessions_open == 3)
+    stage.server.stop()
+    await stage.closed(CloseReason.STOPPED, 3)
 
 
-def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(
-    play: Play, listener: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", 3)
-
-    async def script(stage: Stage) -> None:
-        first = await stage.connect_tls(client_context())
-        async with trio.open_nursery() as nursery:
-            for _ in range(100):
-                nursery.start_soon(stage.connect_tls, client_context())
-            assert await first.ask(PING) == PONG
-        for client in stage.clients:
-            assert await client.ask(PING) == PONG
-
-    play(script, **listener)
-
-
-def test_stopping_closes_clients_during_their_tls_handshakes(play: Play, listener: dict[str, Any]) -> None:
-    async def script(stage: Stage) -> None:
-        for beginning in (b"\x16", b"\x16\x03\x01\x02\x00\x01", b""):
-            client = await stage.connect()
-            await client.stream.send_all(beginning)
-        await until(lambda: stage.server.counters.sessions_open == 3)
-        stage.server.stop()
-        await stage.closed(CloseReason.STOPPED, 3)
-
-    play(script, **listener)
-
-
-def test_a_client_that_resets_during_its_tls_handshake_logs_no_warning(
-    play: Play, listener: dict[str, Any]
-) -> None:
-    async def script(stage: Stage) -> None:
-        with capture_logs() as logged:
-            with socket.create_connection((HOST, stage.first_port)) as plain:
-                plain.send(b"\x16\x03\x01")
-                plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            await until(lambda: sum(stage.server.counters.closed.values()) == 1)
-        assert stage.server.counters.closed[CloseReason.CLIENT_RESET] == 1
-        assert {line["log_level"] for line in logged} <= {"debug"}
-
-    play(script, **listener)
+@staged("listener")
+async def test_a_client_that_resets_during_its_tls_handshake_logs_no_warning(stage: Stage) -> None:
+    with capture_logs() as logged:
+        with socket.create_connection((HOST, stage.first_port)) as plain:
+            plain.send(b"\x16\x03\x01")
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await until(lambda: sum(stage.server.counters.closed.values()) == 1)
+    assert stage.server.counters.closed[CloseReason.CLIENT_RESET] == 1
+    assert {line["log_level"] for line in logged} <= {"debug"}
 
 
 # Certificates that change
@@ -320,58 +353,48 @@ def test_unusable_certificate_files_stop_the_start(play: Play, tmp_path: Path) -
 # One port for all brokers
 
 
-def test_tls_server_names_select_the_broker(play: Play, listener: dict[str, Any]) -> None:
-    async def script(stage: Stage) -> None:
-        for name in (f"bootstrap.{DOMAIN}", HOST, f"weir.{DOMAIN}"):
-            client = await stage.connect_tls(client_context(), name)
-            answer = await client.ask(METADATA)
-            assert answer is not None
-            told = {b.node_id: (b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
-            assert told == {n: (f"broker-{n}.{DOMAIN}", stage.first_port) for n in (0, 1, 5)}
-        for node_id in (5, 0, 1):
-            client = await stage.connect_tls(client_context(), f"Broker-{node_id}.{DOMAIN}")
-            assert await client.ask(PING) == PONG
-            assert stage.cluster.asked[-1] == (node_id, PING)
-
-    play(script, brokers=(0, 1, 5), **listener, sni_domain=f"{DOMAIN}.", broker_ports="")
+@staged("listener", brokers=(0, 1, 5), sni_domain=f"{DOMAIN}.", broker_ports="")
+async def test_tls_server_names_select_the_broker(stage: Stage) -> None:
+    for name in (f"bootstrap.{DOMAIN}", HOST, f"weir.{DOMAIN}"):
+        client = await stage.connect_tls(client_context(), name)
+        answer = await client.ask(METADATA)
+        assert answer is not None
+        told = {b.node_id: (b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
+        assert told == {n: (f"broker-{n}.{DOMAIN}", stage.first_port) for n in (0, 1, 5)}
+    for node_id in (5, 0, 1):
+        client = await stage.connect_tls(client_context(), f"Broker-{node_id}.{DOMAIN}")
+        assert await client.ask(PING) == PONG
+        assert stage.cluster.asked[-1] == (node_id, PING)
 
 
-def test_a_tls_server_name_of_an_unknown_broker_is_refused(play: Play, listener: dict[str, Any]) -> None:
-    async def script(stage: Stage) -> None:
-        with capture_logs() as logged:
-            client = await stage.connect_tls(client_context(), f"broker-7.{DOMAIN}")
-            assert await client.ask(PING) is None
-            await stage.closed(CloseReason.SERVER_NAME_UNKNOWN)
-        assert said(logged) == "no broker 7 is known"
-
-    play(script, **listener, sni_domain=DOMAIN, broker_ports="")
-
-
-def test_a_tls_listener_shared_by_brokers_stays_open_while_one_is_unreachable(
-    play: Play, listener: dict[str, Any]
-) -> None:
-    async def script(stage: Stage) -> None:
-        stage.brokers[1].cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        client = await stage.connect_tls(client_context(), f"broker-1.{DOMAIN}")
+@staged("listener", sni_domain=DOMAIN, broker_ports="")
+async def test_a_tls_server_name_of_an_unknown_broker_is_refused(stage: Stage) -> None:
+    with capture_logs() as logged:
+        client = await stage.connect_tls(client_context(), f"broker-7.{DOMAIN}")
         assert await client.ask(PING) is None
-        assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
-        client = await stage.connect_tls(client_context(), f"broker-0.{DOMAIN}")
-        assert await client.ask(PING) == PONG
-
-    play(script, brokers=(0, 1), **listener, sni_domain=DOMAIN, broker_ports="")
+        await stage.closed(CloseReason.SERVER_NAME_UNKNOWN)
+    assert said(logged) == "no broker 7 is known"
 
 
-def test_a_new_broker_has_its_tls_server_name_at_once(play: Play, listener: dict[str, Any]) -> None:
-    async def script(stage: Stage) -> None:
-        await stage.nursery.start(stage.cluster.serve, 3)
-        client = await stage.connect_tls(client_context(), f"bootstrap.{DOMAIN}")
-        assert await client.ask(METADATA) is not None
-        client = await stage.connect_tls(client_context(), f"broker-3.{DOMAIN}")
-        assert await client.ask(PING) == PONG
-        assert stage.cluster.asked[-1] == (3, PING)
+@staged("listener", brokers=(0, 1), sni_domain=DOMAIN, broker_ports="")
+async def test_a_tls_listener_shared_by_brokers_stays_open_while_one_is_unreachable(stage: Stage) -> None:
+    stage.brokers[1].cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    client = await stage.connect_tls(client_context(), f"broker-1.{DOMAIN}")
+    assert await client.ask(PING) is None
+    assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
+    client = await stage.connect_tls(client_context(), f"broker-0.{DOMAIN}")
+    assert await client.ask(PING) == PONG
 
-    play(script, **listener, sni_domain=DOMAIN, broker_ports="")
+
+@staged("listener", sni_domain=DOMAIN, broker_ports="")
+async def test_a_new_broker_has_its_tls_server_name_at_once(stage: Stage) -> None:
+    await stage.nursery.start(stage.cluster.serve, 3)
+    client = await stage.connect_tls(client_context(), f"bootstrap.{DOMAIN}")
+    assert await client.ask(METADATA) is not None
+    client = await stage.connect_tls(client_context(), f"broker-3.{DOMAIN}")
+    assert await client.ask(PING) == PONG
+    assert stage.cluster.asked[-1] == (3, PING)
 
 
 # Towards brokers

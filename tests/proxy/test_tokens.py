@@ -17,24 +17,28 @@ from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     HeartbeatRequest,
-    HeartbeatResponse,
     ProduceRequest,
     ProduceResponse,
 )
 from proxy.close_reasons import CloseReason
 from proxy.connection.connection import ANONYMOUS, Connection
-from proxy.connection.tokens import TOKEN_BYTES_MAX
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
+from proxy.handlers.sasl.authentication import TOKEN_BYTES_MAX
 from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
     CHALLENGE,
-    PROOF,
+    DIALOGUES,
+    HEAVY,
+    OF_ALICE,
+    OF_NOBODY,
+    PING,
+    PONG,
+    PRODUCED,
     SALT,
-    VERIFIED,
     WRAPPED,
     authenticate,
     authenticated,
@@ -48,13 +52,8 @@ from tests.proxy.sasl import (
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, padded, request, response
 
-OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 OF_KERBEROS: Final = QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-HEAVY: Final = padded(request(ProduceRequest(acks=1), 7, 9), 12_106)
 UNANSWERED: Final = padded(request(ProduceRequest(acks=0), 7, 9), 12_106)
-PRODUCED: Final = response(ProduceResponse(), 7, 9)
-PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4, 7)
 EMPTY: Final = bare(b"")
 
 
@@ -63,23 +62,8 @@ def session_of(table: QuotaTable | None = None) -> Connection:
     return new_connection(table, plans=Plans(Counters(), identities=identities))
 
 
-def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
-    """A token or request and its answer, both untouched."""
-    play.client(asked)
-    play.to_broker(asked)
-    play.broker(answered)
-    play.to_client(answered)
-
-
 def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None:
-    relay(play, handshake(mechanism, 0), shaken(error_code, 0))
-
-
-DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
-    "PLAIN": [(plain("alice"), b"")],
-    "SCRAM-SHA-256": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
-    "OAUTHBEARER": [(bearer({"sub": "alice"}), b"")],
-}
+    play.relays(handshake(mechanism, 0), shaken(error_code, 0))
 
 
 @pytest.mark.parametrize("mechanism", DIALOGUES)
@@ -88,10 +72,10 @@ def test_the_principal_after_sasl_v0_tokens_is_the_authenticated_user(mechanism:
         shake(play, mechanism)
         for token, answer in DIALOGUES[mechanism]:
             assert play.session.client.user == ANONYMOUS
-            relay(play, bare(token), bare(answer))
+            play.relays(bare(token), bare(answer))
         assert play.session.client.user == "alice"
         assert (play.session.client.sends_sasl_tokens, play.session.client.sasl_in_progress) == (False, False)
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
 
 
 @pytest.mark.parametrize("mechanism", DIALOGUES)
@@ -115,48 +99,42 @@ def test_requests_behind_a_sasl_v0_token_wait_for_the_new_principal() -> None:
     with Playbook(OF_ALICE) as play:
         play.client(handshake("PLAIN", 0), bare(plain("alice")), HEAVY, PING)
         play.to_broker(handshake("PLAIN", 0))
-        play.broker(shaken(0, 0))
-        play.to_client(shaken(0, 0))
+        play.returns(shaken(0, 0))
         play.to_broker(bare(plain("alice")))
         play.at(5).silent()
-        play.broker(EMPTY)
-        play.to_client(EMPTY)
+        play.returns(EMPTY)
         play.to_broker(HEAVY)
         play.muted_until(5 + 2106)
-        play.broker(PRODUCED)
-        play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
+        play.returns(PRODUCED, told=response(ProduceResponse(throttle_time_ms=2106), 7, 9))
 
 
 def test_a_refused_handshake_starts_no_sasl_v0_tokens() -> None:
     with Playbook() as play:
         shake(play, "PLAIN", 33)
-        relay(play, PING, PONG)
+        play.relays(PING, PONG)
         shake(play)
-        relay(play, bare(plain("alice")), EMPTY)
+        play.relays(bare(plain("alice")), EMPTY)
         assert play.session.client.user == "alice"
 
 
 def test_an_oauthbearer_challenge_in_a_sasl_v0_token_is_no_success() -> None:
     with Playbook() as play:
         shake(play, "OAUTHBEARER")
-        relay(play, bare(bearer({"sub": "admin"})), bare(CHALLENGE))
+        play.relays(bare(bearer({"sub": "admin"})), bare(CHALLENGE))
         assert play.session.client.user == ANONYMOUS
-        play.client(bare(b"\x01"))
-        play.to_broker(bare(b"\x01"))
+        play.forwards(bare(b"\x01"))
         assert play.session.client.user == ANONYMOUS
 
 
 def test_reauthentication_with_sasl_v0_tokens_changes_the_principal() -> None:
     with Playbook() as play:
         shake(play)
-        relay(play, bare(plain("alice")), EMPTY)
-        relay(play, PING, PONG)
+        play.relays(bare(plain("alice")), EMPTY)
+        play.relays(PING, PONG)
         shake(play)
-        play.client(bare(plain("bob")))
-        play.to_broker(bare(plain("bob")))
+        play.forwards(bare(plain("bob")))
         assert play.session.client.user == "alice"
-        play.broker(EMPTY)
-        play.to_client(EMPTY)
+        play.returns(EMPTY)
         assert play.session.client.user == "bob"
 
 
@@ -164,9 +142,8 @@ def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
     """A listener that answers the handshake, and then goes on with Kafka: nobody is charged less for it."""
     with Playbook(OF_NOBODY) as play:
         shake(play, "SCRAM-SHA-256")
-        relay(play, bare(scram_first("alice")), bare(SALT))
-        play.client(HEAVY)
-        play.to_broker(HEAVY)
+        play.relays(bare(scram_first("alice")), bare(SALT))
+        play.forwards(HEAVY)
         play.muted_until(2106)
         assert play.session.client.exchange is None
 
@@ -174,9 +151,9 @@ def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
 def test_saslauthenticate_after_handshake_v0_sets_no_principal() -> None:
     with Playbook() as play:
         shake(play)
-        relay(play, authenticate(plain("alice"), 1), authenticated(version=1))
+        play.relays(authenticate(plain("alice"), 1), authenticated(version=1))
         assert play.session.client.user == ANONYMOUS
-        relay(play, authenticate(plain("alice"), 1), authenticated(version=1))
+        play.relays(authenticate(plain("alice"), 1), authenticated(version=1))
         assert play.session.client.user == ANONYMOUS
 
 
@@ -186,32 +163,27 @@ def test_saslauthenticate_after_handshake_v0_sets_no_principal() -> None:
 def kerberos(play: Playbook) -> None:
     """As Java's client and server do it: the last token has no answer."""
     shake(play, "GSSAPI")
-    relay(play, bare(AP_REQ), bare(b"\x60reply"))
-    relay(play, EMPTY, bare(WRAPPED))
-    play.client(bare(WRAPPED))
-    play.to_broker(bare(WRAPPED))
+    play.relays(bare(AP_REQ), bare(b"\x60reply"))
+    play.relays(EMPTY, bare(WRAPPED))
+    play.forwards(bare(WRAPPED))
     assert play.session.client.user == ANONYMOUS
 
 
 def test_a_request_ends_a_gssapi_exchange_of_sasl_v0_tokens() -> None:
     with Playbook(session=session_of(OF_KERBEROS)) as play:
         kerberos(play)
-        play.client(HEAVY)
-        play.to_broker(HEAVY)
+        play.forwards(HEAVY)
         play.muted_until(2106)
         assert play.session.client.user == "kerberos"
-        play.broker(PRODUCED)
-        play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
+        play.returns(PRODUCED, told=response(ProduceResponse(throttle_time_ms=2106), 7, 9))
 
 
 @pytest.mark.parametrize("cut", [1, 3, 1000, 100_000])
 def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> None:
     session = session_of(OF_KERBEROS)
     wire = Wire(session)
-    wire.feed(0, client=handshake("GSSAPI", 0))
-    wire.feed(0, broker=shaken(0, 0))
-    wire.feed(0, client=bare(AP_REQ))
-    wire.feed(0, broker=bare(WRAPPED))
+    wire.exchange(0, handshake("GSSAPI", 0), shaken(0, 0))
+    wire.exchange(0, bare(AP_REQ), bare(WRAPPED))
     stream = bare(WRAPPED) + request(ApiVersionsRequest(), 0, 5) + UNANSWERED
     for at in range(0, len(stream), cut):
         wire.feed(0, client=stream[at : at + cut])
@@ -234,8 +206,8 @@ def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> 
 def test_a_token_of_a_hidden_mechanism_is_not_taken_for_a_request(token: bytes) -> None:
     with Playbook(session=session_of()) as play:
         shake(play, "GSSAPI")
-        relay(play, bare(AP_REQ), bare(WRAPPED))
-        relay(play, bare(token), EMPTY)
+        play.relays(bare(AP_REQ), bare(WRAPPED))
+        play.relays(bare(token), EMPTY)
         assert play.session.client.sends_sasl_tokens, "still in the exchange"
         assert play.session.client.user == ANONYMOUS
 
@@ -244,8 +216,7 @@ def test_a_token_of_a_hidden_mechanism_is_not_taken_for_a_request(token: bytes) 
 def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, version: int) -> None:
     wire = Wire(session_of())
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
-        wire.feed(0, client=asked)
-        wire.feed(0, broker=answered)
+        wire.exchange(0, asked, answered)
     wire.feed(0, client=framed(struct.pack(">hhih", api_key, version, 7, -1)))
     assert (wire.session.client.sends_sasl_tokens, wire.session.client.user) == (False, "kerberos")
 
@@ -253,9 +224,8 @@ def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, v
 def test_the_last_sasl_v0_token_may_be_answered() -> None:
     with Playbook(session=session_of()) as play:
         kerberos(play)
-        play.broker(EMPTY)
-        play.to_client(EMPTY)
-        relay(play, PING, PONG)
+        play.returns(EMPTY)
+        play.relays(PING, PONG)
         assert play.session.client.user == "kerberos"
 
 
@@ -307,14 +277,13 @@ def test_sasl_v0_tokens_of_every_allowed_length_pass(size: int) -> None:
     with Playbook() as play:
         shake(play, "GSSAPI")
         for _ in range(2):
-            relay(play, bare(b"\x60" * size), bare(b"\x60" * size))
+            play.relays(bare(b"\x60" * size), bare(b"\x60" * size))
 
 
 def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
     wire = Wire(session_of(OF_KERBEROS))
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
-        wire.feed(0, client=asked)
-        wire.feed(0, broker=answered)
+        wire.exchange(0, asked, answered)
     wire.to_broker.clear()
     large = padded(HEAVY, 3_000_000)
     wire.feed(0, client=bare(WRAPPED) + large)
@@ -334,10 +303,8 @@ def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
 )
 def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, reason: CloseReason) -> None:
     wire = Wire(new_connection())
-    wire.feed(0, client=handshake("PLAIN", 0))
-    wire.feed(0, broker=shaken(0, 0))
-    wire.feed(0, client=bare(plain("alice")))
-    wire.feed(0, broker=sent + bytes(8))
+    wire.exchange(0, handshake("PLAIN", 0), shaken(0, 0))
+    wire.exchange(0, bare(plain("alice")), sent + bytes(8))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is reason
 
@@ -345,8 +312,7 @@ def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, r
 def test_an_unexpected_sasl_v0_token_of_the_broker_closes_the_session() -> None:
     for sent in (bare(SALT), shaken(0, 0)):
         wire = Wire(new_connection())
-        wire.feed(0, client=handshake("PLAIN", 0))
-        wire.feed(0, broker=shaken(0, 0))
+        wire.exchange(0, handshake("PLAIN", 0), shaken(0, 0))
         wire.feed(0, broker=sent)
         assert wire.session.violation is not None
         assert wire.session.violation.reason is CloseReason.RESPONSE_UNEXPECTED
@@ -356,12 +322,10 @@ def test_an_unexpected_sasl_v0_token_of_the_broker_closes_the_session() -> None:
 def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:
     with Playbook() as play:
         shake(play)
-        play.client(bare(plain("alice")))
-        play.to_broker(bare(plain("alice")))
+        play.forwards(bare(plain("alice")))
         play.drain()
         assert not play.session.idle
-        play.broker(EMPTY)
-        play.to_client(EMPTY)
+        play.returns(EMPTY)
         play.closed(CloseReason.DRAINED)
 
 
@@ -381,8 +345,7 @@ def test_any_bytes_after_handshake_v0_are_relayed_or_end_the_session(
     """What went on is a prefix of what came, byte for byte (addresses and versions are not in these)."""
     wire = Wire(session_of())
     from_client, from_broker = handshake(mechanism, 0), shaken(0, 0)
-    wire.feed(0, client=from_client)
-    wire.feed(0, broker=from_broker)
+    wire.exchange(0, from_client, from_broker)
     for asked, answered in turns:
         from_client += b"".join(asked)
         from_broker += b"".join(answered)

@@ -66,8 +66,7 @@ def test_first_records_for_a_throttled_topic_are_held_after_requests_to_other_to
     """Otherwise a small request to another topic would be the way around a topic's rate."""
     quotas = exceeded(60_000)
     wire = Wire(new_connection(quotas=quotas))
-    wire.feed(0, client=produce_to(b=10))
-    wire.feed(0, broker=response(ProduceResponse(), 9))
+    wire.exchange(0, produce_to(b=10), response(ProduceResponse(), 9))
     wire.to_broker.clear()
     wire.feed(1000, client=produce_to(a=10))
     assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
@@ -78,8 +77,7 @@ def test_first_records_for_a_throttled_topic_are_held_after_requests_to_other_to
 def test_a_connection_that_has_produced_to_a_topic_does_not_wait_for_what_others_produce() -> None:
     quotas = BrokerQuotas.create(RATES)
     wire = Wire(new_connection(quotas=quotas))
-    wire.feed(0, client=produce_to(a=10))
-    wire.feed(0, broker=response(ProduceResponse(), 9))
+    wire.exchange(0, produce_to(a=10), response(ProduceResponse(), 9))
     Wire(new_connection(quotas=quotas)).feed(0, client=produce_to(a=70_000))
     wire.to_broker.clear()
     wire.feed(1000, client=produce_to(a=10))
@@ -123,8 +121,7 @@ def test_a_connection_per_request_that_does_not_wait_gets_only_the_topics_rate()
     quotas, asked, passed = BrokerQuotas.create(RATES), produce_to(a=2000), 0
     for now_ms in range(0, 60_000, 50):
         wire = Wire(new_connection(quotas=quotas))
-        wire.feed(now_ms, client=asked)
-        wire.feed(now_ms, broker=response(ProduceResponse(), 9))
+        wire.exchange(now_ms, asked, response(ProduceResponse(), 9))
         passed += len(wire.to_broker) == len(asked)
     assert 60 * RATE - 2000 <= 2000 * passed <= 60 * RATE + 10 * RATE + 2000
 

@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.api import ApiKey
-from protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FetchRequest,
-)
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
 from proxy.close_reasons import CloseReason
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import APP, Wire, new_connection
@@ -42,12 +38,6 @@ def fetch(correlation_id: int, *topics: str, version: int = 12, least: bool = Fa
     return request(asked, version, correlation_id)
 
 
-def exchange(wire: Wire, now_ms: int, asked: bytes, answered: bytes) -> None:
-    """The client asks, then the broker answers."""
-    wire.feed(now_ms, client=asked)
-    wire.feed(now_ms, broker=answered)
-
-
 def charged(session: Connection, key: str, topic: str) -> float:
     assert session.quotas.topics is not None
     topics = session.quotas.topics
@@ -59,7 +49,7 @@ def charged(session: Connection, key: str, topic: str) -> float:
 def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
-    exchange(wire, 0, produce_to(1, a=1500, b=9000) + produce_to(2, b=1), produced(1))
+    wire.exchange(0, produce_to(1, a=1500, b=9000) + produce_to(2, b=1), produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
     assert bytes(wire.to_broker) == produce_to(1, a=1500, b=9000)
     assert charged(session, "produce", "a") == 1500
@@ -72,12 +62,12 @@ def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
 def test_the_longer_wait_of_client_and_topic_counts() -> None:
     table = QuotaTable({(A, PRODUCE): 100, (APP, PRODUCE): 10**9})
     wire = Wire(new_connection(table))
-    exchange(wire, 0, produce_to(1, a=1500), produced(1))
+    wire.exchange(0, produce_to(1, a=1500), produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
     table = QuotaTable({(A, PRODUCE): 10**9, (APP, PRODUCE): 100})
     wire = Wire(new_connection(table))
     frame = produce_to(1, a=1500)
-    exchange(wire, 0, frame, produced(1))
+    wire.exchange(0, frame, produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=(len(frame) - 4 - 1000) * 10)
 
 
@@ -102,7 +92,7 @@ def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
 def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_connection(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
-    exchange(wire, 0, fetch(1, "a", "b") + fetch(2, "b"), fetched_from(1, a=1500, b=500))
+    wire.exchange(0, fetch(1, "a", "b") + fetch(2, "b"), fetched_from(1, a=1500, b=500))
     assert bytes(wire.to_client) == fetched_from(1, throttle_ms=5000, a=1500, b=500)
     assert bytes(wire.to_broker) == fetch(1, "a", "b")
     wire.feed(5000)
@@ -114,7 +104,7 @@ def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(
     session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER, hold=hold)
     wire = Wire(session)
     answer = fetched_from(1, a=30_000, b=50_000)
-    exchange(wire, 0, fetch(1, "a"), answer[:-1])
+    wire.exchange(0, fetch(1, "a"), answer[:-1])
     assert session.throttled_until_ms == 0
     wire.feed(0, broker=answer[-1:])
     assert bytes(wire.to_client) == answer
@@ -123,8 +113,8 @@ def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(
     if hold:
         assert session.throttled_until_ms == 20_000
         return
-    exchange(wire, 1_000, fetch(2, "b") + fetch(3, "a"), fetched_from(2, b=5))
-    exchange(wire, 1_000, b"", fetched_from(3, a=5))
+    wire.exchange(1_000, fetch(2, "b") + fetch(3, "a"), fetched_from(2, b=5))
+    wire.exchange(1_000, b"", fetched_from(3, a=5))
     assert bytes(wire.to_client) == fetched_from(2, b=5) + fetched_from(3, throttle_ms=19_000, a=0)
     assert session.throttled_until_ms == 20_000
 
@@ -134,8 +124,7 @@ def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: 
     session = new_connection(QuotaTable({(A, FETCH): 10**9, (APP, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     answer = fetched_from(1, a=30_000, b=50_000)
-    wire.feed(0, client=fetch(1, "a"))
-    wire.feed(0, broker=answer[:first])
+    wire.exchange(0, fetch(1, "a"), answer[:first])
     for start in range(first, len(answer), 1000):
         wire.feed(0, broker=answer[start : start + 1000])
     assert session.violation is None
@@ -147,14 +136,14 @@ def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: 
 def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> None:
     table = QuotaTable({(A, FETCH): 100})
     first = new_connection(table)
-    exchange(Wire(first), 0, fetch(1, "a"), fetched_from(1, a=3000))
+    Wire(first).exchange(0, fetch(1, "a"), fetched_from(1, a=3000))
     session = new_connection(quotas=first.quotas)
     wire = Wire(session)
-    exchange(wire, 1000, fetch(1, "b"), fetched_from(1, b=9000))
+    wire.exchange(1000, fetch(1, "b"), fetched_from(1, b=9000))
     assert bytes(wire.to_broker) == fetch(1, "b")
     assert bytes(wire.to_client) == fetched_from(1, b=9000)
     wire.to_client.clear()
-    exchange(wire, 2000, fetch(2, "a", "b") + fetch(3, "a"), fetched_from(2, a=400, b=500))
+    wire.exchange(2000, fetch(2, "a", "b") + fetch(3, "a"), fetched_from(2, a=400, b=500))
     assert bytes(wire.to_broker) == fetch(1, "b") + fetch(2, "a", "b", least=True)
     assert bytes(wire.to_client) == fetched_from(2, throttle_ms=18_000, a=0, b=0)
     assert (charged(session, "fetch", "a"), session.throttled_until_ms) == (3000, 20_000)
@@ -189,9 +178,9 @@ def test_requests_without_topic_names_are_closed_while_a_topic_rate_is_enforced(
 def test_shadow_topic_rates_close_no_connection_and_throttle_no_client() -> None:
     session = new_connection(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
     wire = Wire(session)
-    exchange(wire, 0, fetch(1, "a", version=13), fetched_from(1, version=13))
-    exchange(wire, 0, produce_to(2, a=9000), produced(2))
-    exchange(wire, 0, fetch(3, "a"), fetched_from(3, a=9000))
+    wire.exchange(0, fetch(1, "a", version=13), fetched_from(1, version=13))
+    wire.exchange(0, produce_to(2, a=9000), produced(2))
+    wire.exchange(0, fetch(3, "a"), fetched_from(3, a=9000))
     assert session.violation is None
     assert bytes(wire.to_client) == fetched_from(1, version=13) + produced(2) + fetched_from(3, a=9000)
     assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
@@ -219,8 +208,7 @@ def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() ->
 
     def offered(correlation_id: int) -> dict[int, int]:
         wire.to_client.clear()
-        exchange(
-            wire,
+        wire.exchange(
             0,
             request(ApiVersionsRequest(), 3, correlation_id),
             response(told, 3, correlation_id),
@@ -239,10 +227,10 @@ def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
     session = new_connection(QuotaTable({(APP, PRODUCE): 10**9}))
     wire = Wire(session)
     for number in range(3):
-        exchange(wire, 0, produce_to(number, a=1000), produced(number))
+        wire.exchange(0, produce_to(number, a=1000), produced(number))
     session.quotas.update(QuotaTable({(APP, PRODUCE): 10**9, (A, PRODUCE): 100}))
     wire.to_client.clear()
-    exchange(wire, 0, produce_to(9, a=1100), produced(9))
+    wire.exchange(0, produce_to(9, a=1100), produced(9))
     assert bytes(wire.to_client) == produced(9, throttle_ms=1000)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,15 +18,16 @@ from proxy.control.stores import topic
 from proxy.control.stores.records import Batch, Found, Record, alteration
 from proxy.control.stores.store import StoreError
 from proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
-from quotas import DEFAULT, Entity, QuotaTable
-from quotas.table import QuotaKey
+from quotas import Entity, QuotaTable
+from quotas.table.quota_table import QuotaKey
 from tests.proxy.following import Followed, until
+from tests.scripted import scripted
 
 if TYPE_CHECKING:
     from proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
-ALICE, BOB, EVERYONE = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
+ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 
 
 @dataclass
@@ -85,7 +87,10 @@ class FakeReader:
                 self.log.changed.wait(0.01)
             self.log.check()
             some = self.log.records[self.next : self.next + 2]
-            found = [Found(offset, *record) for offset, record in enumerate(some, self.next)]
+            found = [
+                Found(offset, *record, marked=isinstance(record, Record))
+                for offset, record in enumerate(some, self.next)
+            ]
             self.next += len(found)
             self.told_end = self.next == len(self.log.records) and not self.log.endless
             return Batch(found, self.told_end)
@@ -125,18 +130,30 @@ def written(changes: Changes, table: QuotaTable | None = None) -> list[Record]:
     return alteration(table or QuotaTable(), changes)
 
 
-def play(log: FakeLog, script: Callable[[TopicStore, Followed], Awaitable[None]]) -> None:
+@dataclass
+class Follower:
+    """A log, a store on it, and what came of following it."""
+
+    log: FakeLog = field(default_factory=FakeLog)
+    followed: Followed = field(default_factory=Followed)
+    store: TopicStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = store_on(self.log)
+
+
+def play(script: Callable[[Follower], Awaitable[None]]) -> None:
     """A script beside a follower; afterwards nothing is left open."""
+    follower = Follower()
 
     async def main() -> None:
-        store, followed = store_on(log), Followed()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(store.follow, followed.changed, followed.failed)
-            await script(store, followed)
+            nursery.start_soon(follower.store.follow, follower.followed.changed, follower.followed.failed)
+            await script(follower)
             nursery.cancel_scope.cancel()
 
     trio.run(main)
-    assert log.open == 0
+    assert follower.log.open == 0
 
 
 # Loading
@@ -189,13 +206,43 @@ def test_foreign_records_in_the_quota_topic_are_skipped_and_logged_once() -> Non
         for _again in range(2):
             assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
     assert store.skipped == 4
-    (line,) = logs
-    assert (line["event"], line["log_level"]) == ("records of the quota topic skipped", "warning")
+    skips, unmarked = logs
+    assert (skips["event"], skips["log_level"]) == ("records of the quota topic skipped", "warning")
+    assert unmarked["event"].startswith("records of the quota topic without a Weir's mark")
     log.append([(b"\xff", b"x")] * 20)
     with capture_logs() as logs:
         trio.run(store.load)
-    assert store.skipped == 24
-    assert [line["count"] for line in logs] == [10], "then at the tenth, the hundredth"
+    assert store.skipped == store.foreign == 24
+    assert [line["count"] for line in logs] == [10, 10], "then at the tenth, the hundredth"
+
+
+def test_records_that_no_weir_has_marked_are_applied_counted_and_logged() -> None:
+    """Weirs before the mark wrote such records; so does a client that reaches the brokers past Weir."""
+    log = FakeLog()
+    (marked,), (plain,) = written({(ALICE, PRODUCE): 1.0}), written({(BOB, PRODUCE): 2.0})
+    log.append([marked, (plain.key, plain.value), (marked.key, None)])
+    store = store_on(log)
+    with capture_logs() as logs:
+        for _again in range(2):
+            assert trio.run(store.load) == QuotaTable({(BOB, PRODUCE): 2.0})
+    assert (store.foreign, store.skipped) == (2, 0)
+    (line,) = logs
+    assert (line["log_level"], line["count"], line["offset"]) == ("warning", 1, 1)
+
+
+def test_an_alteration_of_a_weir_is_not_counted_as_foreign() -> None:
+    store = store_on(FakeLog())
+    trio.run(partial(store.alter, {(ALICE, PRODUCE): 1.0}))
+    assert store.foreign == 0
+
+
+def test_unmarked_records_of_a_cluster_without_headers_are_not_counted() -> None:
+    log = FakeLog()
+    (record,) = written({(ALICE, PRODUCE): 1.0})
+    log.append([(record.key, record.value)])
+    store = store_on(log, idempotent=False)
+    assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
+    assert store.foreign == 0
 
 
 # Altering without a follower, as the command line does
@@ -260,121 +307,98 @@ def test_the_topic_store_gives_up_an_alteration_that_never_appears(monkeypatch: 
 # Following
 
 
-def test_the_topic_store_follows_records_of_every_writer() -> None:
-    log = FakeLog()
-
-    async def script(_store: TopicStore, followed: Followed) -> None:
-        await until(lambda: followed.tables == [QuotaTable()])
-        log.append(written({(ALICE, PRODUCE): 1.0}))
-        await until(lambda: followed.tables[-1] == QuotaTable({(ALICE, PRODUCE): 1.0}))
-        log.append([written({(ALICE, PRODUCE): 1.0})[0]._replace(value=None)])
-        await until(lambda: followed.tables[-1] == QuotaTable())
-        assert followed.failures == []
-
-    play(log, script)
+@scripted(play)
+async def test_the_topic_store_follows_records_of_every_writer(follower: Follower) -> None:
+    await until(lambda: follower.followed.tables == [QuotaTable()])
+    follower.log.append(written({(ALICE, PRODUCE): 1.0}))
+    await until(lambda: follower.followed.tables[-1] == QuotaTable({(ALICE, PRODUCE): 1.0}))
+    follower.log.append([written({(ALICE, PRODUCE): 1.0})[0]._replace(value=None)])
+    await until(lambda: follower.followed.tables[-1] == QuotaTable())
+    assert follower.followed.failures == []
 
 
-def test_the_last_write_of_an_entity_in_the_quota_topic_wins() -> None:
+@scripted(play)
+async def test_the_last_write_of_an_entity_in_the_quota_topic_wins(follower: Follower) -> None:
     """Two Weirs that do not know of each other's write: all quotas of the later one count."""
-    log = FakeLog()
-
-    async def script(_store: TopicStore, followed: Followed) -> None:
-        log.append(written({(ALICE, PRODUCE): 1.0}) + written({(ALICE, CONSUME): 2.0}))
-        await until(lambda: followed.tables[-1:] == [QuotaTable({(ALICE, CONSUME): 2.0})])
-
-    play(log, script)
+    follower.log.append(written({(ALICE, PRODUCE): 1.0}) + written({(ALICE, CONSUME): 2.0}))
+    await until(lambda: follower.followed.tables[-1:] == [QuotaTable({(ALICE, CONSUME): 2.0})])
 
 
-def test_a_topic_store_alteration_returns_once_it_is_followed() -> None:
-    log = FakeLog()
-
-    async def script(store: TopicStore, followed: Followed) -> None:
-        await until(lambda: bool(followed.tables))
-        for rate in (1.0, 2.0, 3.0):
-            expected = QuotaTable({(ALICE, PRODUCE): rate})
-            assert await store.alter({(ALICE, PRODUCE): rate}) == expected
-            assert followed.tables[-1] == expected
-
-    play(log, script)
+@scripted(play)
+async def test_a_topic_store_alteration_returns_once_it_is_followed(follower: Follower) -> None:
+    await until(lambda: bool(follower.followed.tables))
+    for rate in (1.0, 2.0, 3.0):
+        expected = QuotaTable({(ALICE, PRODUCE): rate})
+        assert await follower.store.alter({(ALICE, PRODUCE): rate}) == expected
+        assert follower.followed.tables[-1] == expected
 
 
-def test_a_topic_store_alteration_right_after_the_start_waits_for_the_follower() -> None:
-    log = FakeLog()
-    log.append(written({(ALICE, CONSUME): 2.0}))
-
-    async def script(store: TopicStore, _followed: Followed) -> None:
-        await trio.testing.wait_all_tasks_blocked()
-        both = QuotaTable({(ALICE, CONSUME): 2.0, (ALICE, PRODUCE): 1.0})
-        assert await store.alter({(ALICE, PRODUCE): 1.0}) == both
-
-    play(log, script)
+@scripted(play)
+async def test_a_topic_store_alteration_right_after_the_start_waits_for_the_follower(
+    follower: Follower,
+) -> None:
+    follower.log.append(written({(ALICE, CONSUME): 2.0}))
+    await trio.testing.wait_all_tasks_blocked()
+    both = QuotaTable({(ALICE, CONSUME): 2.0, (ALICE, PRODUCE): 1.0})
+    assert await follower.store.alter({(ALICE, PRODUCE): 1.0}) == both
 
 
-def test_concurrent_topic_store_alterations_are_serialized() -> None:
-    log = FakeLog()
-
-    async def script(store: TopicStore, followed: Followed) -> None:
-        await until(lambda: bool(followed.tables))
-        async with trio.open_nursery() as nursery:
-            for key in (PRODUCE, CONSUME):
-                nursery.start_soon(store.alter, {(ALICE, key): 1.0})
-                nursery.start_soon(store.alter, {(BOB, key): 2.0})
-        assert len(followed.tables[-1]) == 4, "none has overwritten another"
-
-    play(log, script)
+@scripted(play)
+async def test_concurrent_topic_store_alterations_are_serialized(follower: Follower) -> None:
+    await until(lambda: bool(follower.followed.tables))
+    async with trio.open_nursery() as nursery:
+        for key in (PRODUCE, CONSUME):
+            nursery.start_soon(follower.store.alter, {(ALICE, key): 1.0})
+            nursery.start_soon(follower.store.alter, {(BOB, key): 2.0})
+    assert len(follower.followed.tables[-1]) == 4, "none has overwritten another"
 
 
-def test_the_topic_store_reports_a_failure_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@scripted(play)
+async def test_the_topic_store_reports_a_failure_and_its_end(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(topic, "RETRY_S", 0.01)
-    log = FakeLog()
-    log.append(written({(ALICE, PRODUCE): 1.0}))
-
-    async def script(store: TopicStore, followed: Followed) -> None:
-        await until(lambda: len(followed.tables) == 1)
-        log.broken = True
-        await until(lambda: len(followed.failures) > 2)
-        assert len(followed.tables) == 1, "the last known quotas stay"
-        with pytest.raises(StoreError, match="broken"):
-            await store.alter({(ALICE, PRODUCE): 2.0})
-        log.append(written({(BOB, PRODUCE): 1.0}))
-        log.broken = False
-        await until(lambda: len(followed.tables) > 1)
-        assert len(followed.tables[-1]) == 2
-        assert len(log.prepared) == 1, "a topic that was there is not made again"
-
-    play(log, script)
+    follower.log.append(written({(ALICE, PRODUCE): 1.0}))
+    await until(lambda: len(follower.followed.tables) == 1)
+    follower.log.broken = True
+    await until(lambda: len(follower.followed.failures) > 2)
+    assert len(follower.followed.tables) == 1, "the last known quotas stay"
+    with pytest.raises(StoreError, match="broken"):
+        await follower.store.alter({(ALICE, PRODUCE): 2.0})
+    follower.log.append(written({(BOB, PRODUCE): 1.0}))
+    follower.log.broken = False
+    await until(lambda: len(follower.followed.tables) > 1)
+    assert len(follower.followed.tables[-1]) == 2
+    assert len(follower.log.prepared) == 1, "a topic that was there is not made again"
 
 
-def test_the_topic_store_creates_a_topic_once_it_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+@scripted(play)
+async def test_the_topic_store_creates_a_topic_once_it_is_available(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(topic, "RETRY_S", 0.01)
-    log = FakeLog(broken=True)
-
-    async def script(store: TopicStore, followed: Followed) -> None:
-        await until(lambda: bool(followed.failures))
-        with pytest.raises(StoreError, match="could not be read yet: broken"):
-            await store.alter({(ALICE, PRODUCE): 1.0})
-        log.broken = False
-        await until(lambda: followed.tables == [QuotaTable()])
-        assert log.prepared == [1]
-
-    play(log, script)
+    follower.log.broken = True
+    await until(lambda: bool(follower.followed.failures))
+    with pytest.raises(StoreError, match="could not be read yet: broken"):
+        await follower.store.alter({(ALICE, PRODUCE): 1.0})
+    follower.log.broken = False
+    await until(lambda: follower.followed.tables == [QuotaTable()])
+    assert follower.log.prepared == [1]
 
 
-def test_the_topic_store_probes_a_silent_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+@scripted(play)
+async def test_the_topic_store_probes_a_silent_topic(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(topic, "PROBE_EVERY_S", 0.0)
     monkeypatch.setattr(topic, "RETRY_S", 0.01)
-    log = FakeLog()
 
     def gone(_reader: FakeReader) -> None:
         raise StoreError("it was made anew")
 
     monkeypatch.setattr(FakeReader, "probe", gone)
-
-    async def script(_store: TopicStore, followed: Followed) -> None:
-        await until(lambda: len(followed.tables) > 1)
-        assert "it was made anew" in followed.failures
-
-    play(log, script)
+    await until(lambda: len(follower.followed.tables) > 1)
+    assert "it was made anew" in follower.followed.failures
 
 
 # Configuration

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from protocol.api import ApiKey, request_header_version
 from protocol.codec import request_type
 from protocol.messages import ApiVersionsRequest, ProduceRequest
-from protocol.topic_bytes import names_topics
+from protocol.scanning.topic_bytes import names_topics
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
@@ -140,8 +140,7 @@ def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = Fal
 def test_librdkafka_asks_for_all_topics_under_a_mutation_quota() -> None:
     asked = framed(header(ApiKey.METADATA, 12, 1, b"app", tags=b"\0") + ALL_TOPICS_OF_LIBRDKAFKA)
     with Playbook(QuotaTable(EVERY_QUOTA)) as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         assert not play.session.counters.requests_unread
 
 
@@ -227,8 +226,7 @@ def test_a_request_that_ends_in_the_middle_is_passed_counted_and_logged(
     session = session_of(api_key, version)
     with capture_logs() as logged, Playbook(session=session) as play:
         for _ in range(11):
-            play.client(cut)
-            play.to_broker(cut)
+            play.forwards(cut)
     assert session.counters.requests_unread == {api_key: 11}
     told = [line for line in logged if line["event"] == "requests passed unread"]
     assert [line["count"] for line in told] == [1, 10]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import EncodeError
-from protocol.field_offsets import field_offset
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -26,6 +25,7 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from protocol.scanning.field_offsets import field_offset
 from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
@@ -162,11 +162,9 @@ def test_uplift_raises_the_versions_in_apiversions_responses(version: int, *, ag
 def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
     session = new_connection(plans=Plans(Counters(), uplift=True))
     with Playbook(session=session) as play:
-        play.client(request(ApiVersionsRequest(), 3))
-        play.to_broker(request(ApiVersionsRequest(), 3))
+        play.forwards(request(ApiVersionsRequest(), 3))
         refusal = response(ApiVersionsResponse(error_code=35), 0)
-        play.broker(refusal)
-        play.to_client(refusal)
+        play.returns(refusal)
         assert session.broker_versions.broker is None
 
 
@@ -181,10 +179,8 @@ def test_uplift_queries_versions_once_for_a_client_without_apiversions() -> None
         play.to_broker(QUESTION)
         play.broker(told(broker))
         play.to_broker(request(HeartbeatRequest(), 0) * 2)
-        play.broker(response(HeartbeatResponse(), 0))
-        play.to_client(pong)
-        play.broker(response(HeartbeatResponse(), 0))
-        play.to_client(pong)
+        play.returns(response(HeartbeatResponse(), 0), told=pong)
+        play.returns(response(HeartbeatResponse(), 0), told=pong)
 
 
 def test_the_version_query_waits_for_requests_in_flight_and_holds_later_ones() -> None:
@@ -194,8 +190,7 @@ def test_the_version_query_waits_for_requests_in_flight_and_holds_later_ones() -
     with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         play.client(metadata, request(HeartbeatRequest(), 1, 1), plain)
         play.to_broker(metadata, QUESTION)
-        play.broker(first)
-        play.to_client(first)
+        play.returns(first)
         play.broker(told(broker))
         play.to_broker(request(HeartbeatRequest(), 0, 1), plain)
 
@@ -216,8 +211,7 @@ def test_the_version_query_waits_for_requests_in_flight_and_holds_later_ones() -
 def test_uplift_queries_no_versions_before_sasl(message: Message, version: int) -> None:
     """A broker answers ApiVersions once there, and closes at anything else."""
     with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
-        play.client(request(message, version))
-        play.to_broker(request(message, version))
+        play.forwards(request(message, version))
 
 
 @pytest.mark.parametrize("answer", [response(ApiVersionsResponse(error_code=58), 0), told({})])
@@ -228,10 +222,8 @@ def test_uplift_queries_a_broker_that_returns_no_versions_only_once(answer: byte
         play.to_broker(QUESTION)
         play.broker(answer)
         play.to_broker(ping)
-        play.broker(response(HeartbeatResponse(), 2))
-        play.to_client(response(HeartbeatResponse(), 2))
-        play.client(ping)
-        play.to_broker(ping)
+        play.returns(response(HeartbeatResponse(), 2))
+        play.forwards(ping)
 
 
 def test_brokers_of_different_releases_keep_separate_versions() -> None:
@@ -251,11 +243,9 @@ def test_without_uplift_no_versions_are_queried_or_raised(key: ApiKey) -> None:
     broker = broker_of((0, 10, 2))
     asked = request(request_type(key)(), 2)
     with Playbook() as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
     with Playbook() as play:
-        play.client(QUESTION)
-        play.to_broker(QUESTION)
+        play.forwards(QUESTION)
         play.broker(told(broker))
         known = offered(broker, uplift=False)
         assert {each: one.max for each, one in known.items()} == {each: broker[each].max for each in known}
@@ -276,8 +266,7 @@ def test_a_response_larger_than_the_buffer_is_uplifted_as_it_streams() -> None:
     frame = response(answer, 2)
     assert len(frame) > 1 << 20
     wire = Wire(session_with(broker_of((0, 10, 2))))
-    wire.feed(0, client=request(MetadataRequest(topics=None), 3))
-    wire.feed(0, broker=frame[:300_000])
+    wire.exchange(0, request(MetadataRequest(topics=None), 3), frame[:300_000])
     assert len(wire.to_client) > 200_000
     wire.feed(0, broker=frame[300_000:])
     found = body_of(bytes(wire.to_client), MetadataResponse, 3)
@@ -290,8 +279,7 @@ def test_a_response_whose_throttle_time_comes_last_may_be_larger_than_the_buffer
     entry = ApiVersionsResponse.ApiVersion
     many = [entry(api_key=3, max_version=2)] * 100_000
     wire = Wire(session_with(broker_of((0, 10, 2))))
-    wire.feed(0, client=request(ApiVersionsRequest(), 1))
-    wire.feed(0, broker=response(ApiVersionsResponse(api_keys=many), 0))
+    wire.exchange(0, request(ApiVersionsRequest(), 1), response(ApiVersionsResponse(api_keys=many), 0))
     assert wire.session.violation is None
     assert len(body_of(bytes(wire.to_client), ApiVersionsResponse, 1).api_keys) == 100_000
 
@@ -331,8 +319,7 @@ def test_default_partition_counts_are_unsupported_at_old_brokers() -> None:
         CreateTopicsRequest(topics=[CREATABLE(name="t", num_partitions=-1, replication_factor=-1)]), 1
     )
     with Playbook(session=session_with(broker_of((2, 8)))) as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)
@@ -345,7 +332,4 @@ def test_apis_without_uplift_pass_unchanged(release: tuple[int, ...]) -> None:
             asked = request(request_type(key)(), versions.max)
             answer = response(response_type(key)(), versions.max)
             with Playbook(session=session_with(broker)) as play:
-                play.client(asked)
-                play.to_broker(asked)
-                play.broker(answer)
-                play.to_client(answer)
+                play.relays(asked, answer)

@@ -24,7 +24,7 @@ from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of
 from tests.proxy.request_costs import EACH_US, time_table, timed
 from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
-from tests.proxy.usage_totals import START_MS, Taken, recorded, total, total_traced
+from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total, total_traced
 from tests.proxy.wire import APP, Wire, new_connection
 from tests.wire.frames import framed, header, padded, request, response, unknown_request, unknown_response
 from tests.wire.messages import ping, pong
@@ -57,8 +57,7 @@ def test_every_api_is_in_one_usage_group() -> None:
 
 
 def test_a_response_is_counted_for_its_requests_client() -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
     taken.drain()
     wire.feed(2, broker=pong(1) + pong(2))
@@ -75,16 +74,14 @@ def test_a_response_is_counted_for_its_requests_client() -> None:
 
 
 def test_usage_before_and_after_authentication_has_separate_users() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     for user in ("alice", "bob"):
         for asked_, answered in (
             (handshake("PLAIN"), shaken()),
             (authenticate(plain(user)), authenticated()),
             (ping(), pong()),
         ):
-            wire.feed(1, client=asked_)
-            wire.feed(1, broker=answered)
+            wire.exchange(1, asked_, answered)
     taken.drain()
     exchange = len(handshake("PLAIN")), len(authenticate(plain("alice"))), len(authenticate(plain("bob")))
     security = {
@@ -102,14 +99,10 @@ def test_usage_before_and_after_authentication_has_separate_users() -> None:
 
 
 def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=handshake("PLAIN", 0))
-    wire.feed(1, broker=shaken(version=0))
-    wire.feed(1, client=bare(plain("alice")))
-    wire.feed(1, broker=bare(b""))
-    wire.feed(1, client=ping())
-    wire.feed(1, broker=pong())
+    taken, wire = counted_wire()
+    wire.exchange(1, handshake("PLAIN", 0), shaken(version=0))
+    wire.exchange(1, bare(plain("alice")), bare(b""))
+    wire.exchange(1, ping(), pong())
     taken.drain()
     sums = total(taken.records, api="security")
     assert sums["requests"] == 1
@@ -119,12 +112,9 @@ def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
 
 
 def test_a_violation_is_counted_for_the_authenticated_user() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=handshake("PLAIN"))
-    wire.feed(1, broker=shaken())
-    wire.feed(1, client=authenticate(plain("alice")))
-    wire.feed(1, broker=authenticated())
+    taken, wire = counted_wire()
+    wire.exchange(1, handshake("PLAIN"), shaken())
+    wire.exchange(1, authenticate(plain("alice")), authenticated())
     wire.feed(1, client=b"\xff" * 100)
     wire.session.end(1)
     taken.drain()
@@ -144,8 +134,7 @@ def test_a_violation_is_counted_for_the_authenticated_user() -> None:
     ],
 )
 def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     wire.feed(1, client=sent)
     wire.session.end(1)
     taken.drain()
@@ -157,18 +146,15 @@ def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
 
 
 def test_a_brokers_violation_is_not_counted_for_the_client() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=ping(1))
-    wire.feed(1, broker=pong(2))
+    taken, wire = counted_wire()
+    wire.exchange(1, ping(1), pong(2))
     taken.drain()
     assert wire.session.violation is not None
     assert "errors" not in total(taken.records)
 
 
 def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     frame = request(ControlledShutdownRequest(broker_id=1), 0, 1)
     wire.feed(1, client=ping(1) + frame + ping(2))
     taken.drain()
@@ -177,22 +163,17 @@ def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
 
 
 def test_replica_fetches_have_no_charges_in_usage_records() -> None:
-    taken = Taken(UsageRegistries())
-    session = recorded(timed(QuotaTable()), taken.registries)
-    session.client.is_broker = True
-    wire = Wire(session)
+    taken, wire = counted_wire(timed(QuotaTable()))
+    wire.session.client.is_broker = True
     asked_, answered = request(FetchRequest(replica_id=1), 11), response(FetchResponse(), 11)
-    wire.feed(1, client=asked_)
-    wire.feed(1, broker=answered)
+    wire.exchange(1, asked_, answered)
     taken.drain()
     assert total(taken.records) == {"requests": 1, "bytes_in": len(asked_), "bytes_out": len(answered)}
 
 
 def test_an_unknown_api_is_in_usage_group_other() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=unknown_request(999, 1))
-    wire.feed(1, broker=unknown_response())
+    taken, wire = counted_wire()
+    wire.exchange(1, unknown_request(999, 1), unknown_response())
     taken.drain()
     sums = total(taken.records, api="other")
     assert (sums["requests"], sums["bytes_out"]) == (1, len(unknown_response()))
@@ -202,8 +183,7 @@ def test_an_unknown_api_is_in_usage_group_other() -> None:
 
 
 def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     for number in range(6):
         wire.feed(1, client=ping(number, b"ab"[number % 2 : number % 2 + 1]))
     wire_of(taken).feed(1, client=ping(1, b"a"))
@@ -214,8 +194,7 @@ def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
 
 
 def test_a_connection_is_counted_once_while_counters_are_drained() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
     taken.step()  # a is taken, b is not
     wire.feed(1, client=ping(3, b"a") + ping(4, b"b"))
@@ -238,8 +217,7 @@ def test_many_client_ids_on_one_connection_are_one_session_of_the_overflow_entit
 
 
 def test_an_unsent_local_response_is_not_counted() -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     wire.feed(1, client=ping(1) + too_new(2))
     assert not wire.to_client
     wire.session.end(2)
@@ -250,8 +228,7 @@ def test_an_unsent_local_response_is_not_counted() -> None:
 
 
 def test_a_local_response_is_counted_when_it_is_sent() -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     wire.feed(1, client=ping(1) + too_new(2))
     taken.drain()
     assert "bytes_out" not in total(taken.records)
@@ -263,12 +240,10 @@ def test_a_local_response_is_counted_when_it_is_sent() -> None:
 
 
 def test_an_interrupted_broker_query_has_a_request_trace() -> None:
-    taken = traced()
-    session = recorded(session_of(lambda: questions(2)), taken.registries)
-    wire = Wire(session)
+    taken, wire = counted_wire(session_of(lambda: questions(2)))
     wire.feed(1, client=delete())
     assert bytes(wire.to_broker) == asked()
-    session.end(2)
+    wire.session.end(2)
     taken.drain()
     (trace,) = taken.traces
     assert (trace.bytes_in, trace.bytes_out, trace.answered_ms) == (len(delete()), 0, 0)
@@ -280,13 +255,11 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
         yield from questions(1)
         return None
 
-    taken = traced()
-    session = recorded(session_of(find_out, again=True), taken.registries)  # type: ignore[arg-type]  # a query
-    wire = Wire(session)
+    taken, wire = counted_wire(session_of(find_out, again=True))  # type: ignore[arg-type]  # a query
     wire.feed(1, client=delete())
     wire.feed(2, broker=answer())
     wire.feed(3, broker=deleted())
-    session.end(3)
+    wire.session.end(3)
     taken.drain()
     (trace,) = taken.traces
     sums = total(taken.records)
@@ -331,29 +304,16 @@ def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
 
 
 def test_a_client_that_leaves_before_the_response_is_counted_with_its_charge() -> None:
-    taken = traced()
-    session = recorded(timed(time_table(0.00001)), taken.registries)
-    wire = Wire(session)
+    taken, wire = counted_wire(timed(time_table(0.00001)))
     wire.feed(1, client=ping())
-    session.end(2)
+    wire.session.end(2)
     taken.drain()
-    (budget,) = session.quotas.request
+    (budget,) = wire.session.quotas.request
     sums = total(taken.records)
     assert sums["request_time_us"] == EACH_US
     assert budget.throttled == 1
     assert sums["request_percentage ms"] == budget.throttle_ms_total
     assert sums["request_percentage violations"] == 1
-
-
-def test_an_incomplete_request_is_not_counted() -> None:
-    taken = traced()
-    wire = wire_of(taken)
-    frame = padded(ping(), 500_000)
-    wire.feed(1, client=frame[:300_000])
-    wire.session.end(2)
-    taken.drain()
-    assert total(taken.records) == {}
-    assert not taken.traces
 
 
 # What is charged
@@ -362,13 +322,11 @@ def test_an_incomplete_request_is_not_counted() -> None:
 @pytest.mark.parametrize("timed_too", [True, False])
 def test_a_sasl_exchange_refused_by_a_broker_without_sasl_is_counted_with_time(timed_too: bool) -> None:
     """Where a broker has no SASL, its handlers refuse it, and that is charged."""
-    taken = traced()
     table = time_table(1e9) if timed_too else QuotaTable()
-    session = recorded(timed(table), taken.registries)
-    wire = Wire(session)
+    taken, wire = counted_wire(timed(table))
     wire.feed(1, client=request(SaslHandshakeRequest(mechanism="PLAIN"), 1))
     wire.feed(1, broker=response(SaslHandshakeResponse(error_code=34), 1))
-    session.end(1)
+    wire.session.end(1)
     taken.drain()
     assert total(taken.records)["request_time_us"] == EACH_US
     assert total_traced(taken.traces)["request_time_us"] == EACH_US
@@ -376,24 +334,20 @@ def test_a_sasl_exchange_refused_by_a_broker_without_sasl_is_counted_with_time(t
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
-    taken = Taken(UsageRegistries())
     quotas = BrokerQuotas.create(time_table(1e9), request_time_scale=2.5)
-    session = recorded(timed(quotas=quotas), taken.registries)
-    wire = Wire(session)
+    taken, wire = counted_wire(timed(quotas=quotas))
     wire.feed(1, client=ping())
     if not leaves:
         wire.feed(1, broker=pong())
-    session.end(1)
+    wire.session.end(1)
     taken.drain()
     (budget,) = quotas.request
     assert total(taken.records)["request_time_us"] == pytest.approx(budget.charged * 10_000) == 2.5 * EACH_US
 
 
 def test_throttle_times_of_topic_rates_are_counted() -> None:
-    taken = traced()
     table = QuotaTable({(Entity(topic="t"), QuotaKey.CONSUMER_BYTE_RATE): 100.0})
-    session = recorded(new_connection(table, buffer_bytes=400), taken.registries)
-    wire = Wire(session)
+    taken, wire = counted_wire(new_connection(table, buffer_bytes=400))
     asked = FetchRequest(topics=[FetchRequest.FetchTopic(topic="t")])
     partition = FetchResponse.PartitionData(records=b"r" * 3000)
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
@@ -403,12 +357,12 @@ def test_throttle_times_of_topic_rates_are_counted() -> None:
     for _interval in range(4):
         taken.drain()
     wire.feed(3, broker=answered[1000:])
-    assert session.quotas.topics is not None
-    (budget,) = session.quotas.topics.fetch.budgets()
+    assert wire.session.quotas.topics is not None
+    (budget,) = wire.session.quotas.topics.fetch.budgets()
     assert budget.throttle_ms_total == 0
     wire.feed(4, client=request(asked, 11))
     wire.feed(5, broker=response(FetchResponse(), 11))
-    session.end(6)
+    wire.session.end(6)
     taken.drain()
     assert budget.throttle_ms_total > 0
     assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
@@ -431,8 +385,7 @@ def test_a_fetch_answered_without_records_is_counted_by_its_throttle_time(entity
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
     for session, now_ms in ((first, 0), (other, 1000)):
         wire = Wire(session)
-        wire.feed(now_ms, client=request(fetch, 11))
-        wire.feed(now_ms, broker=response(FetchResponse(responses=[topic]), 11))
+        wire.exchange(now_ms, request(fetch, 11), response(FetchResponse(responses=[topic]), 11))
         session.end(now_ms)
     taken.drain()
     topics = first.quotas.topics
@@ -468,8 +421,7 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
         session = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.registries)
         session.client.first_request_seen = True
         wire = Wire(session)
-        wire.feed(now_ms, client=asked_)
-        wire.feed(now_ms, broker=answered)
+        wire.exchange(now_ms, asked_, answered)
         assert session.throttled_until_ms == now_ms + 700
         session.end(now_ms)
     taken.drain()
@@ -482,11 +434,9 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
 
 def test_an_interval_without_usage_has_no_record() -> None:
     """A response that is held back until it can be rewritten is counted when it begins, and not again."""
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted_wire()
     answered = response(MetadataResponse(), 9)
-    wire.feed(1, client=request(MetadataRequest(topics=None), 9))
-    wire.feed(1, broker=answered[:10])
+    wire.exchange(1, request(MetadataRequest(topics=None), 9), answered[:10])
     taken.drain()
     wire.feed(1, broker=answered[10:])
     assert total(taken.records)["bytes_out"] == len(wire.to_client)

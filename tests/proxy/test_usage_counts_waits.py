@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from protocol.codec import request_type, response_type
 from protocol.messages import MetadataRequest, ProduceRequest
-from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
 from proxy.connection.usage_registries import UsageRegistries
 from proxy.counters import Counters
@@ -25,7 +23,7 @@ from tests.proxy.controller import NODE, Controller, ControllerClient
 from tests.proxy.fuzzed_requests import asked
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig, tcp_pair
-from tests.proxy.usage_totals import START_MS, Taken, recorded, total
+from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.wire.frames import head_of, padded, request, response, split
 from tests.wire.messages import ping, pong, produced
@@ -58,60 +56,16 @@ def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
         play.silent()
         play.client(frame[LOOK_BYTES - 1 : LOOK_BYTES])
         play.to_broker(frame[:LOOK_BYTES])
-        play.client(frame[LOOK_BYTES:])
-        play.to_broker(frame[LOOK_BYTES:])
-        play.broker(produced())
-        play.to_client(produced())
+        play.relays(frame[LOOK_BYTES:], produced())
 
 
 def test_requests_before_a_buffered_one_are_forwarded() -> None:
     with Playbook(session=counted(new_connection())) as play:
         play.client(ping(1) + produce(2)[:100])
         play.to_broker(ping(1))
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.client(produce(2)[100:] + ping(3))
         play.to_broker(produce(2), ping(3))
-
-
-@pytest.mark.parametrize("unanswered", [False, True])
-def test_a_client_that_leaves_during_a_buffered_request_is_closed(
-    new_rig: Callable[..., Rig], unanswered: bool
-) -> None:
-    """As without usage, but that its broker has not seen the beginning."""
-    for usage in (False, True):
-        session = new_connection()
-        rig = new_rig(session=counted(session) if usage else session, pair=tcp_pair)
-        before = ping(1) if unanswered else b""
-        rig.send(rig.client, before + produce(2)[:100])
-        rig.expect(rig.broker, before if usage else before + produce(2)[:100])
-        rig.client.shutdown(socket.SHUT_WR)
-        if unanswered:
-            rig.send(rig.broker, pong(1))
-            rig.expect(rig.client, pong(1))
-        assert rig.end() is CloseReason.CLIENT_CLOSED
-
-
-def test_a_half_closed_client_gets_the_response_to_a_complete_buffered_request(
-    new_rig: Callable[..., Rig],
-) -> None:
-    rig = new_rig(session=counted(new_connection()), pair=tcp_pair)
-    rig.send(rig.client, produce()[:100])
-    rig.turn(3)
-    rig.send(rig.client, produce()[100:])
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.expect(rig.broker, produce())
-    rig.send(rig.broker, produced())
-    rig.expect(rig.client, produced())
-    assert rig.end() is CloseReason.CLIENT_CLOSED
-
-
-def test_draining_does_not_wait_for_an_incomplete_buffered_request(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(session=counted(new_connection()), pair=tcp_pair)
-    rig.send(rig.client, produce()[:100])
-    rig.turn(3)
-    rig.relay.drain()
-    assert rig.end() is CloseReason.DRAINED
 
 
 # The same for clients
@@ -179,8 +133,7 @@ def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] 
 
 
 def test_request_traces_have_the_times_of_request_and_response() -> None:
-    taken = Taken(UsageRegistries(trace_share=1.0))
-    wire = Wire(recorded(new_connection(quota_table(produce=1000)), taken.registries))
+    taken, wire = counted_wire(new_connection(quota_table(produce=1000)))
     wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
     wire.feed(9, broker=produced(1))
     until_ms = wire.session.throttled_until_ms
@@ -199,8 +152,7 @@ def test_request_traces_have_the_times_of_request_and_response() -> None:
 
 
 def test_the_last_request_trace_is_taken_without_further_traffic() -> None:
-    taken = Taken(UsageRegistries(trace_share=1.0))
-    wire = Wire(recorded(new_connection(), taken.registries))
+    taken, wire = counted_wire(new_connection())
     wire.feed(1, client=ping())
     for _interval in range(5):
         taken.drain()
@@ -227,17 +179,15 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
 
 
 def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
-    taken = Taken(UsageRegistries(trace_share=1.0))
     table = QuotaTable({(Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
-    session = recorded(new_connection(table, buffer_bytes=400), taken.registries)
-    wire = Wire(session)
+    taken, wire = counted_wire(new_connection(table, buffer_bytes=400))
     partition = ProduceRequest.PartitionProduceData(records=b"r" * 3000)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
     wire.feed(1, client=request(ProduceRequest(acks=1, topic_data=[topic]), 7))
     wire.feed(2, broker=produced())
     taken.drain()
-    assert session.quotas.topics is not None
-    (budget,) = session.quotas.topics.produce.budgets()
+    assert wire.session.quotas.topics is not None
+    (budget,) = wire.session.quotas.topics.produce.budgets()
     assert budget.throttle_ms_total > 0
     assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
 

@@ -35,9 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     record = usage_record(7, user='ali"ce\n', client_id="ä")
     assert files.write(Kind.USAGE, [record, usage_record(8)]) == 2
     assert desk.names() == [unfinished_name(FIRST)]
@@ -52,9 +50,7 @@ def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
 
 
 def test_request_traces_have_separate_files(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.TRACE, [trace_record(3)])
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)
@@ -64,9 +60,7 @@ def test_request_traces_have_separate_files(tmp_path: Path) -> None:
 
 
 def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record(1)])
     desk.now_s = 59.9
     files.tend()
@@ -82,9 +76,7 @@ def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> Non
 
 
 def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, FileRules(rotate_s=1e9, rotate_bytes=4096, keep_bytes=0))
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path, FileRules(rotate_s=1e9, rotate_bytes=4096, keep_bytes=0))
     for number in range(100):
         files.tend()
         files.write(Kind.USAGE, [usage_record(number)])
@@ -99,9 +91,7 @@ def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
 
 
 def test_no_usage_file_is_made_without_records(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     desk.now_s = 1000
     files.tend()
     files.close(1)
@@ -272,9 +262,7 @@ def test_a_leftover_usage_file_that_cannot_be_finished_does_not_stop_writing(
         raise PermissionError(errno.EACCES, "no")
 
     monkeypatch.setattr("proxy.control.usage.directory.finish_for_the_dead", not_ours)
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)
     assert desk.names() == sorted([left, FIRST])
@@ -299,9 +287,7 @@ def test_a_symbolic_link_named_like_a_leftover_is_not_followed(tmp_path: Path) -
 
 
 def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record(1)])
     before = (tmp_path / unfinished_name(FIRST)).read_bytes()
     desk.disk.room = 30
@@ -392,9 +378,7 @@ def test_a_usage_file_that_fails_to_sync_is_finished_later(
 
 
 def test_a_deleted_usage_directory_is_made_again_and_its_records_counted_lost(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "usage")
-    files = desk.files()
-    files.open()
+    desk, files = Desk.opened(tmp_path / "usage")
     files.write(Kind.USAGE, [usage_record(1), usage_record(2)])
     (desk.path / unfinished_name(FIRST)).unlink()
     desk.path.rmdir()

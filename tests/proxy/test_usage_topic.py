@@ -114,10 +114,15 @@ class Bench:
         return self.senders[-1]
 
 
-def test_usage_records_of_a_client_are_sent_with_one_key() -> None:
+def opened() -> tuple[Bench, Topic]:
     bench = Bench()
     topic = bench.topic()
     topic.open()
+    return bench, topic
+
+
+def test_usage_records_of_a_client_are_sent_with_one_key() -> None:
+    bench, topic = opened()
     topic.open()
     assert len(bench.senders) == 1
     record = usage_record(3, user="älice", client_id="app")
@@ -130,18 +135,14 @@ def test_usage_records_of_a_client_are_sent_with_one_key() -> None:
 
 
 def test_names_that_are_no_unicode_are_sent_with_question_marks() -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     topic.write(Kind.USAGE, [usage_record(1, user="half \ud83d")])
     ((_topic, key, value),) = bench.sender.sent
     assert (key, msgspec.json.decode(value)["user"]) == (b"half ?/app", "half ?")
 
 
 def test_a_usage_record_counts_as_written_once_acknowledged() -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     topic.write(Kind.USAGE, [usage_record(1), usage_record(2)])
     assert (bench.tally.unacknowledged, bench.tally.written[Kind.USAGE]) == (2, 0)
     bench.sender.deliver(1)
@@ -152,9 +153,7 @@ def test_a_usage_record_counts_as_written_once_acknowledged() -> None:
 
 
 def test_a_full_producer_buffer_takes_some_usage_records_and_delays_the_next_write() -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     bench.sender.room = 2
     records = [usage_record(number) for number in range(3)]
     assert topic.write(Kind.USAGE, records) == 2
@@ -171,9 +170,7 @@ def test_a_full_producer_buffer_takes_some_usage_records_and_delays_the_next_wri
     [(TIMED_OUT, "timed out"), (DENIED, "allow Weir's principal to Read, Write and Describe it")],
 )
 def test_undelivered_usage_records_are_counted_and_reported_until_a_delivery(code: int, told: str) -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     topic.write(Kind.USAGE, [usage_record(1), usage_record(2)])
     bench.sender.deliver(1, KafkaError(code))
     assert bench.tally.dropped[Loss.UNDELIVERED] == 1
@@ -184,9 +181,7 @@ def test_undelivered_usage_records_are_counted_and_reported_until_a_delivery(cod
 
 
 def test_unreachable_brokers_are_reported_before_usage_records_are_lost() -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     bench.sender.fail(KafkaError(ALL_DOWN))
     assert bench.tally.failure == "cannot write to the topic usage: no broker answers"
     assert topic.write(Kind.USAGE, [usage_record()]) == 1, "librdkafka keeps and sends it"
@@ -203,9 +198,7 @@ def test_preparing_the_usage_topic_is_retried() -> None:
 
 
 def test_a_fatal_producer_error_counts_pending_usage_records_and_makes_a_new_producer() -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     topic.write(Kind.USAGE, [usage_record(1)])
     bench.sender.delivers_on_flush = False
     bench.sender.fail(KafkaError(FATAL, "gone", True))
@@ -218,9 +211,7 @@ def test_a_fatal_producer_error_counts_pending_usage_records_and_makes_a_new_pro
 
 
 def test_a_usage_record_that_librdkafka_refuses_is_a_write_failure() -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     bench.sender.refuses = KafkaException(KafkaError(FATAL, "fenced", True))
     with pytest.raises(OutletError, match="fenced"):
         topic.write(Kind.USAGE, [usage_record()])
@@ -229,9 +220,7 @@ def test_a_usage_record_that_librdkafka_refuses_is_a_write_failure() -> None:
 
 
 def test_closing_the_usage_topic_waits_for_acknowledgements() -> None:
-    bench = Bench()
-    topic = bench.topic()
-    topic.open()
+    bench, topic = opened()
     topic.write(Kind.USAGE, [usage_record(1)])
     topic.close(5)
     assert bench.tally.written[Kind.USAGE] == 1

@@ -22,12 +22,13 @@ from protocol.messages import (
     ShareFetchResponse,
 )
 from protocol.values import schema_of
+from proxy.connection.effects import NOTHING
 from proxy.connection.state import State
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import LIMIT_US, spend, timed
-from tests.proxy.sasl import authenticate, authenticated, handshake, plain, shaken
+from tests.proxy.sasl import log_in
 from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
 from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
 from tests.wire.frames import body_of, padded, request, response
@@ -58,11 +59,9 @@ def overspend(budget: Budget, now_ms: int = 0) -> None:
 
 def exchange(play: Playbook, asked: bytes, answered: bytes = b"") -> None:
     """The client's request passes at once, and so does the response."""
-    play.client(asked)
-    play.to_broker(asked)
+    play.forwards(asked)
     if answered:
-        play.broker(answered)
-        play.to_client(answered)
+        play.returns(answered)
 
 
 METADATA: Final = request(MetadataRequest(topics=[]), 5, 2), response(MetadataResponse(), 5, 2)
@@ -111,8 +110,7 @@ def test_an_open_producer_waits_for_its_own_throttle_only() -> None:
         play.to_broker(produce(3, 100))
         until_ms = 1000 + 70_200 - 10_000  # 70,200 bytes are worth 70.2 s, of which 10 have passed
         play.muted_until(until_ms)
-        play.broker(produced(3))
-        play.to_client(produced(3, throttle_ms=until_ms - 1000))
+        play.returns(produced(3), told=produced(3, throttle_ms=until_ms - 1000))
 
 
 def test_an_open_producer_does_not_wait_when_an_unrelated_budget_expires() -> None:
@@ -143,13 +141,6 @@ def test_an_open_producer_does_not_wait_when_quotas_of_others_change() -> None:
             exchange(play, produce(3, 100), produced(3))
         quotas.update(QuotaTable({**table.values, (APP, QuotaKey.REQUEST_PERCENTAGE): 1e6}))
         exchange(play, produce(3, 100), produced(3))
-
-
-def log_in(play: Playbook, user: str) -> None:
-    """The client authenticates, for the first time or again (KIP-368)."""
-    exchange(play, handshake("PLAIN"), shaken())
-    exchange(play, authenticate(plain(user)), authenticated())
-    assert play.session.client.user == user
 
 
 def test_an_open_producer_does_not_wait_when_it_has_authenticated_again() -> None:
@@ -194,35 +185,23 @@ def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hol
         play.client(produce(1, 100), ping(2), produce(3, 100))
         play.muted_until(LATER_MS + FIRST_HOLD_MS)
         play.waits(State.THROTTLED)
-        assert play.session.waits_because == "a throttle time is not over"
+        assert play.session.waits_because(play.now_ms) == "a throttle time is not over"
         play.at(LATER_MS + FIRST_HOLD_MS - 1)
         play.silent()
         assert produce_budget(quotas).charged == 70_000
         play.at(LATER_MS + FIRST_HOLD_MS)
         play.to_broker(produce(1, 100), ping(2), produce(3, 100))
         assert produce_budget(quotas).charged == 70_200
-        play.broker(produced(1), pong(2), produced(3))
-        play.to_client(produced(1), pong(2), produced(3))
-
-
-def test_a_first_produce_request_is_not_held_longer_than_its_client_is_throttled() -> None:
-    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=3))) as play:
-        play.at(1000).client(produce(1, 100))
-        play.muted_until(3000)
-        assert play.tick() == 3000
-        play.to_broker(produce(1, 100))
-        play.muted_until(play.session.throttled_until_ms)
+        play.returns(produced(1), pong(2), produced(3))
 
 
 def test_a_first_produce_request_is_not_held_if_that_is_configured() -> None:
     """As at a broker: it is forwarded, charged, and told its own throttle time."""
     quotas = throttled_quotas(produce_s=60)
     with Playbook(session=new_connection(quotas=quotas, first_hold_ms_max=0)) as play:
-        play.client(produce(1, 100))
-        play.to_broker(produce(1, 100))
+        play.forwards(produce(1, 100))
         play.muted_until(60_100)
-        play.broker(produced(1))
-        play.to_client(produced(1, throttle_ms=60_100))
+        play.returns(produced(1), told=produced(1, throttle_ms=60_100))
 
 
 def test_a_held_first_produce_request_is_longer_than_the_buffer() -> None:
@@ -258,8 +237,7 @@ def test_the_first_share_fetch_is_held_once_and_delivered_in_full(version: int, 
         play.muted_until(LATER_MS + FIRST_HOLD_MS)
         assert play.tick() == LATER_MS + FIRST_HOLD_MS
         play.to_broker(asked(1))
-        play.broker(answered(1))
-        play.to_client(answered(1))
+        play.returns(answered(1))
         exchange(play, asked(2), answered(2))
         cost = length_of(answered(1)) - 1
         assert fetch_budget(quotas).charged == 70_000 + 2 * cost
@@ -272,8 +250,7 @@ def test_a_share_fetch_response_that_arrives_over_the_quota_is_delivered_in_full
     quotas = BrokerQuotas.create(quota_table(fetch=RATE))
     with Playbook(session=new_connection(quotas=quotas)) as play:
         asked = request(ShareFetchRequest(max_bytes=900), 1)
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         overspend(fetch_budget(quotas))
         answer = response(ShareFetchResponse(responses=[topic]), 1)
         wait_ms = 60_000 + length_of(answer) - 1
@@ -288,20 +265,16 @@ def test_a_share_fetch_response_that_arrives_over_the_quota_is_delivered_in_full
 def test_the_throttle_of_an_acks_0_request_is_told_in_the_next_response() -> None:
     """There is none to the request itself."""
     with Playbook(quota_table(produce=RATE)) as play:
-        play.client(ping(1), ping(2), produce(3, 12_106, acks=0))
-        play.to_broker(ping(1), ping(2), produce(3, 12_106, acks=0))
+        play.forwards(ping(1), ping(2), produce(3, 12_106, acks=0))
         play.muted_until(2106)
-        play.at(100).broker(pong(1))
-        play.to_client(response(HeartbeatResponse(throttle_time_ms=2006), 4, 1))
-        play.at(200).broker(pong(2))
-        play.to_client(pong(2))
+        play.at(100).returns(pong(1), told=response(HeartbeatResponse(throttle_time_ms=2006), 4, 1))
+        play.at(200).returns(pong(2))
 
 
 def test_a_throttle_is_told_in_the_first_response_whose_version_has_the_field() -> None:
     with Playbook(quota_table(produce=RATE)) as play:
         old = request(HeartbeatRequest(), 0, 1), response(HeartbeatResponse(), 0, 1)
-        play.client(old[0], ping(2), produce(3, 12_106, version=0))
-        play.to_broker(old[0], ping(2), produce(3, 12_106, version=0))
+        play.forwards(old[0], ping(2), produce(3, 12_106, version=0))
         play.muted_until(2106)
         play.at(100).broker(old[1], pong(2), produced(3, version=0))
         told = response(HeartbeatResponse(throttle_time_ms=2006), 4, 2)
@@ -316,16 +289,14 @@ def test_hold_mode_delays_only_the_response_of_the_request_that_is_throttled(ver
         play.client(ping(1), asked, ping(3))
         play.to_broker(ping(1), asked)
         play.muted_until(2106)
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.at(2106)
         play.to_broker(ping(3))
 
 
 def test_a_throttle_that_a_response_can_tell_is_told_there_only() -> None:
     with Playbook(quota_table(produce=RATE)) as play:
-        play.client(ping(1), produce(2, 12_106))
-        play.to_broker(ping(1), produce(2, 12_106))
+        play.forwards(ping(1), produce(2, 12_106))
         play.muted_until(2106)
         play.broker(pong(1), produced(2))
         play.to_client(pong(1), produced(2, throttle_ms=2106))
@@ -337,14 +308,11 @@ def test_a_request_time_throttle_is_told_in_the_next_response_if_its_own_lacks_t
     old = request(HeartbeatRequest(), 0, 1), response(HeartbeatResponse(), 0, 1)
     free = request(HeartbeatRequest(), 4, 2, b"free")
     with Playbook(session=session) as play:
-        play.client(old[0], free)
-        play.to_broker(old[0], free)
+        play.forwards(old[0], free)
         spend(session, LIMIT_US)
-        play.broker(old[1])
-        play.to_client(old[1])
+        play.returns(old[1])
         play.muted_until(500)
-        play.at(100).broker(pong(2))
-        play.to_client(response(HeartbeatResponse(throttle_time_ms=400), 4, 2))
+        play.at(100).returns(pong(2), told=response(HeartbeatResponse(throttle_time_ms=400), 4, 2))
 
 
 def test_a_throttle_is_told_by_a_response_under_way_though_its_first_part_was_judged_before() -> None:
@@ -354,11 +322,9 @@ def test_a_throttle_is_told_by_a_response_under_way_though_its_first_part_was_ju
     asked, unanswered = request(FetchRequest(max_bytes=100), 16, 1), produce(2, 12_106, acks=0)
     answer = response(FetchResponse(node_endpoints=[endpoint]), 16, 1)
     with Playbook(table) as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         play.broker(answer[:30])
-        play.client(unanswered)
-        play.to_broker(unanswered)
+        play.forwards(unanswered)
         play.muted_until(2106)
         play.broker(answer[30:])
         told = body_of(bytes(play.wire.to_client), FetchResponse, 16)
@@ -383,14 +349,11 @@ def test_a_throttle_that_is_measured_in_parts_makes_no_other_request_wait() -> N
     topic = FetchResponse.FetchableTopicResponse(topic="a", partitions=[partition])
     answer = response(FetchResponse(responses=[topic]), 12, 1)
     with Playbook(session=session) as play:
-        play.client(asked, ping(2))
-        play.to_broker(asked, ping(2))
+        play.forwards(asked, ping(2))
         session.quotas.update(QuotaTable({(a, FETCH): 1000.0}))
-        play.broker(answer)
-        play.to_client(answer)
+        play.returns(answer)
         play.muted_until(0)
-        play.at(100).broker(pong(2))
-        play.to_client(pong(2))
+        play.at(100).returns(pong(2))
         play.client(fetch_of_a(3))
         play.to_broker(fetch_of_a(3, least=True))
         play.broker(response(FetchResponse(), 12, 3))
@@ -415,3 +378,26 @@ def test_holds_of_a_new_connection_for_several_quotas_end_by_the_same_time() -> 
         play.at(FIRST_HOLD_MS)
         play.to_broker(produce(1, 100))
         play.muted_until(play.session.throttled_until_ms)
+
+
+def test_a_connection_says_why_it_takes_no_request() -> None:
+    with Playbook(session=new_connection(in_flight_max=1)) as play:
+        assert play.session.waits_because(play.now_ms) == ""
+        play.client(ping(1), ping(2))
+        play.to_broker(ping(1))
+        assert play.session.waits_because(play.now_ms) == "too many requests are in flight"
+        play.broker(pong(1))
+        play.to_broker(ping(2))
+        play.to_client(pong(1))
+        play.broker(pong(2))
+        play.to_client(pong(2))
+    session = new_connection()
+    session.client_end.unsent = memoryview(b"x")
+    assert session.waits_because(0) == "the client does not read its responses"
+    session.client_end.unsent, session.broker_end.unsent = NOTHING, memoryview(b"x")
+    assert session.waits_because(0) == "the broker does not read its requests"
+    session.broker_end.unsent, session.rest_held_until_ms = NOTHING, 10
+    assert session.waits_because(9) == "a topic in the request that is arriving is over its rate"
+    assert session.waits_because(10) == ""
+    session.client_turn_over = True
+    assert session.waits_because(10) == "other connections have their turn"

@@ -15,6 +15,7 @@ from usage import VERSION, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
 WALL_S = 1_763_775_570.0
 RULES = FileRules(rotate_s=60, rotate_bytes=64 * 1024 * 1024, keep_bytes=0)
@@ -82,6 +83,14 @@ class Desk:
     disk: Disk = field(default_factory=Disk)
     tally: Tally = field(default_factory=Tally)
     now_s: float = 0.0
+
+    @classmethod
+    def opened(cls, path: Path, rules: FileRules = RULES) -> tuple[Self, Files]:
+        """A directory, and the files in it, open for writing."""
+        desk = cls(path, rules)
+        files = desk.files()
+        files.open()
+        return desk, files
 
     def files(self) -> Files:
         clocks = Clocks(lambda: self.now_s, lambda: WALL_S + self.now_s)

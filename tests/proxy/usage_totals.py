@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.connection.usage_registries import UsageRegistries
+from tests.proxy.wire import Wire, new_connection
 from usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ def recorded(session: Connection, registries: UsageRegistries) -> Connection:
     """The same session, which nothing has come to yet, its usage counted in these registries."""
     session.client.usage = registries.of(session.node_id)
     return session
+
+
+def counted_wire(session: Connection | None = None) -> tuple[Taken, Wire]:
+    """What is taken, with traces of all requests, and the wire of this session: by default without quotas."""
+    taken = Taken(UsageRegistries(trace_share=1.0))
+    return taken, Wire(recorded(session or new_connection(), taken.registries))
 
 
 class Taken:

@@ -111,10 +111,16 @@ class Wire:
         self._broker.unread += broker
         while not self._is_closed:
             if not (self._step_broker(now_ms) or self._step_client(now_ms)):
-                if not (self.session.client_turn_over or self.session.broker_turn_over):
+                if not self.session.waits_for_turn:
                     return
                 assert self.obey(now_ms).again, "a transport would not come back"
                 self.session.begin_turn()
+                self._flush()
+
+    def exchange(self, now_ms: int, asked: bytes, answered: bytes) -> None:
+        """The client sends; then the broker does."""
+        self.feed(now_ms, client=asked)
+        self.feed(now_ms, broker=answered)
 
     def client_ends(self) -> None:
         """The client closes its half, behind all that it has sent."""

@@ -3,10 +3,10 @@
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from quotas.entities import Name
-from quotas.names import canonical_ip
-from quotas.options import PLAIN, Options, Pacing, Scope
-from quotas.table import Quota
+from quotas.table.entities import Name
+from quotas.table.names import canonical_ip
+from quotas.table.options import PLAIN, Options, Pacing, Scope
+from quotas.table.quota_table import Quota
 
 CLIENT_KEYS = [
     QuotaKey.PRODUCER_BYTE_RATE,

@@ -23,8 +23,8 @@ from quotas.client_quotas import byte_rates, mutation_rates, request_times
 from quotas.limiters.budgets import UNLIMITED
 from quotas.limiters.rate import Rate
 from quotas.limiters.throttle import INT32_MAX, throttle_ms
-from quotas.names import sanitize
 from quotas.registry import IDLE_MS_MAX, SLICE
+from quotas.table.names import sanitize
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

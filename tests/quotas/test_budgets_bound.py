@@ -3,10 +3,10 @@
 import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
 from quotas.client_quotas import byte_rates
 from quotas.limiters.limiter import UNLIMITED
 from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
+from quotas.table.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ANY_APP, APP = Entity(client_id=DEFAULT), Entity(client_id="app")

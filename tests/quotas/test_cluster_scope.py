@@ -9,8 +9,8 @@ import pytest
 from quotas import DEFAULT, BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
 from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.smooth import SmoothBudget
-from quotas.options import Options, Pacing, Scope
 from quotas.registry import IDLE_MS_MAX
+from quotas.table.options import Options, Pacing, Scope
 from quotas.topics import TopicRates
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

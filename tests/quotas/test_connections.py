@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
-from quotas.bounded_names import OVERFLOW
 from quotas.connections import ConnectionCounts, ConnectionQuotas
+from quotas.table.bounded_names import OVERFLOW
 
 RATE = QuotaKey.CONNECTION_CREATION_RATE
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
-from quotas.limits import Limit, Limits
-from quotas.names import sanitize
-from quotas.table import QuotaKey
+from quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
+from quotas.table.limits import Limit, Limits
+from quotas.table.names import sanitize
+from quotas.table.quota_table import QuotaKey
 from tests.quotas.calls import calls_made
 from tests.quotas.vectors import THROTTLE, Resolution, Sanitized, table
 

@@ -9,21 +9,12 @@ from types import ModuleType
 
 import pytest
 
-MODULES = [
-    "explain",
-    "limiters.bucket",
-    "limiters.rate",
-    "limiters.simple_rate",
-    "limiters.smooth",
-    "limiters.throttle",
-    "limits",
-    "mutations",
-    "names",
-    "quota_edit",
-    "quota_entry",
-    "quota_file",
-    "topics",
-]
+ROOT = Path(__file__).parents[2]
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "quotas").rglob("*.py")
+    if ">>> " in path.read_text("utf-8")
+)
 
 
 def docstrings(module: ModuleType) -> Iterator[str]:
@@ -37,7 +28,7 @@ def docstrings(module: ModuleType) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_of_the_quota_modules_run(name: str) -> None:
-    module = importlib.import_module(f"quotas.{name}")
+    module = importlib.import_module(name)
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
     for text in docstrings(module):
         runner.run(parser.get_doctest(text, dict(vars(module)), name, None, None))
@@ -47,7 +38,7 @@ def test_docstring_examples_of_the_quota_modules_run(name: str) -> None:
 
 
 def test_examples_of_the_quota_page_run() -> None:
-    page = Path(__file__).parents[2] / "docs" / "quotas.md"
+    page = ROOT / "docs" / "quotas.md"
     failed, attempted = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert failed == 0
     assert attempted > 0

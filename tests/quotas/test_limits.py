@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
-from quotas.bounded_names import bounded_tags, overflow_tags
-from quotas.entities import Name
+from quotas.table.bounded_names import bounded_tags, overflow_tags
+from quotas.table.entities import Name
+from tests.interpreted import interpreted
 from tests.quotas.calls import calls_made
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -167,6 +168,7 @@ def cost(entities: list[Entity], client_id: str) -> int:
     return calls_made(lambda: limits.resolve("alice", client_id))
 
 
+@interpreted
 def test_a_limit_lookup_costs_one_access_per_prefix_length() -> None:
     default = Entity(client_id=DEFAULT)
     plain = cost([default], "b12345")

@@ -17,9 +17,9 @@ from quotas import (
     QuotaTable,
     Tags,
 )
-from quotas.bounded_names import OVERFLOW
 from quotas.client_quotas import mutation_rates
 from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
+from quotas.table.bounded_names import OVERFLOW
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE

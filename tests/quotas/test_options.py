@@ -8,7 +8,7 @@ import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable, explain, parse, render
 from quotas.limiters.smooth import SmoothBudget
-from quotas.options import PLAIN, Options, Pacing, Scope
+from quotas.table.options import PLAIN, Options, Pacing, Scope
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, ANY_APP = Entity("alice"), Entity("bob"), Entity(client_id=DEFAULT)

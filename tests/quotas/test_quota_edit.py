@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, edited, parse, render
-from quotas.quota_entry import DEFAULT_MARKER, entry_lines
-from quotas.quota_file import entries_of
-from quotas.table import Quota
+from quotas.table.quota_entry import DEFAULT_MARKER, entry_lines
+from quotas.table.quota_file import entries_of
+from quotas.table.quota_table import Quota
 from tests.quotas.strategies import options, quotas, rates, tables
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

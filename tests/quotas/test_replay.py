@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.entities import Tags
 from quotas.limiters.budgets import Budget
 from quotas.replay import SHARE_FETCH, Asked, Replay, _Time, rank
 from quotas.replay_hours import HOUR_MS, Hour, Hours
-from quotas.table import QuotaKey
+from quotas.table.entities import Tags
+from quotas.table.quota_table import QuotaKey
 
 PRODUCE, FETCH, TIME, MUTATIONS = (
     QuotaKey.PRODUCER_BYTE_RATE,

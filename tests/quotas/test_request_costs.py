@@ -8,7 +8,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.request_costs import (
+from quotas.costs.cost import Cost
+from quotas.costs.request_costs import (
     CODECS,
     GENERATIONS,
     ApiCost,
@@ -18,7 +19,6 @@ from quotas.request_costs import (
     parse,
     shipped,
 )
-from quotas.request_time import Cost
 
 APIS = frozenset({"Produce", "Fetch", "Metadata"})
 COLD = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable, Tags
+from quotas.limiters.request_time import RequestBudget
 from quotas.limiters.throttle import throttle_ms
-from quotas.request_time import RequestBudget
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
 PERCENTAGES = st.one_of(

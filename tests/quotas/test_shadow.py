@@ -20,10 +20,10 @@ from quotas import (
     QuotaTable,
     Tags,
 )
-from quotas.bounded_names import EMPTY
 from quotas.client_quotas import byte_rates, mutation_rates
 from quotas.mutations import MutationLedger, ShadowMutationBudget
 from quotas.registry import IDLE_MS_MAX
+from quotas.table.bounded_names import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

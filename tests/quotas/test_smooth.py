@@ -13,7 +13,7 @@ from quotas import Budget, Tags
 from quotas.limiters.limiter import UNLIMITED
 from quotas.limiters.smooth import CREDIT_MS, FETCH_BYTES_MIN, SmoothBudget, paced
 from quotas.limiters.throttle import INT32_MAX
-from quotas.options import Pacing
+from quotas.table.options import Pacing
 from tests.quotas.closed_loop import Loop, run, window_rates
 
 if TYPE_CHECKING:

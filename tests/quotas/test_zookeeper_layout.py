@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.entities import Default, Name
-from quotas.names import canonical_ip
-from quotas.zookeeper_layout import ZooKeeperQuotas
+from quotas.table.entities import Default, Name
+from quotas.table.names import canonical_ip
+from quotas.table.zookeeper_layout import ZooKeeperQuotas
 
 PRODUCE, FETCH, MUTATE = (
     QuotaKey.PRODUCER_BYTE_RATE,

@@ -54,7 +54,7 @@ class Kind(NamedTuple):
     @property
     def throttle_at(self) -> int | None:
         """Offset of throttle_time_ms in a response frame, from its end if negative; None: there is none."""
-        return _THROTTLE_AT[self]
+        return THROTTLE_AT[self]
 
     @property
     def uncharged_bytes(self) -> int:
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
         return self.api == "share_fetch" or self.version >= 12
 
 
-_THROTTLE_AT: Final[dict[Kind, int | None]] = {
+THROTTLE_AT: Final[dict[Kind, int | None]] = {
     Kind("produce", 0): None,
     Kind("produce", 3): -4,
     Kind("produce", 7): -4,
@@ -79,7 +79,7 @@ _THROTTLE_AT: Final[dict[Kind, int | None]] = {
     Kind("heartbeat", 3): 8,
     Kind("heartbeat", 4): 9,
 }
-KINDS: Final = tuple(_THROTTLE_AT)
+KINDS: Final = tuple(THROTTLE_AT)
 
 
 def _produce(size: int, acks: int, topic: str) -> Message:

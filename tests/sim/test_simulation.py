@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import SystemRandom
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import pytest
 from hypothesis import settings
 
+from protocol.api import ApiKey
 from proxy.counters import Counters
-from proxy.handlers.plan import Plan
 from proxy.handlers.plans import Plans
 from proxy.net.reactor import Reactor, Timer
 from quotas import Budget
+from tests.interpreted import interpreted
 from tests.properties import EXPLORING
-from tests.sim.frames import Kind
+from tests.sim.frames import THROTTLE_AT, Kind
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import Ask, End, Open, Script, SetQuota, Step, generate
 from tests.sim.shrink import shrink
 from tests.sim.weir import Weir
-from tests.sim.world import execute, simulate
+from tests.sim.world import World, execute, simulate
 
 PARTS: Final = 8
 SEEDS: Final = 250
@@ -130,11 +131,13 @@ def found(seeds: int, new_weir: type[Weir] = Weir) -> set[str]:
     return {failure.invariant for failure in failures if failure is not None}
 
 
+@interpreted
 def test_a_timer_that_is_not_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reactor, "call_at", lambda _self, _deadline_ms, *calls: Timer(*calls))
     assert "lost" in found(30)
 
 
+@interpreted
 def test_a_timer_that_is_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     call_at = Reactor.call_at
     monkeypatch.setattr(
@@ -164,6 +167,7 @@ def test_responses_in_the_wrong_order_are_found(monkeypatch: pytest.MonkeyPatch)
     assert "bytes" in found(100)
 
 
+@interpreted
 def test_a_double_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     charge = Budget.charge
 
@@ -175,6 +179,7 @@ def test_a_double_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(30) & {"charges", "told"}
 
 
+@interpreted
 def test_a_charge_without_a_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     charge = Budget.charge
     monkeypatch.setattr(Budget, "charge", lambda budget, value, now_ms: 0 * charge(budget, value, now_ms))
@@ -186,14 +191,9 @@ class Silent(Weir):
 
     def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
         super().__init__(script, clock_us, net)
-        self.plans = SilentPlans(Counters())
-
-
-class SilentPlans(Plans):
-    def make(self, api_key: int, version: int) -> Plan:
-        plan = super().make(api_key, version)
-        plan.throttle = None
-        return plan
+        self.plans = Plans(Counters())
+        for kind in THROTTLE_AT:
+            self.plans.make(ApiKey[kind.api.upper()].value, kind.version).throttle = None
 
 
 def test_a_wait_that_is_not_told_is_found() -> None:
@@ -212,3 +212,40 @@ def test_a_relay_that_asks_for_more_than_it_uses_is_found(monkeypatch: pytest.Mo
 
 def test_a_seed_has_one_script() -> None:
     assert generate(7) == generate(7) != generate(8)
+
+
+# The limit of buffered bytes
+
+BUFFERED_SEEDS: Final = 200
+
+
+class Narrow(Weir):
+    """May buffer little, and closes no connection for that: only those that make progress free memory."""
+
+    stops: ClassVar[list[int]] = []
+
+    def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
+        super().__init__(script, clock_us, net)
+        self.reactor.buffered.limit(2_000)
+        self.reactor.buffered.grace_ms = 1 << 60
+
+    def left(self) -> int:
+        """Count also bytes that nobody holds."""
+        self.stops.append(self.reactor.buffered.stops)
+        return super().left() + self.reactor.buffered.bytes
+
+
+def test_all_traffic_completes_although_reading_stops_at_the_limit_of_buffered_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail = World.fail
+    monkeypatch.setattr(
+        World,
+        "fail",  # that requests wait longer is the purpose; that they end is checked
+        lambda world, rule, detail: None if rule == "waits" else fail(world, rule, detail),
+    )
+    Narrow.stops.clear()
+    for seed in range(BUFFERED_SEEDS):
+        failure = simulate(seed, Narrow)
+        assert failure is None, str(failure)
+    assert sum(Narrow.stops) > BUFFERED_SEEDS

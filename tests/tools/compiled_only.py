@@ -6,7 +6,7 @@ Sources that are imported where compiled modules were meant would pass every tes
 from __future__ import annotations
 
 import importlib
-import tomllib
+import runpy
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -15,11 +15,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+def compiled_files() -> list[str]:
+    """The paths of the modules that a compiled Weir has compiled, relative to the repository."""
+    found: list[str] = runpy.run_path(str(ROOT / "setup.py"))["compiled_modules"]()
+    return found
+
+
 def compiled_modules() -> list[str]:
-    """The names of the modules that a compiled Weir has compiled."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    names: list[str] = project["tool"]["weir"]["compiled"]["modules"]
-    return names
+    """The names of these modules."""
+    return [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in compiled_files()]
 
 
 def pytest_configure() -> None:

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.tools.compiled_only import ROOT, compiled_modules
+from tests.tools.compiled_only import ROOT, compiled_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-COMPILED: Final = compiled_modules()
+COMPILED: Final = compiled_files()
 SETUP: Final = ROOT / "setup.py"
+PACKAGES: Final = ("protocol/scanning", "quotas", "proxy/connection", "proxy/handlers", "proxy/net")
 PURE: Final = {"len", "min", "max"}
 """May be called twice."""
 
@@ -38,6 +40,14 @@ def build(step: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def says_why_not(file: Path) -> bool:
+    """True if a module, or a package that it is in, has a reason to stay interpreted."""
+    packages = [
+        folder / "__init__.py" for folder in file.parents if folder.is_relative_to(ROOT) and folder != ROOT
+    ]
+    return any("\n# mypyc: skip, because " in source.read_text("utf-8") for source in (file, *packages))
+
+
 def calls_in_slices(source: str) -> list[str]:
     """Every call, but for pure ones, within the bounds of a slice."""
     bounds = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Slice)]
@@ -45,12 +55,59 @@ def calls_in_slices(source: str) -> list[str]:
     return [text for text in map(ast.unparse, inner) if text.partition("(")[0] not in PURE]
 
 
-@pytest.mark.parametrize("module", COMPILED)
-def test_compiled_modules_call_nothing_in_slice_bounds(module: str) -> None:
+def test_every_module_of_the_compiled_packages_is_compiled_or_says_why_not() -> None:
+    files = {file for package in PACKAGES for file in (ROOT / package).rglob("*.py")}
+    files |= {ROOT / "protocol" / "errors.py", ROOT / "protocol" / "framing.py"}
+    compiled = {ROOT / path for path in COMPILED}
+    assert files - compiled == set(filter(says_why_not, files))
+    assert ROOT / "proxy" / "connection" / "inbound.py" in compiled
+
+
+def listed(root: Path, sources: Mapping[str, str]) -> list[str]:
+    """The modules that are compiled of a project with these sources, all in the package `quotas`."""
+    for path, source in {"quotas/__init__.py": "", **sources}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(source, "utf-8")
+    (root / "setup.py").write_text(SETUP.read_text("utf-8"), "utf-8")
+    (root / "pyproject.toml").write_text('[tool.weir.compiled]\npackages = ["quotas"]\n', "utf-8")
+    found: list[str] = runpy.run_path(str(root / "setup.py"))["compiled_modules"]()
+    return found
+
+
+def test_new_modules_of_a_compiled_package_are_compiled(tmp_path: Path) -> None:
+    paths = listed(
+        tmp_path, {"quotas/rate.py": "", "quotas/limiters/__init__.py": "", "quotas/limiters/a.py": ""}
+    )
+    assert paths == [
+        "quotas/__init__.py",
+        "quotas/limiters/__init__.py",
+        "quotas/limiters/a.py",
+        "quotas/rate.py",
+    ]
+
+
+def test_modules_and_packages_that_say_why_not_stay_interpreted(tmp_path: Path) -> None:
+    skip = '"""Rates."""\n\n# mypyc: skip, because nothing calls it.\n'
+    sources = {"quotas/rate.py": skip, "quotas/limiters/__init__.py": skip, "quotas/limiters/a.py": ""}
+    assert listed(tmp_path, sources) == ["quotas/__init__.py"]
+
+
+def test_a_module_without_a_reason_to_stay_interpreted_ends_the_build(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"quotas/rate\.py: `# mypyc: skip` needs a reason"):
+        listed(tmp_path, {"quotas/rate.py": "RATE = 1\n# mypyc: skip\n"})
+
+
+def test_compiled_modules_call_nothing_in_slice_bounds() -> None:
     """mypyc 2.4 evaluates the bounds of a slice twice if it does not know the type: a `send` there sent
     twice.
     """
-    assert calls_in_slices((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8")) == []
+    found = {path: calls_in_slices((ROOT / path).read_text("utf-8")) for path in COMPILED}
+    assert {path: calls for path, calls in found.items() if calls} == {}
+
+
+def test_compiled_modules_define_no_msgspec_structs() -> None:
+    """mypyc 2.4 drops the options of a struct: without `kw_only` Weir could not be imported."""
+    assert [path for path in COMPILED if "(msgspec.Struct" in (ROOT / path).read_text("utf-8")] == []
 
 
 def test_the_check_of_slice_bounds_finds_a_call() -> None:
@@ -58,7 +115,7 @@ def test_the_check_of_slice_bounds_finds_a_call() -> None:
 
 
 def test_no_compiled_module_lies_beside_its_source() -> None:
-    rooms = {module.partition(".")[0] for module in COMPILED}
+    rooms = {path.partition("/")[0] for path in COMPILED}
     files = [path for room in rooms for path in (ROOT / room).rglob("*")]
     found = [path for path in files if path.name.endswith(tuple(EXTENSION_SUFFIXES))]
     assert found == [], "they would be imported instead of the sources"

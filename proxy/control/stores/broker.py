@@ -34,7 +34,7 @@ from proxy.control.stores.wire_quotas import EVERYTHING, VERSION, as_request, im
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaTable
-from quotas.imported import Skipped
+from quotas.table.imported import Skipped
 
 if TYPE_CHECKING:
     from proxy.config.config import Config

@@ -1,7 +1,7 @@
 """Quotas in a file: read when it changes, rewritten by alterations over the wire.
 
-A rewrite preserves the operator's text where possible (`quotas.quota_edit`), and is atomic: any reader, even
-after a crash, finds the old text or the new one.
+A rewrite preserves the operator's text where possible (`quotas.table.quota_edit`), and is atomic: any
+reader, even after a crash, finds the old text or the new one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from proxy.control.stores.store import Changed, StoreError
 from proxy.file_watch import FileWatch, Stamp, stamp
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaFileError, QuotaTable, parse
-from quotas.options import Options
-from quotas.quota_edit import edited
+from quotas.table.options import Options
+from quotas.table.quota_edit import edited
 
 TRIES: Final = 3
 """Number of attempts at an alteration if another process writes the file meanwhile."""

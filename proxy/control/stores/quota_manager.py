@@ -22,7 +22,7 @@ from quotas import QuotaTable
 if TYPE_CHECKING:
     from proxy.control.quota_registry import QuotaRegistry
     from proxy.handlers.quota_api.quota_admin import Changes
-    from quotas.table import Quota
+    from quotas.table.quota_table import Quota
 
 log = structlog.get_logger("weir.quotas")
 audit = audit_logger("weir.audit")

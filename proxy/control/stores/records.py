@@ -19,10 +19,10 @@ import msgspec
 from protocol.sasl import NAME_BYTES_MAX
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import Entity, QuotaTable
-from quotas.entities import DEFAULT, Name, Prefix
-from quotas.options import PLAIN, Options, Pacing, Scope
-from quotas.quota_entry import least, most
-from quotas.table import Quota, QuotaKey, keys_of
+from quotas.table.entities import DEFAULT, Name, Prefix
+from quotas.table.options import PLAIN, Options, Pacing, Scope
+from quotas.table.quota_entry import least, most
+from quotas.table.quota_table import Quota, QuotaKey, keys_of
 
 VERSION: Final = 1
 """Records with another version belong to another release of Weir: they are ignored."""
@@ -58,6 +58,8 @@ class Found(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    marked: bool = False
+    """True if the record has the header that a Weir gives its records."""
 
 
 class Batch(NamedTuple):

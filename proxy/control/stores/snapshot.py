@@ -1,6 +1,7 @@
 """A snapshot of the last known quotas, for starts without access to the store.
 
-It is a quota file (`quotas.quota_file`). Quotas that the format cannot express are omitted, and logged once.
+It is a quota file (`quotas.table.quota_file`). Quotas that the format cannot express are omitted, and
+logged once.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from proxy.config.settings import ConfigError
 from proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaFileError, QuotaTable, parse
-from quotas.quota_entry import Entry
-from quotas.quota_file import entries_of, render_entries
+from quotas.table.quota_entry import Entry
+from quotas.table.quota_file import entries_of, render_entries
 
 log = structlog.get_logger("weir.quotas")
 

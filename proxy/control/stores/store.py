@@ -50,11 +50,18 @@ class QuotaStore(Protocol):
 class StoreHealth:
     """The result of the latest read, the time of the latest successful one, and alterations."""
 
-    def __init__(self, wall_clock_s: Callable[[], float], name: str = "file") -> None:
+    def __init__(
+        self,
+        wall_clock_s: Callable[[], float],
+        name: str = "file",
+        foreign_records: Callable[[], int] = int,
+    ) -> None:
         """Begin with a success: a process whose first read fails does not start."""
         self._wall_clock_s = wall_clock_s
         self.name = name
         """The store's name."""
+        self.foreign_records = foreign_records
+        """Returns the number of records of the quota topic that no Weir wrote."""
         self.last_was_good = True
         self.last_good_s = wall_clock_s()
         """Unix time (s) of the latest successful read."""

@@ -2,6 +2,10 @@
 
 Alterations write whole entities. If two Weirs alter the same entity at the same time, the later record in the
 topic wins, for all quotas of the entity.
+
+A Weir marks its records by a header. Records without it are applied, because Weirs before the mark wrote such
+records and an operator may write some by hand; they are counted, and the log says so. A client that reaches
+the brokers past Weir can forge the mark: only the brokers' ACLs keep it from writing.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from proxy.control.stores.records import Batch, Record, RecordError, Stored, alt
 from proxy.control.stores.store import Changed, StoreError
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaTable
-from quotas.options import Options
+from quotas.table.options import Options
 
 if TYPE_CHECKING:
     from proxy.config.config import Config
@@ -121,6 +125,11 @@ class TopicStore:
         self.skipped = 0
         """Number of records that were not Weir's, or had another version."""
         self._skipped_to = -1
+        self.foreign = 0
+        """Number of records without a Weir's mark; 0 on clusters whose records have no headers."""
+        self._foreign_to = -1
+        self._marks = False
+        """True if the cluster's records have headers."""
 
     async def load(self) -> QuotaTable:
         """Create the topic if it is missing, and read it to its end. Raises StoreError."""
@@ -163,6 +172,7 @@ class TopicStore:
         facts = await self._facts()
         make = partial(self._log.prepare, min(REPLICAS_MAX, facts.brokers))
         await trio.to_thread.run_sync(make, abandon_on_cancel=True)
+        self._marks = facts.idempotent
         self._made = True
 
     async def _follow(self, changed: Changed) -> None:
@@ -182,7 +192,7 @@ class TopicStore:
         await self._prepare()
         reader = await trio.to_thread.run_sync(self._log.reader)
         try:
-            yield _Reading(reader, self._skip)
+            yield _Reading(reader, self._skip, self._note_unmarked)
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(reader.close)
@@ -202,6 +212,19 @@ class TopicStore:
                     count=self.skipped,
                     offset=offset,
                     reason=str(error),
+                )
+
+    def _note_unmarked(self, offset: int) -> None:
+        """Count a record that no Weir has marked, once."""
+        if offset > self._foreign_to and self._marks:
+            self._foreign_to = offset
+            self.foreign += 1
+            if str(self.foreign).strip("0") == "1":  # the 1st, the 10th, the 100th
+                log.warning(
+                    "records of the quota topic without a Weir's mark: another client wrote them, "
+                    "or an older Weir",
+                    count=self.foreign,
+                    offset=offset,
                 )
 
     async def _newest(self) -> QuotaTable:
@@ -239,9 +262,15 @@ class TopicStore:
 class _Reading:
     """One pass over the topic, from its start."""
 
-    def __init__(self, reader: LogReader, skip: Callable[[int, RecordError], None]) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        skip: Callable[[int, RecordError], None],
+        note_unmarked: Callable[[int], None],
+    ) -> None:
         self._reader = reader
         self._skip = skip
+        self._note_unmarked = note_unmarked
         self._stored = Stored()
         self.offset = -1
 
@@ -271,6 +300,9 @@ class _Reading:
         batch, errors = await trio.to_thread.run_sync(self._read_blocking)
         for offset, error in errors:
             self._skip(offset, error)
+        for found in batch.records:
+            if not found.marked:
+                self._note_unmarked(found.offset)
         if batch.records:
             self.offset = batch.records[-1].offset
         return batch
@@ -278,11 +310,11 @@ class _Reading:
     def _read_blocking(self) -> tuple[Batch, list[tuple[int, RecordError]]]:
         batch = self._reader.read(POLL_S)
         errors = []
-        for offset, key, value in batch.records:
+        for found in batch.records:
             try:
-                self._stored.apply(key, value)
+                self._stored.apply(found.key, found.value)
             except RecordError as error:
-                errors.append((offset, error))
+                errors.append((found.offset, error))
         return batch, errors
 
 

@@ -13,8 +13,8 @@ from protocol.messages import (
 from proxy.control.stores.store import StoreError
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import DEFAULT, Entity
-from quotas.entities import Prefix
-from quotas.imported import Imported
+from quotas.table.entities import Prefix
+from quotas.table.imported import Imported
 
 VERSION: Final = 0
 """Version of both requests: every broker from 2.6 on has it, and it lacks nothing."""

@@ -10,16 +10,17 @@ decoded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.field_offsets import FieldOffset, field_offset, tag_section
+from protocol.errors import ProtocolError, UnencodableError
 from protocol.framing import INCOMPLETE, request_body
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
+    FindCoordinatorRequest,
     FindCoordinatorResponse,
     Message,
     MetadataResponse,
@@ -27,13 +28,17 @@ from protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
 )
+from protocol.pieces import PIECE_ITEMS, each
 from protocol.primitives import read_wrapped_uvarint
-from protocol.stream_scanner import EndpointMask
+from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from protocol.scanning.stream_scanner import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.close_reasons import CloseReason
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Wait
-from proxy.handlers.plan import Context, Plan, ResponseEdit, Rewrite
+from proxy.handlers.broker_query import BrokerQuery, ask
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
 from proxy.handlers.unread import passed_unread
+from proxy.handlers.whole_requests import whole_request
 
 M = TypeVar("M", bound=Message)
 Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
@@ -52,33 +57,56 @@ def plan_describe_cluster(plan: Plan) -> None:
 def plan_find_coordinator(plan: Plan) -> None:
     """FindCoordinator responses name one broker (up to v3) or one broker per key (from v4, KIP-699).
 
-    From v4 on, the number of keys is limited, and a response is read once, when it is complete.
+    From v4 on, the number of keys is limited, and a response is read once, when it is complete; that of more
+    than `PIECE_ITEMS` keys by a query, in pieces.
     """
     if plan.version >= 4:
         codec_ = codec(FindCoordinatorResponse, plan.version)
         plan.rewrite = _head(codec_, "coordinators", _edit_coordinators, whole=True)
-        plan.admit, plan.whole = _bounded_keys, True
+        plan.admit, plan.whole = _bounded_keys(plan), True
     else:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", _edit_coordinator)
         plan.edit = _edit_find_coordinator
 
 
-def _bounded_keys(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-    """Forward a request of at most `COORDINATORS_MAX` keys; close the connection at a larger one."""
-    if not complete:
-        return WAIT
-    body = request_body(data, frame, end, flexible=True)
-    try:
-        count = read_wrapped_uvarint(data, body + _KEY_TYPE_BYTES, end)[0] - 1 if body != INCOMPLETE else -1
-    except ProtocolError:
-        count = -1
-    if not 0 <= count <= end - body:  # no broker reads it
-        return passed_unread(FORWARD)
-    if count <= COORDINATORS_MAX:
-        return FORWARD
-    detail = f"a request for {count} coordinators, limit {COORDINATORS_MAX}: split it"
-    context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
-    return WAIT
+def _bounded_keys(plan: Plan) -> Admit:
+    """Forward requests of at most `COORDINATORS_MAX` keys; close the connection at a larger one."""
+    codec_ = codec(FindCoordinatorRequest, plan.version)
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if not complete:
+            return WAIT
+        body = request_body(data, frame, end, flexible=True)
+        try:
+            count = (
+                read_wrapped_uvarint(data, body + _KEY_TYPE_BYTES, end)[0] - 1 if body != INCOMPLETE else -1
+            )
+        except ProtocolError:
+            count = -1
+        if not 0 <= count <= end - body:  # no broker reads it
+            return passed_unread(FORWARD)
+        if count > COORDINATORS_MAX:
+            detail = f"a request for {count} coordinators, limit {COORDINATORS_MAX}: split it"
+            context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+            return WAIT
+        if count <= PIECE_ITEMS:
+            return FORWARD
+        try:
+            request = whole_request(context, codec_, data, body, end)
+        except UnencodableError:
+            raise
+        except ProtocolError:  # no broker reads it
+            return passed_unread(FORWARD)
+        return request if isinstance(request, Query) else Query(_coordinators(context, plan.version, request))
+
+    return admit
+
+
+def _coordinators(context: Context, version: int, request: FindCoordinatorRequest) -> BrokerQuery:
+    """Ask the broker for many coordinators, and replace their addresses."""
+    answer = yield from ask(request, version, FindCoordinatorResponse)
+    yield from each(partial(_edit_coordinator, addresses=context.addresses), answer.coordinators)
+    return answer
 
 
 def plan_produce_endpoints(plan: Plan) -> None:

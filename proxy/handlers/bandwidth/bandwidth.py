@@ -26,10 +26,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
-from protocol.field_offsets import FieldOffset, field_offset
 from protocol.framing import INCOMPLETE, client_id_end, request_body
-from protocol.least_fetch import AskLeast, ask_least
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
+from protocol.scanning.field_offsets import FieldOffset, field_offset
+from protocol.scanning.least_fetch import AskLeast, ask_least
 from proxy.handlers.bandwidth.replica_fetches import IsReplicaFetch, replica_fetch_test
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import Context, Plan

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.field_offsets import field_offset, tag_section
 from protocol.framing import INCOMPLETE, LENGTH
 from protocol.framing import request_body as body_of
 from protocol.messages import FetchRequest
 from protocol.primitives import read_uvarint
+from protocol.scanning.field_offsets import field_offset, tag_section
 
 IsReplicaFetch: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
 """(data, frame, end, complete) -> True if the fetch `data[frame:end]` is a replica's; None if more bytes are

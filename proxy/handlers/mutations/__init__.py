@@ -16,6 +16,11 @@ broker, `charged_mutation` the charges; `auto_creation` and `pending_creations` 
 - Hold mode does not hold mutations: brokers that held responses had no mutation quotas.
 - Automatic creations are charged when the client asks for topics again: the broker does not tell of them,
   and waiting for the topic would hold the client's metadata.
-- Bounds: 1 MB of a request that must be whole, 16 rounds of one request, 1,000 pending topics per client
-  and 100,000 in all, 10,000 recent topics, 1,000 harmless requests of 10 KB.
+- Bounds: 1 MB and 20,000 elements of a request that must be whole, 16 rounds of one request, 1,000 pending
+  topics per client and 100,000 in all, 10,000 recent topics, 1,000 harmless requests of 10 KB. A Metadata
+  request looks for 50 pending topics.
+- Loops over topics pause (`protocol.pieces`): a large request delays other connections by a piece of
+  its work.
 """
+
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.

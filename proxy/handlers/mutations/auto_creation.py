@@ -3,17 +3,19 @@
 A topic that a Metadata request creates costs its client the topic's partitions (KIP-599), permissively: the
 topic exists already. A broker does not report the creation. It answers that the topic is missing, and moments
 later the topic exists. So Weir records the missing topics of a request, looks for them when the same client
-sends Metadata again, and charges those that exist by then. Requests of clients without a mutation quota, and
-requests that can create nothing, are forwarded unchanged.
+sends Metadata again (`LOOKED_FOR_MAX` at a time), and charges those that exist by then. Requests of clients
+without a mutation quota, and requests that can create nothing, are forwarded unchanged.
 
 With `auto_creation = "strict"`, a client with a negative balance may not create topics: Weir removes the
-permission from the request, where the broker's version has the field (v4, Kafka 0.11).
+permission from the request, where the broker's version has the field (v4, Kafka 0.11). Pending creations
+count as one partition each, so that a burst of requests creates little more than a client has tokens for.
 
 With a shadow quota alone, topics are looked for and charged too, but no client is throttled.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from protocol.api import ApiKey
@@ -21,15 +23,16 @@ from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.framing import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
+from protocol.pieces import Pieces, each
 from proxy.handlers.addresses.rewrite import edit_metadata
-from proxy.handlers.broker_query import BrokerQuery
+from proxy.handlers.broker_query import Asking, BrokerQuery
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.mutations import topic_queries
-from proxy.handlers.mutations.cluster_state import Asked
+from proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked
 from proxy.handlers.mutations.decoded_requests import charged_request
 from proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
-    Asking,
+    Found,
     Topics,
     broker_versions,
     found_in,
@@ -51,7 +54,8 @@ def plan_metadata(plan: Plan) -> None:
     unwatched = plan.admit
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        if complete:
+        asked = None
+        if complete and end - frame <= HARMLESS_BYTES_MAX:
             asked = Asked(plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
             if context.cluster.harmless_requests.has(asked, context.now_ms):
                 return pass_on(context, data, frame, end, complete)
@@ -63,14 +67,15 @@ def plan_metadata(plan: Plan) -> None:
             if unwatched is None:
                 context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), FORWARD)
             return pass_on(context, data, frame, end, complete)
-        request = charged_request(ledger, codec_, data, frame, end, complete, flexible=flexible)
-        if isinstance(request, Wait):
-            return WAIT
+        request = charged_request(context, ledger, codec_, data, frame, end, complete, flexible=flexible)
+        if isinstance(request, Wait | Query):
+            return request
         if request is None:
             return passed_unread(pass_on(context, data, frame, end, complete))
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
             return Query(_watched(context, plan, ledger, request, asked))
-        context.cluster.harmless_requests.add(asked, context.now_ms)
+        if asked is not None:
+            context.cluster.harmless_requests.add(asked, context.now_ms)
         return pass_on(context, data, frame, end, complete)
 
     pass_on: Admit = unwatched or _pass_on
@@ -83,20 +88,25 @@ def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _comple
 
 def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
     """Charge the client's pending creations that exist by now."""
-    expected = context.cluster.pending_creations.of(ledger)
+    expected = context.cluster.pending_creations.looked_for(ledger)
     if expected:
         there = yield from topic_queries.broker_topics(context, expected)
-        _charge_arrived(context, charge, expected, there)
+        yield from _charge_arrived(context, ledger, charge, there)
+        context.cluster.pending_creations.expire(expected, context.now_ms)
 
 
-def _charge_arrived(context: Context, charge: LateCharge, expected: list[str], there: Topics) -> None:
-    pending_creations, now_ms = context.cluster.pending_creations, context.now_ms
-    for name in expected:
-        found = there.by_name.get(name)
-        if found is not None and (pending := pending_creations.created(name)) is not None:
-            charge.charge(max(found.partitions - pending.charged, 0), now_ms)
-            context.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
-    pending_creations.expire(expected, now_ms)
+def _charge_arrived(
+    context: Context, ledger: MutationLedger, charge: LateCharge, there: Topics
+) -> Pieces[None]:
+    """Charge the pending creations of this ledger among the topics that exist."""
+
+    def charge_if_pending(found: Found) -> None:
+        pending = context.cluster.pending_creations.take(found.name, ledger)
+        if pending is not None:
+            charge.charge(max(found.partitions - pending.charged, 0), context.now_ms)
+            context.cluster.recent_topics.learn(found.name, found.partitions, found.topic_id, context.now_ms)
+
+    yield from each(charge_if_pending, there.by_name.values())
 
 
 def _watched(
@@ -104,7 +114,7 @@ def _watched(
     plan: Plan,
     ledger: MutationLedger,
     request: MetadataRequest,
-    asked: Asked,
+    asked: Asked | None,
 ) -> BrokerQuery:
     """Forward the client's request; charge pending creations that exist by now, and add the missing
     topics.
@@ -112,19 +122,17 @@ def _watched(
     charge = ledger.begin_late()
     yield from charge_created(context, ledger, charge)
     answer = yield from _asked(context, plan, ledger, request)
-    cluster, now_ms = context.cluster, context.now_ms
-    _charge_arrived(context, charge, cluster.pending_creations.of(ledger), found_in([answer]))
+    cluster = context.cluster
+    yield from _charge_arrived(context, ledger, charge, (yield from found_in([answer])))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if missing and request.allow_auto_topic_creation:
-        made = cluster.recent_topics
-        missing_now = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
-        without_room = cluster.pending_creations.add(missing_now, ledger, now_ms)
+        without_room = sum((yield from each(partial(_expect, context, ledger), missing)))
         if without_room:
-            charge.charge(without_room, now_ms)
-    elif not missing and not any(
-        cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics
-    ):
-        cluster.harmless_requests.add(asked, now_ms)
+            charge.charge(without_room, context.now_ms)
+    elif asked is not None and not missing:
+        now_ms = context.now_ms
+        if not any(cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics):
+            cluster.harmless_requests.add(asked, now_ms)
     throttle_ms = charge.finish(context.now_ms)
     if throttle_ms:
         throttle_ms = context.mute(throttle_ms) - context.now_ms
@@ -134,12 +142,23 @@ def _watched(
     return answer
 
 
+def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
+    """Add a missing topic to the pending creations; return the number of topics without room: 0 or 1."""
+    cluster, now_ms = context.cluster, context.now_ms
+    if cluster.recent_topics.exists(name, now_ms):  # Metadata is late
+        return 0
+    return cluster.pending_creations.add([name], ledger, now_ms)
+
+
 def _asked(
     context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
-    """Forward the request; remove the permission to create if the client's balance is negative."""
+    """Forward the request; remove the permission to create if the client's balance is negative, or would be
+    if its pending creations existed, with one partition each.
+    """
     budget, strict = ledger.enforced, context.cluster.strict_auto_creation
-    if strict and budget is not None and budget.tokens(context.now_ms) < 0:
+    pending = context.cluster.pending_creations.number(ledger) if strict else 0
+    if strict and budget is not None and budget.tokens(context.now_ms) < pending:
         spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
             request.allow_auto_topic_creation = False

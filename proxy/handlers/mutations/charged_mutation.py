@@ -12,10 +12,10 @@ from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.messages import Message
-from proxy.handlers.broker_query import BrokerQuery
+from protocol.pieces import PIECE_ITEMS, chosen
+from proxy.handlers.broker_query import Asking, BrokerQuery
 from proxy.handlers.mutations import topic_queries
 from proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, Topic
-from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.uplift.uplift import check, unsupported
 from quotas import NO_LEDGER, MutationLedger
@@ -71,9 +71,9 @@ class ChargedMutation(ABC, Generic[M]):
     def query(self) -> BrokerQuery:
         """Return the response with every topic's result, and throttle the client if necessary."""
         try:
-            check(self.plan, self.mutation.request)
+            yield from check(self.plan, self.mutation.request)
         except EncodeError as error:
-            return unsupported(self.mutation.request, str(error))
+            return (yield from unsupported(self.mutation.request, str(error)))
         try:
             answer = yield from self.answer()
         except GeneratorExit:  # the connection has closed; charges stay
@@ -106,11 +106,13 @@ class ChargedMutation(ABC, Generic[M]):
 
         A topic that Metadata does not show yet is charged when it does.
         """
-        guessed = [topic for topic in done if topic.assumed or not topic.cost]
+        guessed = yield from chosen(lambda topic: topic.assumed or not topic.cost, done)
         context = self.context
         names = [topic.name for topic in guessed if topic.assumed and topic.name]
         there = (yield from topic_queries.topics(context, names)) if names else topic_queries.Topics()
-        for topic in guessed:
+        for number, topic in enumerate(guessed):
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+                yield None
             known = there.by_name.get(topic.name or "") if topic.assumed else None
             if known is None and topic.assumed and topic.name and self.ledger != NO_LEDGER:
                 context.cluster.pending_creations.add([topic.name], self.ledger, context.now_ms, topic.cost)

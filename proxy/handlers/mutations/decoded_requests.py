@@ -2,8 +2,9 @@
 
 A request whose body no broker can read is forwarded unread: the broker will close the connection. Every
 request that a broker can read must be read here (`Codec.decode_request`), or clients could bypass an enforced
-quota. So Weir closes the connection if it cannot read a request's header, or could not encode the request
-again. A shadow quota alone closes no connection: a request that cannot be read is not counted.
+quota. So Weir closes the connection if it cannot read a request's header, could not encode the request again,
+or if the request has too many elements. A shadow quota alone closes no connection: a request that cannot be
+read is not counted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from protocol.codec import Codec
 from protocol.errors import ProtocolError, UnencodableError
 from protocol.framing import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
-from proxy.handlers.decisions import WAIT, Wait
+from proxy.handlers.decisions import WAIT, Query, Wait
+from proxy.handlers.plan import Context
+from proxy.handlers.whole_requests import whole_request
 from quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
@@ -25,6 +28,7 @@ R = TypeVar("R", bound=Message)
 
 
 def charged_request(
+    context: Context,
     ledger: MutationLedger,
     codec_: Codec[R],
     data: bytearray,
@@ -33,9 +37,9 @@ def charged_request(
     complete: bool,
     *,
     flexible: bool,
-) -> R | Wait | None:
-    """Decode the request `data[frame:end]`; return WAIT until it is complete, None if it is forwarded unread.
-    `flexible`: the header has tagged fields.
+) -> R | Query | Wait | None:
+    """Decode the request `data[frame:end]`; return WAIT until it is complete, a query if it is large
+    (`whole_request`), None if it is forwarded unread. `flexible`: the header has tagged fields.
 
     Raises ProtocolError.
     """
@@ -53,7 +57,7 @@ def charged_request(
     if body == INCOMPLETE:
         return WAIT
     try:
-        return codec_.decode_request(data, body, end)
+        return whole_request(context, codec_, data, body, end)
     except UnencodableError:
         if enforced:
             raise

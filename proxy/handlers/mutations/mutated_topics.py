@@ -27,9 +27,10 @@ from protocol.messages import (
     DeleteTopicsResponse,
     Message,
 )
+from protocol.pieces import PIECE_ITEMS, each
 from protocol.values import ZERO_UUID
+from proxy.handlers.broker_query import Asking
 from proxy.handlers.mutations import topic_queries
-from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context
 
 REFUSED: Final = "The throttling quota has been exceeded."
@@ -134,13 +135,15 @@ class Creation(Mutation[CreateTopicsRequest]):
         """Look for existing topics only if the quota may refuse some of them."""
         entries = self.request.topics
         default = None
-        if any(_partitions(entry) == _DEFAULT for entry in entries):
+        if _DEFAULT in (yield from each(_partitions, entries)):
             default = yield from topic_queries.default_partitions(self.context)
         times = Counter(entry.name for entry in entries)
-        topics = [_creation(entry, times[entry.name] > 1, default) for entry in entries]
+        topics = yield from each(lambda entry: _creation(entry, times[entry.name] > 1, default), entries)
         if strict and would_refuse([topic.cost for topic in topics], self.context.now_ms):
             there = yield from topic_queries.topics(self.context, list(times))
-            for topic, entry in zip(topics, entries, strict=True):
+            for number, (topic, entry) in enumerate(zip(topics, entries, strict=True)):
+                if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+                    yield None
                 if entry.name in there.by_name or not _can_be_placed(entry, there.broker_ids):
                     topic.cost = 0
         return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # brokers answer duplicates last
@@ -215,7 +218,7 @@ class Growth(Mutation[CreatePartitionsRequest]):
         entries = self.request.topics
         times = Counter(entry.name for entry in entries)
         there = yield from topic_queries.topics(self.context, list(times))
-        topics = [_growth(entry, times[entry.name] > 1, there) for entry in entries]
+        topics = yield from each(lambda entry: _growth(entry, times[entry.name] > 1, there), entries)
         return sorted(
             topics, key=lambda topic: times[topic.name or ""] == 1
         )  # brokers answer duplicates first
@@ -261,13 +264,15 @@ class Deletion(Mutation[DeleteTopicsRequest]):
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
         """Ask the broker for the topics' numbers of partitions."""
         state = DeleteTopicsRequest.DeleteTopicState
-        named = [state(name=name) for name in self.request.topic_names]
+        named = yield from each(lambda name: state(name=name), self.request.topic_names)
         entries = self.request.topics or named
         names = {entry.name for entry in entries if entry.name is not None}
         ids = {entry.topic_id for entry in entries if entry.name is None}
         there = yield from topic_queries.topics(self.context, names, ids)
         topics: dict[object, Topic] = {}
-        for entry in entries:
+        for number, entry in enumerate(entries):
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+                yield None
             topic = _deletion(entry, there)
             key = topic if topic.invalid else topic.name or topic.topic_id
             if key in topics:  # perhaps once by name and once by id

@@ -22,8 +22,9 @@ from typing import Final, TypeVar
 
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
+from protocol.pieces import PIECE_ITEMS, chosen, each
+from proxy.handlers.broker_query import Asking
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.mutations.auto_creation import charge_created
 from proxy.handlers.mutations.charged_mutation import ChargedMutation
@@ -38,10 +39,9 @@ from proxy.handlers.mutations.mutated_topics import (
     Result,
     Topic,
 )
-from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
-from proxy.handlers.uplift.uplift import check, forward
+from proxy.handlers.uplift.uplift import forward
 from quotas import NO_LEDGER, MutationLedger
 
 M = TypeVar("M", bound=Message)
@@ -83,27 +83,16 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
             ledger = NO_LEDGER
         if ledger is None:
             return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-        asked = charged_request(ledger, codec_, data, frame, end, complete, flexible=flexible)
-        if isinstance(asked, Wait):
-            return WAIT
+        asked = charged_request(context, ledger, codec_, data, frame, end, complete, flexible=flexible)
+        if isinstance(asked, Wait | Query):
+            return asked
         if asked is None:
             passed = FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
             return passed_unread(passed)
-        if ledger is NO_LEDGER and not _can_say(plan, asked):
-            return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
         kind: type[ChargedMutation[M]] = _ShadowMutation if ledger.enforced is None else _EnforcedMutation
         return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
 
     plan.admit, plan.whole = admit, True
-
-
-def _can_say(plan: Plan, request: Message) -> bool:
-    """Return True if the broker's version has every field that the request sets."""
-    try:
-        check(plan, request)
-    except EncodeError:
-        return False
-    return True
 
 
 class _EnforcedMutation(ChargedMutation[M]):
@@ -128,10 +117,12 @@ class _EnforcedMutation(ChargedMutation[M]):
         mutation = self.mutation
         yield from charge_created(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
-        results_of = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
+        invalid = [topic for topic in topics if topic.invalid]
+        failed = yield from each(lambda topic: mutation.failed(topic, _INVALID, topic.invalid), invalid)
+        results_of = dict(zip(invalid, failed, strict=True))
         waiting, broker_ms = [topic for topic in topics if topic not in results_of], 0
         for _round in range(ROUNDS_MAX):
-            admitted = [topic for topic in waiting if self._admits(topic)]
+            admitted = yield from chosen(self._admits, waiting)
             if topics and not admitted:
                 break
             self.asked = sum(topic.cost for topic in admitted)
@@ -148,7 +139,9 @@ class _EnforcedMutation(ChargedMutation[M]):
                 break
             if not (waiting and outcome.made_room):
                 break
-        results = [results_of.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
+        results = yield from each(
+            lambda topic: results_of.get(topic) or mutation.failed(topic, _QUOTA, REFUSED), topics
+        )
         merged = mutation.merged({id(result): result for result in results}.values())
         merged.throttle_time_ms = broker_ms
         return merged
@@ -161,7 +154,9 @@ class _EnforcedMutation(ChargedMutation[M]):
         outcome = _RoundOutcome({}, made_room=False)
         done: list[Topic] = []
         result_of = self.mutation.finder(results)
-        for topic in topics:
+        for number, topic in enumerate(topics):
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+                yield None
             result = result_of(topic) or self.mutation.failed(topic, _UNKNOWN)
             outcome.results[topic] = result
             outcome.not_controller = outcome.not_controller or result.error_code == _NOT_CONTROLLER
@@ -203,7 +198,11 @@ class _ShadowMutation(ChargedMutation[M]):
         answer = yield from forward(self.plan, mutation.request, mutation.answer)
         self.asked = 0
         result_of = mutation.finder(mutation.results(answer))
-        results = [(topic, result_of(topic)) for topic in topics if not topic.invalid]
-        done = [topic for topic, result in results if result is not None and self.was_done(topic, result)]
+
+        def was_done(topic: Topic) -> bool:
+            result = None if topic.invalid else result_of(topic)
+            return result is not None and self.was_done(topic, result)
+
+        done = yield from chosen(was_done, topics)
         yield from self.charge_late(done)
         return answer

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from quotas import MutationLedger
@@ -14,6 +15,8 @@ PENDING_MS: Final = 30_000
 """Time (ms) that an automatic creation may take, at least."""
 PENDING_MAX_EACH: Final = 1000
 """Number of pending creations per ledger."""
+LOOKED_FOR_MAX: Final = 50
+"""Number of pending creations that a request looks for: a look costs as much as the request itself."""
 PENDING_MAX: Final = 100_000
 """Number of pending creations of all ledgers; the oldest are dropped first."""
 
@@ -64,9 +67,24 @@ class PendingCreations:
         known = self._pending.get(name)
         return known is not None and known.until_ms > now_ms
 
-    def of(self, ledger: MutationLedger) -> list[str]:
-        """Return the topics whose creation is charged to this ledger."""
-        return list(self._names.get(ledger, ()))
+    def number(self, ledger: MutationLedger) -> int:
+        """Return the number of pending creations that would be charged to this ledger."""
+        return len(self._names.get(ledger, {}))
+
+    def looked_for(self, ledger: MutationLedger) -> list[str]:
+        """Return topics whose creation is charged to this ledger: at most `LOOKED_FOR_MAX`, and others the
+        next time.
+        """
+        own = self._names.get(ledger, {})
+        names = list(islice(own, LOOKED_FOR_MAX))
+        for name in names:
+            own[name] = own.pop(name)
+        return names
+
+    def take(self, name: str, ledger: MutationLedger) -> PendingCreation | None:
+        """Remove a topic that was created; return its entry if its creation is charged to this ledger."""
+        pending = self._pending.get(name)
+        return self.created(name) if pending is not None and pending.ledger == ledger else None
 
     def created(self, name: str) -> PendingCreation | None:
         """Remove a topic that was created; return its entry, if any."""

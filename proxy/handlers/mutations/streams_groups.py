@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 from protocol.api import ApiKey
@@ -27,12 +28,13 @@ from protocol.messages import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from proxy.handlers.broker_query import BrokerQuery, ask
+from protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
+from proxy.handlers.broker_query import Asking, BrokerQuery, ask
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.mutations import topic_queries
 from proxy.handlers.mutations.auto_creation import charge_created
 from proxy.handlers.mutations.decoded_requests import charged_request
-from proxy.handlers.mutations.topic_queries import Asking, Topics, broker_versions
+from proxy.handlers.mutations.topic_queries import Topics, broker_versions
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.uplift.uplift import forward
@@ -56,9 +58,11 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
             return FORWARD
-        request = charged_request(ledger, codec_, data, frame, end, complete, flexible=plan.flexible_request)
-        if isinstance(request, Wait):
-            return WAIT
+        request = charged_request(
+            context, ledger, codec_, data, frame, end, complete, flexible=plan.flexible_request
+        )
+        if isinstance(request, Wait | Query):
+            return request
         if request is None:
             return passed_unread(FORWARD)
         if request.member_epoch < 0:  # the member leaves the group
@@ -114,15 +118,15 @@ class _Heartbeat:
         budget = ledger.enforced
         overdrawn = budget is not None and budget.tokens(context.now_ms) < 0
         topology = self._request.topology
-        wanted = {} if topology is None else _internal_topics(topology.subtopologies)
+        wanted = {} if topology is None else (yield from _internal_topics(topology.subtopologies))
         if topology is None and overdrawn:
             wanted = yield from self._described()
         there = (yield from topic_queries.broker_topics(context, wanted)) if wanted else Topics()
-        missing = {name: cost for name, cost in wanted.items() if self._is_missing(name, there)}
+        missing = dict((yield from chosen(lambda topic: self._is_missing(topic[0], there), wanted.items())))
         if missing and overdrawn and self._charge is not None:
             self._charge.admit(0, context.now_ms)  # computes the throttle time
             return None
-        self._charge_early(missing)
+        yield from self._charge_early(missing)
         answer = yield from forward(self._plan, self._request, StreamsGroupHeartbeatResponse)
         details = [
             status.status_detail
@@ -132,18 +136,22 @@ class _Heartbeat:
         if details:
             yield from self._settle(wanted, there, set(_NAMES.findall(" ".join(details))))
         else:
-            self._refund(self._charged)
+            yield from self._refund(self._charged)
         return answer
 
-    def _charge_early(self, missing: Mapping[str, int]) -> None:
+    def _charge_early(self, missing: Mapping[str, int]) -> Pieces[None]:
         """Charge missing topics (topic → number of partitions), which the broker will create."""
         if self._charge is not None:
-            for name, cost in missing.items():
+            for number, (name, cost) in enumerate(missing.items()):
+                if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+                    yield None
                 self._charge.admit(cost, self._context.now_ms)
                 self._charged[name] = cost
 
-    def _refund(self, names: Iterable[str]) -> None:
-        for name in list(names):
+    def _refund(self, names: Iterable[str]) -> Pieces[None]:
+        for number, name in enumerate(list(names)):
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+                yield None
             cost = self._charged.pop(name)
             if self._charge is not None:
                 self._charge.refund(cost, self._context.now_ms)
@@ -157,11 +165,13 @@ class _Heartbeat:
         topics = (yield from self._described()) or wanted
         unseen = [name for name in topics if name not in before.by_name]
         there = (yield from topic_queries.broker_topics(context, unseen)) if unseen else Topics()
-        self._refund(name for name in self._charged if name not in topics)
-        for name in unseen:
+        yield from self._refund(name for name in self._charged if name not in topics)
+        for number, name in enumerate(unseen):
+            if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+                yield None
             just_made = name in mentioned or name in self._charged
             if (name in there.by_name and not just_made) or expected.expects(name, context.now_ms):
-                self._refund([name] if name in self._charged else [])
+                yield from self._refund([name] if name in self._charged else [])
                 continue
             cost = topics[name]
             if name not in self._charged:
@@ -182,7 +192,7 @@ class _Heartbeat:
         found: dict[str, int] = {}
         for group in answer.groups:
             if group.topology is not None:
-                found |= _internal_topics(group.topology.subtopologies or ())
+                found |= yield from _internal_topics(group.topology.subtopologies or ())
         return found
 
     def _is_missing(self, name: str, there: Topics) -> bool:
@@ -209,12 +219,12 @@ class _Heartbeat:
         )
 
 
-def _internal_topics(subtopologies: Iterable[_Subtopology]) -> dict[str, int]:
+def _internal_topics(subtopologies: Iterable[_Subtopology]) -> Pieces[dict[str, int]]:
     """Return the topics that a broker creates for a topology → number of partitions in the topology. That
     number is 1 for a topic that gets the number of partitions of its source topics.
     """
-    return {
-        topic.name: max(topic.partitions, 1)
+    topics = chain.from_iterable(
+        (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
         for subtopology in subtopologies
-        for topic in (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
-    }
+    )
+    return dict((yield from each(lambda topic: (topic.name, max(topic.partitions, 1)), topics)))

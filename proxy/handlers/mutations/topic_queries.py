@@ -6,10 +6,10 @@ apply. A broker's Metadata may be seconds late; changes made through Weir are kn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 from uuid import UUID
 
 from protocol.api import ApiKey, versions
@@ -17,18 +17,15 @@ from protocol.error_codes import ErrorCode
 from protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
 )
+from protocol.pieces import PIECE_ITEMS, Pieces, each, release
 from protocol.values import ZERO_UUID
 from protocol.versions import VersionRange
-from proxy.handlers.broker_query import Question, ask
+from proxy.handlers.broker_query import Asking, ask
 from proxy.handlers.plan import Context
 from proxy.handlers.uplift.uplift import learn_versions
-
-T = TypeVar("T")
-Asking: TypeAlias = Generator[Question, Message, T]
 
 NAMES_WITHOUT_CREATION: Final = 4
 """The version of Metadata that can ask for a topic without creating it (KIP-204)."""
@@ -82,7 +79,9 @@ def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ())
     found = yield from broker_topics(context, names, ids)
     recent, now_ms = context.cluster.recent_topics, context.now_ms
     unknown = (recent.named(topic_id) for topic_id in ids if topic_id not in found.by_id)
-    for name in {*names, *filter(None, unknown)}:
+    for number, name in enumerate({*names, *filter(None, unknown)}):
+        if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+            yield None
         known, there = recent.get(name, now_ms), found.by_name.get(name)
         if known is not None and not known.partitions:
             if there is None or known.topic_id in (ZERO_UUID, there.topic_id):  # else it is a new topic
@@ -98,23 +97,34 @@ def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:
         answer = yield from ask(MetadataRequest(topics=None), 1, MetadataResponse)
-        return found_in([answer])
+        return (yield from _taken_from([answer]))
     if ids and version < BY_TOPIC_ID:
         everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        return found_in([(yield from ask(everything, version, MetadataResponse))])
+        return (yield from _taken_from([(yield from ask(everything, version, MetadataResponse))]))
     wanted, answers = MetadataRequest.MetadataRequestTopic, []
-    by_id = [wanted(name=None, topic_id=topic_id) for topic_id in ids if topic_id != ZERO_UUID]
-    for some in ([wanted(name=name) for name in names], by_id):  # apart: beside ids, names are ignored
+    by_name = yield from each(lambda name: wanted(name=name), names)
+    by_id = yield from each(lambda topic_id: wanted(name=None, topic_id=topic_id), set(ids) - {ZERO_UUID})
+    for some in (by_name, by_id):  # apart: beside ids, names are ignored
         if some:
             request = MetadataRequest(topics=some, allow_auto_topic_creation=False)
             answers.append((yield from ask(request, version, MetadataResponse)))
-    return found_in(answers)
+    return (yield from _taken_from(answers))
 
 
-def found_in(answers: Collection[MetadataResponse]) -> Topics:
+def _taken_from(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
+    """Return the existing topics in these answers, and release the answers."""
+    found = yield from found_in(answers)
+    for answer in answers:
+        yield from release(answer.topics)
+    return found
+
+
+def found_in(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
     """Return the existing topics in these answers."""
     found = Topics(broker_ids={broker.node_id for answer in answers for broker in answer.brokers})
-    for topic in chain.from_iterable(answer.topics for answer in answers):
+    for number, topic in enumerate(chain.from_iterable(answer.topics for answer in answers)):
+        if number % PIECE_ITEMS == PIECE_ITEMS - 1:
+            yield None
         if topic.name is None or not topic.partitions:
             continue
         found.add(Found(topic.name, topic.topic_id, len(topic.partitions)))

@@ -8,3 +8,5 @@ An admin is answered only after the broker has just answered that connection, a 
 checks no credentials, and a belief of its own would be a way in. Requests of other clients are denied unread,
 and the connection is closed at one above 16 KB.
 """
+
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.error_codes import ErrorCode
 from protocol.messages import AlterClientQuotasResponse
+from protocol.pieces import Pieces, each
 from proxy.handlers.quota_api.entities import (
     CLIENT_ID,
     IP,
@@ -25,14 +26,14 @@ from proxy.handlers.quota_api.entities import (
     shown,
 )
 from quotas import DEFAULT, QuotaKey
-from quotas.names import canonical_ip
-from quotas.quota_entry import least
+from quotas.table.names import canonical_ip
+from quotas.table.quota_entry import least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.messages import AlterClientQuotasRequest
-    from quotas.table import Quota
+    from quotas.table.quota_table import Quota
 
 CLIENT_KEYS: Final = frozenset(
     {
@@ -74,23 +75,39 @@ class Alterations:
     )
     """Every entity with its error; None if the entity has none."""
 
-    def response(self, failure: Refused | None = None) -> AlterClientQuotasResponse:
+    def read(self, entry: AlterClientQuotasRequest.EntryData) -> None:
+        """Check an entry.
+
+        If an entity occurs twice, Kafka makes the first change and reports an error for the entity.
+        """
+        wire = {part.entity_type: part.entity_name for part in entry.entity}  # the last of a type counts
+        identity = frozenset(wire.items())
+        ops = {op.key: None if op.remove else op.value for op in entry.ops}
+        refused: Refused | None = None
+        if identity in self.outcomes or len(ops) < len(entry.ops):
+            refused = invalid(f"Ignoring duplicate entity {shown(wire)}")
+        else:
+            try:
+                self.changes.update(_changes(wire, ops))
+            except Refused as error:
+                refused = error
+        self.outcomes[identity] = wire, refused
+
+    def response(self, failure: Refused | None = None) -> Pieces[AlterClientQuotasResponse]:
         """Return the response; `failure` is the error of entities without one of their own."""
-        return AlterClientQuotasResponse(
-            entries=[
-                _result(list(wire.items()), refused or failure) for wire, refused in self.outcomes.values()
-            ]
+        entries = yield from each(
+            lambda outcome: _result(list(outcome[0].items()), outcome[1] or failure), self.outcomes.values()
         )
+        return AlterClientQuotasResponse(entries=entries)
 
 
-def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> AlterClientQuotasResponse:
+def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> Pieces[AlterClientQuotasResponse]:
     """Return the same error for every entry, as Kafka does for clients without permission to alter."""
-    return AlterClientQuotasResponse(
-        entries=[
-            _result([(part.entity_type, part.entity_name) for part in entry.entity], refused)
-            for entry in request.entries
-        ]
+    entries = yield from each(
+        lambda entry: _result([(part.entity_type, part.entity_name) for part in entry.entity], refused),
+        request.entries,
     )
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def refused_whole(refused: Refused) -> AlterClientQuotasResponse:
@@ -98,25 +115,10 @@ def refused_whole(refused: Refused) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(entries=[_result([], refused)])
 
 
-def read_alterations(request: AlterClientQuotasRequest) -> Alterations:
-    """Check every entry.
-
-    If an entity occurs twice, Kafka makes the first change and reports an error for the entity.
-    """
+def read_alterations(request: AlterClientQuotasRequest) -> Pieces[Alterations]:
+    """Check every entry."""
     found = Alterations()
-    for entry in request.entries:
-        wire = {part.entity_type: part.entity_name for part in entry.entity}  # the last of a type counts
-        identity = frozenset(wire.items())
-        ops = {op.key: None if op.remove else op.value for op in entry.ops}
-        refused: Refused | None = None
-        if identity in found.outcomes or len(ops) < len(entry.ops):
-            refused = invalid(f"Ignoring duplicate entity {shown(wire)}")
-        else:
-            try:
-                found.changes.update(_changes(wire, ops))
-            except Refused as error:
-                refused = error
-        found.outcomes[identity] = wire, refused
+    yield from each(found.read, request.entries)
     return found
 
 

@@ -9,28 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from protocol.codec import codec
+from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError, ProtocolError
 from protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
 from protocol.messages import (
     AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     Message,
     MetadataRequest,
     MetadataResponse,
 )
+from protocol.pieces import at_once, release
 from protocol.primitives import read_int32_length, read_wrapped_uvarint
 from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import BrokerQuery, ask, response_frame
+from proxy.handlers.broker_query import BrokerQuery, ask, framed_body, response_frame
 from proxy.handlers.decisions import WAIT, Decision, Defer, Deferred, Query, Reply, Wait
 from proxy.handlers.plan import Context, Plan, ResponseEdit
-from proxy.handlers.quota_api.alterations import CHANGES_MAX, read_alterations, refused_all, refused_whole
+from proxy.handlers.quota_api.alterations import (
+    CHANGES_MAX,
+    Alterations,
+    read_alterations,
+    refused_all,
+    refused_whole,
+)
 from proxy.handlers.quota_api.entities import Refused, invalid
 from proxy.handlers.quota_api.filters import Filter, described, read_filter
+from proxy.handlers.quota_api.quota_admin import Changes
+from proxy.handlers.whole_requests import keep
 from quotas import QuotaTable
 
 _Framing: TypeAlias = Callable[[Message], bytes]
@@ -43,6 +53,8 @@ NAMED_BYTES_MAX: Final = 512
 """Maximum length of a denied alteration whose error response names the entity; Kafka's tools look for the
 name.
 """
+ELEMENTS_MAX: Final = 5 * CHANGES_MAX
+"""Maximum number of entries, their entities' parts and changes in a request to alter quotas."""
 COMPONENTS_MAX: Final = 16
 """Maximum number of components of a filter. There are three types, so a valid filter has at most three."""
 
@@ -102,26 +114,66 @@ def plan_alter(plan: Plan) -> None:
             return Reply(framed(refused_whole(denied)))
         if count > CHANGES_MAX:
             return Reply(framed(refused_whole(_TOO_LARGE)))
-        request = codec_.decode_request(data, body, end)
-        if denied is None and sum(len(entry.ops) for entry in request.entries) > CHANGES_MAX:
-            denied = _TOO_LARGE
         if denied is not None:
-            return Reply(framed(refused_all(request, denied)))
-        alterations = read_alterations(request)
-        if request.validate_only or not alterations.changes:
-            return Reply(framed(alterations.response()))
-        if not _authorized_again(context):
-            return Query(_authorize_again(context), again=True)
+            return Reply(framed(at_once(refused_all(codec_.decode_request(data, body, end), denied))))
+        prepared = context.decoded
+        if isinstance(prepared, ProtocolError):
+            raise prepared
+        if not isinstance(prepared, _Prepared):
+            part = bytes(memoryview(data)[body:end])
+            return Query(_prepare(context, codec_, part, _framing_body(plan, data, frame)), again=True)
+        if not prepared.changes:
+            return Reply(prepared.frame)
         deferred = Deferred()
 
         def done(reason: str | None) -> None:
-            failure = None if reason is None else Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
-            deferred.answer(framed(alterations.response(failure)))
+            deferred.answer(prepared.frame if reason is None else framed(prepared.failed(reason)))
 
-        context.quota_admin.alter(alterations.changes, context.client.user, context.client.peer, done)
+        context.quota_admin.alter(prepared.changes, context.client.user, context.client.peer, done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
+
+
+class _Prepared(NamedTuple):
+    """A request that was checked, and its response if the quota store does not fail."""
+
+    frame: bytes
+    changes: Changes
+    """Changes to store; empty if the response is to be sent at once."""
+    alterations: Alterations
+
+    def failed(self, reason: str) -> AlterClientQuotasResponse:
+        """Return the response if the quota store has failed."""
+        return at_once(self.alterations.response(Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)))
+
+
+def _prepare(
+    context: Context,
+    codec_: Codec[AlterClientQuotasRequest],
+    body: bytes,
+    framed: Callable[[bytes], bytes],
+) -> BrokerQuery:
+    """Decode and check a request in pieces, and have the broker authorize the client before a change."""
+    try:
+        request = yield from codec_.decode_in_pieces(body, elements_max=ELEMENTS_MAX)
+    except ProtocolError as error:
+        keep(context, error)
+        return None
+    alterations = Alterations()
+    if sum(len(entry.ops) for entry in request.entries) > CHANGES_MAX:
+        response = yield from refused_all(request, _TOO_LARGE)
+    else:
+        alterations = yield from read_alterations(request)
+        response = yield from alterations.response()
+    changes = {} if request.validate_only else alterations.changes
+    if changes:
+        yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)  # see `_authorize_again`
+    frame = framed((yield from codec(AlterClientQuotasResponse, codec_.version).encode_in_pieces(response)))
+    yield from release(request.entries)
+    yield from release(response.entries)
+    keep(context, _Prepared(frame, changes, alterations))
+    return None
 
 
 def plan_pass_alter(plan: Plan) -> None:
@@ -188,6 +240,12 @@ def _authorized_again(context: Context) -> bool:
     """Return True if the broker has answered `_authorize_again` for the request at hand."""
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
+
+
+def _framing_body(plan: Plan, data: bytearray, frame: int) -> Callable[[bytes], bytes]:
+    """Return a function that makes a frame of an encoded response to the request at `frame`."""
+    (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
+    return partial(framed_body, plan.api_key, plan.version, correlation_id)
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:

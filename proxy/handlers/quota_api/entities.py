@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from protocol.error_codes import ErrorCode
 from quotas import DEFAULT, Entity
-from quotas.entities import Default, Name, Prefix
-from quotas.names import canonical_ip
+from quotas.table.entities import Default, Name, Prefix
+from quotas.table.names import canonical_ip
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

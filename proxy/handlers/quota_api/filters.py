@@ -19,7 +19,7 @@ from proxy.handlers.quota_api.entities import (
     invalid,
     on_wire,
 )
-from quotas.names import canonical_ip
+from quotas.table.names import canonical_ip
 
 if TYPE_CHECKING:
     from protocol.messages import DescribeClientQuotasRequest

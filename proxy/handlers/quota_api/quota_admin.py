@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from quotas import QuotaTable
 
 if TYPE_CHECKING:
-    from quotas.table import Quota
+    from quotas.table.quota_table import Quota
 
 Changes: TypeAlias = "Mapping[Quota, float | None]"
 """New values of quotas; None removes a quota."""

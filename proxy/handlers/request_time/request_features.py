@@ -1,8 +1,8 @@
 """Features of a request that change its request time, read from its body.
 
 Produce: whether acks waits for all replicas, the number of partitions, and the unpacked size of compressed
-records (`protocol.unpacked_sizes`), because brokers unpack them to validate. If a producer repeats requests
-with one partition, the beginning is known from the previous request; then only the batch's codec is read.
+records (`unpacked_sizes`), because brokers unpack them to validate. If a producer repeats requests with one
+partition, the beginning is known from the previous request; then only the batch's codec is read.
 
 Fetch: an incremental fetch (KIP-227) lists only changed partitions, but the broker reads all partitions of
 the fetch session. So such a fetch is charged for the difference in length from the longest fetch of that
@@ -15,27 +15,34 @@ contains.
 
 from __future__ import annotations
 
+from operator import mul
+from random import Random
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from protocol import schema
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.field_offsets import field_offset
 from protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
 from protocol.messages import FetchRequest, ProduceRequest
-from protocol.produced_records import records_in
-from protocol.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
-from quotas.request_costs import CODECS
+from protocol.scanning.field_offsets import field_offset
+from protocol.scanning.produced_records import records_in
+from protocol.scanning.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
+from protocol.scanning.unpacked_sizes import RATIO_MAX
+from quotas.costs.cost import WAIT_US
+from quotas.costs.request_costs import CODECS
 
 if TYPE_CHECKING:
     from proxy.handlers.plan import Context, Extra, Plan
-    from quotas.request_costs import ApiCost
+    from quotas.costs.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
 """Number of partitions that are read; the others of the request are assumed to be alike."""
 PACKED_MAX: Final = 16
-"""Number of partitions with compressed records that are read; these take longer to read."""
+"""Number of partitions with compressed records that are read, chosen at random; these take longer to read."""
+CONFIRMED_EVERY: Final = 16
+"""One of this many requests with compressed records has a gzip stream's size confirmed by unpacking it."""
+_CHANCES: Final = Random()  # noqa: S311  # nobody sees enough of it to guess the next choice
 _BYTES_PER_KB: Final = 1000.0
 _ALL: Final = -1
 _ONE_BATCH: Final = 3
@@ -55,15 +62,15 @@ that version cannot read: magic 2, magic 1. Brokers from 4.0 on have neither.
 """
 
 
-def extra(plan: Plan, api: ApiCost) -> Extra | None:
+def extra(plan: Plan, api: ApiCost, chances: Random = _CHANCES) -> Extra | None:
     """Return the function that reads requests of this plan; None if there is nothing to read, or the version
-    is unknown.
+    is unknown. `chances` decide which sizes are confirmed.
     """
     known = schema.api(plan.api_key)
     if known is None or plan.version not in known.request.versions:
         return None
     if plan.api_key == ApiKey.PRODUCE and (api.us_acks_all or api.us_per_partition or api.us_per_unpacked_kb):
-        return produced(plan, api)
+        return produced(plan, api, chances)
     if plan.api_key == ApiKey.FETCH and api.us_per_session_kb:
         return fetched(plan, api)
     return None
@@ -79,12 +86,13 @@ def converted(version: int, newest: int | None) -> bool:
     return False
 
 
-def produced(plan: Plan, api: ApiCost) -> Extra:
+def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
     """Return the function that reads produce requests of this version."""
-    closely = _Produced(plan, api).look
+    closely = _Produced(plan, api, chances).look
     flexible = plan.flexible_request
 
     def look(context: Context, data: bytearray, frame: int, end: int) -> float:
+        context.unconfirmed_us = 0.0
         shape = context.produce_shape
         if shape is not None:
             known, head, offset, us = shape
@@ -110,15 +118,19 @@ class _Produced:
 
     __slots__ = (
         "_acks",
+        "_chances",
         "_find",
         "_plan",
         "_unpacks",
+        "_us",
         "_us_acks_all",
+        "_us_per_byte",
         "_us_per_partition",
         "_us_per_unpacked",
+        "_us_unread_max",
     )
 
-    def __init__(self, plan: Plan, api: ApiCost) -> None:
+    def __init__(self, plan: Plan, api: ApiCost, chances: Random) -> None:
         acks = field_offset(ProduceRequest, plan.version, "acks")
         if acks is None:
             raise AssertionError("every produce request has acks")
@@ -131,6 +143,10 @@ class _Produced:
         self._us_per_unpacked = [0.0, *by_codec]
         """By the codec's number."""
         self._unpacks = any(by_codec)
+        self._us_unread_max = max(map(mul, self._us_per_unpacked, RATIO_MAX))
+        """The most that a byte can cost that is not read: if it is compressed, by the worst codec."""
+        self._us, self._us_per_byte = api.us, api.us_per_request_kb / _BYTES_PER_KB
+        self._chances = chances
 
     def look(self, context: Context, data: bytearray, frame: int, end: int) -> float:
         """Return the extra cost (µs), as `Extra`. Raises ProtocolError."""
@@ -155,7 +171,12 @@ class _Produced:
         if not self._unpacks:
             return us
         partly = begun < topics or len(spans) < partitions
-        return us + self._unpacking_us(data, spans, body, stop, end, partly)
+        unpacking_us, most_us = self._unpacking_us(data, spans, body, stop, end, partly)
+        us += unpacking_us
+        unconfirmed_us = most_us - unpacking_us
+        if unconfirmed_us > us + self._us + self._us_per_byte * length + WAIT_US:  # else nothing can follow
+            context.unconfirmed_us = unconfirmed_us
+        return us
 
     def _unpacking_us(
         self,
@@ -165,25 +186,43 @@ class _Produced:
         frame_stop: int,
         end: int,
         partly: bool,
-    ) -> float:
-        """Return the cost of unpacking the records. `partly`: extrapolate to the whole body."""
+    ) -> tuple[float, float]:
+        """Return the cost of unpacking the records, and the bound of that cost. `partly`: extrapolate to the
+        whole body.
+
+        Which batches of many are read, and which sizes are confirmed, is random, so that no client can place
+        an exception where it is not seen: on average each costs as much as if all were read.
+        """
         one_batch = self._plan.version >= _ONE_BATCH
-        packed, unpacked, stop = 0, [0.0, 0.0, 0.0, 0.0, 0.0], body
+        packed, stop, unread = [], body, 0
         for start, behind in spans:
             attributes = start + ATTRIBUTES_OFFSET
-            if not one_batch or (attributes < end and data[attributes] & CODEC_BITS):
-                if packed == PACKED_MAX:
-                    partly = True
-                    break
-                packed += 1
-                add_unpacked(data, start, min(behind, frame_stop), end, unpacked)
+            if attributes >= end:
+                unread += behind - start
+            elif not one_batch or data[attributes] & CODEC_BITS:
+                packed.append((start, min(behind, frame_stop)))
             stop = min(behind, frame_stop)
-        if packed == 0:
-            return 0.0
-        us = 0.0
+        if partly:
+            unread += frame_stop - stop
+        if not packed:
+            return 0.0, unread * self._us_unread_max
+        weight = 1.0
+        if len(packed) > PACKED_MAX:
+            weight = len(packed) / PACKED_MAX
+            packed = self._chances.sample(packed, PACKED_MAX)
+        confirmed = int(self._chances.random() * CONFIRMED_EVERY * len(packed))
+        unpacked, bounds = [0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]
+        for number, (start, behind) in enumerate(packed):
+            confirm = CONFIRMED_EVERY * len(packed) if number == confirmed else 0
+            unread += add_unpacked(data, start, behind, end, unpacked, bounds, confirm)
+        us = most_us = 0.0
         for codec in range(1, len(unpacked)):
             us += self._us_per_unpacked[codec] * unpacked[codec]
-        return us * (frame_stop - body) / max(1, stop - body) if partly else us
+            most_us += self._us_per_unpacked[codec] * bounds[codec]
+        us, most_us = us * weight, most_us * weight + unread * self._us_unread_max
+        if partly:
+            us *= (frame_stop - body) / max(1, stop - body)
+        return us, max(us, most_us)
 
 
 _PARTITION_BYTES_LEAST: Final = 5

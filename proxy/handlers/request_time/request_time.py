@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from protocol.versions import VersionRange
     from proxy.handlers.plan import Plan
-    from quotas.request_costs import CostTable
+    from quotas.costs.request_costs import CostTable
 
 K = ApiKey
 

@@ -12,3 +12,5 @@ there; `NAMED` and `_is_last` in `exchange` say that it can be read, and when it
 - Bounds: 512 KB of a bare token, 1 MB of SaslAuthenticate, 32,767 bytes of a name, 10,000 owners of
   delegation tokens.
 """
+
+# mypyc: skip, because a connection logs in once; compiling would only make the build longer.

@@ -15,7 +15,7 @@ from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE, request_body
+from protocol.framing import INCOMPLETE, LENGTH, request_body
 from protocol.messages import (
     CreateDelegationTokenResponse,
     DescribeDelegationTokenResponse,
@@ -35,6 +35,8 @@ log = structlog.get_logger("weir.authentication")
 FORWARD_SERIAL: Final = Forward(serial=True, exempt=True, sasl=True)
 UNREAD: Final = Forward(serial=True, exempt=True, unread=True, sasl=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+TOKEN_BYTES_MAX: Final = 512 * 1024
+"""Maximum length of a token or a SASL request: the default of Kafka's `sasl.server.max.receive.size`."""
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """Maximum size of a broker's response that is kept until complete, to be read as a whole."""
 
@@ -48,7 +50,7 @@ def plan_sasl_handshake(plan: Plan) -> None:
         claim, before, decision = context.identities.rules.claim, context.client.exchange, FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
-            return WAIT
+            return _wait_for_request(context, data, frame)
         try:
             asked = request.decode_request(data, body, end)
         except ProtocolError:  # brokers cannot read it either
@@ -88,7 +90,7 @@ def plan_sasl_authenticate(plan: Plan) -> None:
         decision = FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
-            return WAIT
+            return _wait_for_request(context, data, frame)
         try:
             asked = request.decode_request(data, body, end)
         except ProtocolError:
@@ -119,6 +121,17 @@ def _charge_refused(context: Context, plan: Plan, error_code: int, length: int) 
     """
     if error_code == ErrorCode.ILLEGAL_SASL_STATE:
         context.charge_time(plan, length)
+
+
+def _wait_for_request(context: Context, data: bytearray, frame: int) -> Wait:
+    """Wait for the whole request; close the connection of a client that announces a longer one than brokers
+    read before login.
+    """
+    (length,) = LENGTH.unpack_from(data, frame)
+    if length > TOKEN_BYTES_MAX:
+        detail = f"a SASL request of {length} bytes, limit {TOKEN_BYTES_MAX} (sasl.server.max.receive.size)"
+        context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+    return WAIT
 
 
 def _wait(body: int, end: int) -> Wait:

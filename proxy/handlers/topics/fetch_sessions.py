@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.field_offsets import field_offset
 from protocol.messages import FetchRequest
-from protocol.topic_names import topics_in
+from protocol.scanning.field_offsets import field_offset
+from protocol.scanning.topic_names import topics_in
 
 About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[bytes]], set[bytes] | None]"
 """(session, data, body, end, wanted) -> the wanted topics of the fetch with body `data[body:end]`; None if

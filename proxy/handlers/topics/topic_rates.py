@@ -25,9 +25,9 @@ from typing import Final
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
 from protocol.framing import INCOMPLETE, request_body
-from protocol.least_fetch import ask_least
 from protocol.messages import FetchResponse, Message, ProduceRequest
-from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.scanning.least_fetch import ask_least
+from protocol.scanning.topic_bytes import TopicBytes, names_topics
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason

@@ -6,3 +6,5 @@ without uplift pay nothing: an API that is not uplifted has nothing added to its
 Produce and Fetch are not uplifted: every version that brokers from 0.10 speak has the throttle time, and
 nothing may be added to that path. Uplift never changes the meaning of a request.
 """
+
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.

@@ -8,7 +8,6 @@ versions are offered.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
 from struct import Struct
 from typing import Final, TypeVar
@@ -17,8 +16,7 @@ from protocol.api import request_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.field_offsets import FieldOffset
-from protocol.framing import INCOMPLETE, LENGTH_BYTES
+from protocol.framing import INCOMPLETE, LENGTH_BYTES, request_body
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -32,12 +30,15 @@ from protocol.messages import (
     FindCoordinatorResponse,
     Message,
 )
+from protocol.pieces import Pieces, each
+from protocol.scanning.field_offsets import FieldOffset
 from protocol.version_differences import Position
 from proxy.handlers.api_versions.api_versions import ranges
-from proxy.handlers.broker_query import BrokerQuery, Question, ask, whole_request
+from proxy.handlers.broker_query import Asking, BrokerQuery, ask
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
 from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
+from proxy.handlers.whole_requests import whole_request
 
 R = TypeVar("R", bound=Message)
 
@@ -141,19 +142,17 @@ def _overwritten(inner: Rewrite | None, throttle: FieldOffset) -> Rewrite:
 # Decoded and encoded
 
 
-def check(plan: Plan, request: Message) -> None:
+def check(plan: Plan, request: Message) -> Pieces[None]:
     """Raise EncodeError if the broker's version lacks a field that the client has set."""
     if plan.version == plan.broker_version:
         return
     lost = beyond(request, plan.broker_version)
     if lost is not None:
         raise EncodeError(lost, field="topics")
-    codec(type(request), plan.broker_version).encode(request)
+    yield from codec(type(request), plan.broker_version).encode_in_pieces(request)
 
 
-def forward(
-    plan: Plan, request: Message, answer: type[R], version: int | None = None
-) -> Generator[Question, Message, R]:
+def forward(plan: Plan, request: Message, answer: type[R], version: int | None = None) -> Asking[R]:
     """Send the client's request to the broker in the broker's version, or another that it has.
 
     Raises EncodeError if that version lacks a field; `check` tells in advance.
@@ -188,24 +187,27 @@ def _translate(plan: Plan) -> Admit:
     codec_ = codec(request_type(plan.api_key), plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-        return WAIT if request is None else Query(_translated(context, plan, request))
+        body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        request = whole_request(context, codec_, data, body, end)
+        return request if isinstance(request, Query) else Query(_translated(context, plan, request))
 
     return admit
 
 
 def _translated(context: Context, plan: Plan, request: Message) -> BrokerQuery:
     try:
-        check(plan, request)
+        yield from check(plan, request)
         answer = yield from forward(plan, request, response_type(plan.api_key))
     except EncodeError as error:
-        return unsupported(request, str(error))
+        return (yield from unsupported(request, str(error)))
     if plan.edit is not None:
         plan.edit(answer, context.addresses)
     return answer
 
 
-def unsupported(request: Message, why: str) -> Message:
+def unsupported(request: Message, why: str) -> Pieces[Message]:
     """Return UNSUPPORTED_VERSION for a request that the broker's version cannot express."""
     code, text = ErrorCode.UNSUPPORTED_VERSION, f"the broker is too old for this request: {why}"
     match request:
@@ -214,19 +216,21 @@ def unsupported(request: Message, why: str) -> Message:
         case CreateTopicsRequest(topics=topics):
             created = CreateTopicsResponse.CreatableTopicResult
             names = dict.fromkeys(topic.name for topic in topics)
-            return CreateTopicsResponse(
-                topics=[created(name=name, error_code=code, error_message=text) for name in names]
+            results = yield from each(
+                lambda name: created(name=name, error_code=code, error_message=text), names
             )
+            return CreateTopicsResponse(topics=results)
         case CreatePartitionsRequest(topics=added):
-            result = CreatePartitionsResponse.CreatePartitionsTopicResult
+            grown = CreatePartitionsResponse.CreatePartitionsTopicResult
             names = dict.fromkeys(topic.name for topic in added)
-            return CreatePartitionsResponse(
-                results=[result(name=name, error_code=code, error_message=text) for name in names]
+            failed = yield from each(
+                lambda name: grown(name=name, error_code=code, error_message=text), names
             )
+            return CreatePartitionsResponse(results=failed)
         case DeleteTopicsRequest(topic_names=deleted):
             gone = DeleteTopicsResponse.DeletableTopicResult
-            names = dict.fromkeys(deleted)
-            return DeleteTopicsResponse(
-                responses=[gone(name=name, error_code=code, error_message=text) for name in names]
+            responses = yield from each(
+                lambda name: gone(name=name, error_code=code, error_message=text), dict.fromkeys(deleted)
             )
+            return DeleteTopicsResponse(responses=responses)
     raise AssertionError(f"{type(request).__name__} is not translated")

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from protocol.api import ApiKey, versions
 from protocol.codec import response_type
-from protocol.field_offsets import field_offset
 from protocol.messages import CreateTopicsRequest
+from protocol.scanning.field_offsets import field_offset
 from protocol.values import Message
 from protocol.version_differences import THROTTLE_FIELD, Change, Position, version_difference
 from protocol.versions import VersionRange

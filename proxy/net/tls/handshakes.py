@@ -1,35 +1,39 @@
 """TLS handshakes, in Trio, before the reactor takes over the sockets.
 
-A handshake needs 0.3 to 0.5 ms of CPU (`docs/tls.md`). It runs in threads, where OpenSSL releases the
-interpreter lock: connections go on meanwhile, even when thousands of clients reconnect at once. A client must
-send something before it may occupy one of the concurrent handshakes, so silent clients need no memory.
+A handshake needs 0.3 to 0.5 ms of CPU (`docs/tls.md`). Its steps run in threads, where OpenSSL releases the
+interpreter lock: connections go on meanwhile, even when thousands of clients reconnect at once. A client has
+no thread while Weir waits for its bytes, and no memory of the TLS library before its first flight is
+complete.
 """
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
 
 from proxy.close_reasons import CloseReason
 from proxy.connection.connection import ANONYMOUS
-from proxy.net.tls import problems
+from proxy.net.tls import first_flight, problems
 from proxy.net.tls.contexts import server_name_of
 from proxy.net.tls.distinguished_name import subject_of
 from proxy.net.tls.principal_mapping import UnmappedError
 from proxy.net.tls.rules import ListenerRules
+from proxy.net.tls.turns import Turns
 from proxy.net.tls_socket import TlsSocket
 
+FIRST_FLIGHT_S: Final = 2.0
+"""Time (s) in which a client must send its first flight (ClientHello)."""
 TIMEOUT_S: Final = 10.0
-"""Time (s) that a client may take for its handshake, not counting the wait for its turn."""
-HANDSHAKES_MAX: Final = 1000
-"""Number of concurrent handshakes, about 50 KB each; more clients wait."""
+"""Time (s) that a client may take for the other bytes of its handshake, without waits for a thread."""
 THREADS: Final = 2
 """Number of threads that compute handshakes."""
-HANDSHAKE_RECORD: Final = b"\x16"
-"""The first byte of a TLS client."""
 
 
 class RefusedError(Exception):
@@ -59,26 +63,38 @@ class BrokerTlsError(ConnectionError):
 class TlsAcceptor:
     """Accepts the clients of all TLS listeners of one server: handshake, principal, requested broker."""
 
-    def __init__(self, rules: ListenerRules) -> None:
-        """The files of `rules` may change while the acceptor is used."""
+    def __init__(self, rules: ListenerRules, free_places: Callable[[], int]) -> None:
+        """The files of `rules` may change while the acceptor is used; `free_places` returns how many more
+        connections there may be.
+        """
         self._rules = rules
-        self._slots = trio.CapacityLimiter(HANDSHAKES_MAX)
-        self._threads = trio.CapacityLimiter(THREADS)
+        self._free_places = free_places
+        self._turns = Turns(THREADS)
+        self._unfinished: Counter[str] = Counter()
+        """Number of clients whose handshake has not ended, by address."""
 
-    async def enter(self, sock: socket.socket, node_id: int | None) -> AcceptedClient:
-        """Shake hands with a client of this broker's listener (None: bootstrap); the caller owns the socket.
-        Raises RefusedError.
+    async def enter(self, sock: socket.socket, node_id: int | None, host: str) -> AcceptedClient:
+        """Shake hands with a client of this address at this broker's listener (None: bootstrap); the caller
+        owns the socket. Raises RefusedError.
         """
         context = self._rules.files.context
-        await self._hello(sock)
-        async with self._slots:
+        if self._unfinished[host] > self._free_places():  # no address may take more than half of the places
+            detail = f"{host} has {self._unfinished[host]} unfinished handshakes, half of all places"
+            raise RefusedError(CloseReason.UNFINISHED_HANDSHAKES, detail, sock)
+        self._unfinished[host] += 1
+        try:
+            await _hello(sock)
             try:
                 secured = context.wrap_socket(
                     sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
                 )
             except OSError as error:  # the client has gone
                 raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
-            certificate = await self._shake(secured)
+            certificate = await self._shake(secured, host)
+        finally:
+            self._unfinished[host] -= 1
+            if not self._unfinished[host]:
+                del self._unfinished[host]
         established = TlsSocket(secured, problems.of_established_client)
         try:
             user = ANONYMOUS if certificate is None else self._rules.mapping.name(subject_of(certificate))
@@ -88,14 +104,13 @@ class TlsAcceptor:
         named = names.node_id(server_name_of(secured)) if names is not None else None
         return AcceptedClient(established, user, node_id if named is None else named)
 
-    async def _shake(self, secured: ssl.SSLSocket) -> bytes | None:
+    async def _shake(self, secured: ssl.SSLSocket, host: str) -> bytes | None:
         """Return the client's certificate (DER). Raises RefusedError."""
         try:
-            with trio.fail_after(TIMEOUT_S):
-                await _shake(secured, self._threads)
+            await _shake(secured, partial(self._turns.run, host, secured.do_handshake), TIMEOUT_S)
             return secured.getpeercert(binary_form=True)
         except trio.TooSlowError:
-            raise _too_slow(secured) from None
+            raise _too_slow(secured, "TLS handshake", TIMEOUT_S) from None
         except ssl.SSLError as error:
             raise RefusedError(*problems.of_client(error), secured) from None
         except OSError as error:
@@ -103,20 +118,6 @@ class TlsAcceptor:
         except BaseException:
             secured.close()
             raise
-
-    async def _hello(self, sock: socket.socket) -> None:
-        """Wait for the first byte of a TLS client. Raises RefusedError."""
-        try:
-            with trio.fail_after(TIMEOUT_S):
-                first = await _look(sock)
-        except trio.TooSlowError:
-            raise _too_slow(sock) from None
-        except OSError as error:
-            raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
-        if not first:
-            raise RefusedError(CloseReason.CLIENT_CLOSED, "before the TLS handshake", sock)
-        if first != HANDSHAKE_RECORD:
-            raise RefusedError(CloseReason.PLAIN_ON_TLS_PORT, problems.PLAIN_CLIENT, sock)
 
 
 async def shake_with_broker(
@@ -133,7 +134,7 @@ async def shake_with_broker(
         sock.close()
         raise BrokerTlsError(f"no TLS with {host!r}: {error}") from None
     try:
-        await _shake(secured, threads)
+        await _shake(secured, partial(trio.to_thread.run_sync, secured.do_handshake, limiter=threads))
     except BaseException as error:
         secured.close()
         if isinstance(error, ssl.SSLError):
@@ -144,27 +145,43 @@ async def shake_with_broker(
     return TlsSocket(secured, problems.of_broker)
 
 
-async def _shake(sock: ssl.SSLSocket, threads: trio.CapacityLimiter) -> None:
+async def _hello(sock: socket.socket) -> None:
+    """Wait for the first flight of a TLS client. Raises RefusedError."""
+    head: bytes | None = None
+    try:
+        with trio.move_on_after(FIRST_FLIGHT_S) as patience:
+            head = await first_flight.arrive(sock)
+        if patience.cancelled_caught:  # Weir may have been slow, not the client
+            head = first_flight.peek(sock)
+    except OSError as error:
+        raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
+    if head == b"":
+        raise RefusedError(CloseReason.CLIENT_CLOSED, "before the TLS handshake", sock)
+    if head and head[0] != first_flight.HANDSHAKE_RECORD:
+        raise RefusedError(CloseReason.PLAIN_ON_TLS_PORT, problems.PLAIN_CLIENT, sock)
+    if patience.cancelled_caught and (head is None or first_flight.needed_bytes(head)):
+        raise _too_slow(sock, "ClientHello", FIRST_FLIGHT_S)
+
+
+async def _shake(
+    sock: ssl.SSLSocket, compute: Callable[[], Awaitable[None]], timeout_s: float = math.inf
+) -> None:
+    """Compute the handshake step by step. Raises trio.TooSlowError if the peer takes longer, in all."""
     while True:
+        wait = trio.lowlevel.wait_readable
         try:
-            await trio.to_thread.run_sync(sock.do_handshake, limiter=threads)
+            await compute()
         except ssl.SSLWantReadError:
-            await trio.lowlevel.wait_readable(sock)
+            pass
         except ssl.SSLWantWriteError:
-            await trio.lowlevel.wait_writable(sock)
+            wait = trio.lowlevel.wait_writable
         else:
             return
+        began = trio.current_time()
+        with trio.fail_after(timeout_s):
+            await wait(sock)
+        timeout_s = max(timeout_s - (trio.current_time() - began), 0.0)
 
 
-async def _look(sock: socket.socket) -> bytes:
-    """Return the first byte without consuming it; nothing at the end."""
-    while True:
-        try:
-            return sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            await trio.lowlevel.wait_readable(sock)
-
-
-def _too_slow(sock: socket.socket) -> RefusedError:
-    text = f"no TLS handshake within {TIMEOUT_S:g} s"
-    return RefusedError(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, text, sock)
+def _too_slow(sock: socket.socket, what: str, limit_s: float) -> RefusedError:
+    return RefusedError(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, f"no {what} within {limit_s:g} s", sock)

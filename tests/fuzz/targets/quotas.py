@@ -13,7 +13,7 @@ from protocol.messages import DescribeClientQuotasResponse
 from proxy.control.stores.records import RecordError, Slot, Stored, read_key, write
 from proxy.control.stores.wire_quotas import imported
 from quotas import Entity, QuotaKey
-from quotas.entities import DEFAULT, Prefix
+from quotas.table.entities import DEFAULT, Prefix
 from tests.fuzz.growth import fillers, wide
 from tests.fuzz.target import Target
 from tests.protocol.generate import sample

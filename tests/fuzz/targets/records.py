@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.codec import codec
 from protocol.messages import ProduceRequest
-from protocol.produced_records import records_in
-from protocol.record_batches import BATCH_HEAD_BYTES, add_unpacked
-from protocol.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
+from protocol.scanning.produced_records import records_in
+from protocol.scanning.record_batches import BATCH_HEAD_BYTES, add_unpacked
+from protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
 from protocol.values import schema_of
 from tests.fuzz.growth import FILLERS, fillers, wide
 from tests.fuzz.target import Target, choosing, chosen
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.fuzz.target import Grow
 
 RATIO_MAX: Final = {GZIP: 1040, SNAPPY: 24, LZ4: 256, ZSTD: 32769}
-"""As in the formats' documents; see `protocol/unpacked_sizes.py`."""
+"""As in the formats' documents; see `protocol/scanning/unpacked_sizes.py`."""
 PARTITIONS_MAX: Final = 8
 VERSIONS: Final = tuple(schema_of(ProduceRequest).versions)
 STREAMS: Final = {

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
-from protocol.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.framing import INCOMPLETE, client_id_end, request_body, response_body
-from protocol.least_fetch import ask_least
 from protocol.messages import FetchRequest, FetchResponse, ProduceRequest
-from protocol.records_remover import RecordsRemover
-from protocol.stream_scanner import EndpointMask, StreamScanner, endpoints_tag
-from protocol.topic_bytes import TopicBytes, names_topics
-from protocol.topic_names import topics_in
+from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from protocol.scanning.least_fetch import ask_least
+from protocol.scanning.records_remover import RecordsRemover
+from protocol.scanning.stream_scanner import EndpointMask, StreamScanner, endpoints_tag
+from protocol.scanning.topic_bytes import TopicBytes, names_topics
+from protocol.scanning.topic_names import topics_in
 from protocol.values import schema_of
 from tests.fuzz.growth import fillers, wide
 from tests.fuzz.target import Target, choosing, chosen

@@ -1,0 +1,1 @@
+"""`weir pipeline`: run the jobs over usage records; a module per job."""

@@ -1,0 +1,175 @@
+"""`weir pipeline demo`: half a minute of real clients, and all jobs over their usage records."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from cli.demo import json_option, upstream_option
+from cli.exits import DONE, FAILED, USAGE
+from cli.pipeline.run import NEEDED, in_session, show
+from cli.progress import Bar
+from demo.errors import DemoError
+from pipeline.outcome import Outcome, PipelineError
+
+if TYPE_CHECKING:
+    from demo.pipeline_record import Files
+    from demo.pipeline_verdict import Verdict
+
+EXAMPLES: Final = """\b
+Examples:
+  weir pipeline demo
+  weir pipeline demo --upstream kafka-1:9092 --seconds 60 --directory demo
+  weir pipeline demo --json | jq .report
+"""
+MASTER: Final = "local[*]"
+
+
+@click.command(epilog=EXAMPLES)
+@upstream_option
+@click.option(
+    "--seconds",
+    type=click.FloatRange(15, 3600),
+    default=30,
+    show_default=True,
+    help="Duration of the clients' load; the first ten seconds at exactly their quotas.",
+)
+@click.option(
+    "--directory",
+    metavar="PATH",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for all results, new or empty; it is kept. [default: a new one in the "
+    "system's directory for temporary files]",
+)
+@json_option
+def demo(upstream: str | None, seconds: float, directory: Path | None, as_json: bool) -> None:
+    """Record real clients behind Weir, and run all jobs over the records, from ingest to report.
+
+    Exit code 0 if a replay under the quotas in force computes the recorded throttle times within 2 %, 1 if
+    not, 2 if the demonstration cannot run.
+    """
+    before = signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        passed = _run(upstream, seconds, directory, is_json=as_json)
+    except (DemoError, PipelineError) as error:
+        click.echo(f"weir: {error}", err=True)
+        sys.exit(USAGE)
+    except KeyboardInterrupt:
+        click.echo("stopped; nothing is left running", err=True)
+        sys.exit(128 + signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    sys.exit(DONE if passed else FAILED)
+
+
+def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_json: bool) -> bool:
+    missing = [module for module in ("confluent_kafka", "plotly", *NEEDED) if find_spec(module) is None]
+    if missing:
+        raise DemoError(
+            f"the demonstration needs {', '.join(missing)}: pip install '.[demo,pipeline]' in a checkout, "
+            "or use `make pipeline-demo`"
+        )
+    from demo.pipeline_jobs import SETTINGS, jobs
+    from demo.pipeline_record import Files
+    from demo.pipeline_verdict import verdict
+    from pipeline.spark import session
+
+    with _kept(directory) as root:
+        files = Files(root)
+        say = Said(quiet=is_json)
+        say(f"Everything is put into {root}, and stays there.")
+        _record(files, upstream, seconds, say)
+        say("All requests are recorded; now Spark's jobs.")
+        outcomes = []
+        with session("demo", master=MASTER, settings=SETTINGS) as spark:
+            for name, job in jobs(files, version("kafka-weir")).items():
+                outcomes.append(in_session(name, spark, job))
+                if not is_json:
+                    click.echo()
+                    show(outcomes[-1], as_json=False)
+            found = verdict(spark, files)
+        say("", *found.lines(), f"The report: {files.report}")
+        if is_json:
+            click.echo(_as_json(files, outcomes, found))
+    return found.passed
+
+
+class Said:
+    """Messages for people; silent if a program reads the output."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def __call__(self, *lines: str) -> None:
+        if not self._quiet:
+            click.echo("\n".join(lines))
+
+
+@contextmanager
+def _kept(directory: Path | None) -> Iterator[Path]:
+    """Yield an existing, empty directory; remove it after a failure. Raises DemoError."""
+    is_new = directory is None or not directory.exists()
+    try:
+        if directory is None:
+            directory = Path(tempfile.mkdtemp(prefix="weir-pipeline-demo-"))
+        directory.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(directory.iterdir())
+    except OSError as error:
+        raise DemoError(f"{directory}: {error.strerror}: check --directory") from None
+    if not is_empty:
+        raise DemoError(f"{directory} is not empty: name another --directory")
+    try:
+        yield directory.resolve()
+    except BaseException:
+        if is_new:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _record(files: Files, upstream: str | None, seconds: float, say: Said) -> None:
+    from demo.pipeline_record import record
+
+    told = ""
+
+    def shown(cluster: str, elapsed_s: float) -> None:
+        nonlocal told
+        if not told:
+            told = f"{cluster}, Weir in front, and real clients for {seconds:g} s; every request is recorded."
+            say(told)
+        bar.say(round(elapsed_s), round(seconds), "recording")
+
+    with Bar() as bar:
+        record(upstream, seconds, files, shown)
+
+
+def _as_json(files: Files, outcomes: list[Outcome], found: Verdict) -> bytes:
+    summary = {
+        "directory": str(files.directory),
+        "report": str(files.report),
+        "recommended": str(files.recommended),
+        "recorded_throttle_s": found.recorded_s,
+        "replayed_throttle_s": found.in_force_s,
+        "recommended_throttle_s": found.recommended_s,
+        "deviation": found.deviation,
+        "passed": found.passed,
+        "jobs": [asdict(outcome) for outcome in outcomes],
+    }
+    return msgspec.json.encode(summary)
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    """Exit as after Ctrl-C: stop all processes, delete all topics."""
+    raise KeyboardInterrupt

@@ -1,0 +1,179 @@
+"""`weir pipeline ingest`: read usage records into the tables."""
+
+from __future__ import annotations
+
+import sys
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cli.exits import CommandError
+from cli.pipeline.run import job_options, run_job
+from pipeline import jars
+from pipeline.outcome import PipelineError
+from pipeline.spark import submitted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.ingest.sources import Source
+    from pipeline.outcome import Outcome
+
+EXAMPLES: Final = """\b
+Examples:
+  weir pipeline ingest --lake /srv/lake --files /var/lib/weir/usage --once
+  weir pipeline ingest --lake /srv/lake --files /var/lib/weir/usage --every 30
+  weir pipeline ingest --lake /srv/lake --topic weir-usage --bootstrap-servers kafka-1:9092
+  weir pipeline ingest --lake /srv/lake --topic weir-usage --bootstrap-servers kafka-1:9093 \\
+      --kafka-config client.properties --once --json
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@job_options
+@click.option("--files", "directory", metavar="DIR", help="The directory with Weir's usage files.")
+@click.option("--topic", metavar="TOPIC", help="The topic of usage; traces are in TOPIC-trace.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers that have the topic.")
+@click.option(
+    "--kafka-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Properties for Kafka's Java client, one key=value per line: security.protocol and so on.",
+)
+@click.option(
+    "--jars",
+    "brought",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A jar of Spark's Kafka connector; repeatable. [default: fetched once from Maven Central]",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["usage", "trace", "both"]),
+    default="both",
+    show_default=True,
+    help="The kind of records to read.",
+)
+@click.option("--once", is_flag=True, help="Read all existing records, and exit.")
+@click.option(
+    "--every",
+    "every_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="Without --once: time between batches, until SIGINT or SIGTERM.",
+)
+@click.option(
+    "--late-after",
+    "late_after_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=600.0,
+    show_default=True,
+    help="Put aside records this much older than the same Weir's newest ones in earlier batches.",
+)
+@click.option(
+    "--batch-mb",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    help="Approximate size of a batch from files.",
+)
+@click.option(
+    "--batch-records",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    help="Number of records in a batch from a topic.",
+)
+@click.option("--skip-lost", is_flag=True, help="Continue if records were deleted before they were read.")
+def ingest(
+    root: str,
+    master: str | None,
+    as_json: bool,
+    directory: str | None,
+    topic: str | None,
+    bootstrap_servers: str | None,
+    kafka_config: Path | None,
+    brought: tuple[Path, ...],
+    kind: str,
+    once: bool,
+    every_s: float,
+    late_after_s: float,
+    batch_mb: int,
+    batch_records: int,
+    skip_lost: bool,
+) -> None:
+    """Read usage records and traces into the tables, each exactly once, even if it is killed and run again.
+
+    Reads --files or --topic. Lines that are no records, and records that come too late, are put aside and
+    counted. A lake has one source.
+    """
+    if (directory is None) == (topic is None) or (topic is None) != (bootstrap_servers is None):
+        raise CommandError("say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers")
+    if not (isfinite(every_s) and isfinite(late_after_s)):
+        raise CommandError("--every and --late-after are numbers of seconds: neither nan nor inf")
+    properties = {} if kafka_config is None else _properties(kafka_config)
+    settings = {} if topic is None else _connector(brought)
+
+    def job(spark: SparkSession) -> Outcome:
+        from pipeline.ingest.job import Pace
+        from pipeline.ingest.job import ingest as take
+        from pipeline.ingest.sources import Directory, Topic
+        from pipeline.lake import Lake
+
+        source: Source
+        if directory is not None:
+            source = Directory(directory, batch_mb << 20, skip_lost)
+        else:
+            assert topic is not None and bootstrap_servers is not None  # noqa: PT018  # checked together above
+            source = Topic(topic, bootstrap_servers, properties, batch_records, skip_lost)
+        return take(
+            spark,
+            Lake(root),
+            source,
+            kinds=("usage", "trace") if kind == "both" else (kind,),
+            pace=Pace(None if once else every_s),
+            late_after_s=late_after_s,
+            say=_nobody if as_json else click.echo,
+        )
+
+    run_job("ingest", job, master=master, as_json=as_json, settings=settings)
+
+
+def _nobody(line: str) -> None:
+    """Print nothing: readers of JSON expect one object."""
+
+
+def _connector(brought: tuple[Path, ...]) -> dict[str, str]:
+    """Return settings with the connector's jars; spark-submit has its own (`--packages`). Raises
+    CommandError.
+    """
+    if submitted():
+        return {}
+    try:
+        return jars.settings(jars.connector(brought, lambda line: click.echo(line, file=sys.stderr)))
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+
+
+def _properties(path: Path) -> dict[str, str]:
+    """Read `key=value` lines; `#` begins a comment line. Raises CommandError."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path}: {error}") from None
+    properties = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            # The line is not quoted: it may be a secret.
+            raise CommandError(f"{path}:{number}: expected key=value")
+        properties[key.strip()] = value.strip()
+    return properties

@@ -1,0 +1,219 @@
+"""`weir pipeline recommend`: propose a quota file from recorded usage."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cli.exits import CommandError
+from cli.output_file import check_free, write_lines
+from cli.pipeline.days import Days
+from cli.pipeline.run import job_options, run_job
+from cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
+from pipeline.lake import Lake
+from pipeline.outcome import Outcome, PipelineError
+from pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, Plan
+from quotas import QuotaFileError, QuotaKey, QuotaTable, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+_DEFAULTS: Final = Plan(now=datetime.min)  # noqa: DTZ901  # only for its other fields
+
+EXAMPLES: Final = """\b
+Examples:
+  weir pipeline recommend --lake /var/lib/weir/usage --output quotas.toml
+  weir pipeline recommend --lake usage --output new.toml --current quotas.toml --days 2026-11-01..2026-11-20
+  weir pipeline recommend --lake usage --output new.toml --growth 0.2 --headroom 1.5 \\
+    --capacity producer_byte_rate=100MB --capacity consumer_byte_rate=200MB --over-commitment 1.5
+  weir pipeline recommend --lake usage --output new.toml --level user --floor producer_byte_rate=5MB
+
+\b
+Then look at it, try it, use it:
+  weir quotas list --quotas new.toml
+  weir pipeline replay --help
+  weir run --quotas new.toml ...
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@job_options
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The quota file to write; it appears when it is complete.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option(
+    "--current",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The quota file in force: for flags, for prefixes, and for entries to keep.",
+)
+@click.option(
+    "--level",
+    type=click.Choice([AUTO, *LEVELS]),
+    default=_DEFAULTS.level,
+    show_default=True,
+    help="Entities with an entry. auto: client-ids if every user is ANONYMOUS, else users with client-ids.",
+)
+@click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
+@click.option(
+    "--quotas",
+    "keys",
+    metavar="KEY,...",
+    default=",".join(key.value for key in _DEFAULTS.quotas),
+    show_default=True,
+    help="Quota keys to recommend.",
+)
+@click.option(
+    "--percentile",
+    type=click.Choice([str(percentile) for percentile in PERCENTILES]),
+    default=str(_DEFAULTS.percentile),
+    show_default=True,
+    help="Percentile of the ten-second rates within an hour; 100 is the largest.",
+)
+@click.option(
+    "--hours-percentile",
+    type=float,
+    default=_DEFAULTS.hours_percentile,
+    show_default=True,
+    help="Percentile of the hours with such usage; 100 is the busiest.",
+)
+@click.option(
+    "--growth",
+    type=float,
+    default=_DEFAULTS.growth,
+    show_default=True,
+    help="Expected growth of usage: 0.2 is 20 %.",
+)
+@click.option(
+    "--headroom",
+    type=float,
+    default=_DEFAULTS.headroom,
+    show_default=True,
+    help="Factor on the needed quota.",
+)
+@click.option(
+    "--floor",
+    "floors",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=f"Smallest quotas. [default: {', '.join(f'{k.value}={v:.0f}' for k, v in FLOORS.items())}] "
+    + RATES_HELP,
+)
+@click.option(
+    "--capacity",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Capacity of each broker (mutations: of the cluster), which limits proposals. [default: no limit]",
+)
+@click.option(
+    "--over-commitment",
+    type=float,
+    default=_DEFAULTS.over_commitment,
+    show_default=True,
+    help="Sum of all quotas, as a multiple of the capacity.",
+)
+@click.option(
+    "--min-active-hours",
+    type=int,
+    default=_DEFAULTS.min_active_hours,
+    show_default=True,
+    help="Entities active in fewer hours get no entry: client-ids with random parts.",
+)
+@click.option(
+    "--near",
+    type=float,
+    default=_DEFAULTS.near,
+    show_default=True,
+    help="Flag entities that never used this share of their current quota.",
+)
+@click.option(
+    "--throttled",
+    type=float,
+    default=_DEFAULTS.throttled,
+    show_default=True,
+    help="Flag entities throttled during more than this share of their active time.",
+)
+@click.option(
+    "--no-default", is_flag=True, help="Write an entry for every entity, and no default for new ones."
+)
+def recommend(
+    root: str,
+    master: str | None,
+    as_json: bool,
+    output: Path,
+    force: bool,
+    current: Path | None,
+    level: str,
+    days: tuple[date, date] | None,
+    keys: str,
+    percentile: str,
+    hours_percentile: float,
+    growth: float,
+    headroom: float,
+    floors: tuple[str, ...],
+    capacity: tuple[str, ...],
+    over_commitment: float,
+    min_active_hours: int,
+    near: float,
+    throttled: float,
+    no_default: bool,
+) -> None:
+    """Propose a quota for each user and client-id from recorded usage, as a quota file with reasons.
+
+    A quota is the usage of the busiest hour, times growth and headroom, and at least the floor. One default
+    entry covers all that need no more than the floor. Reads the tables of `weir pipeline rollup`.
+    """
+    plan = Plan(
+        now=datetime.now(UTC),
+        output=str(output),
+        level=level,
+        days=days,
+        quotas=parse_keys(keys),
+        percentile=int(percentile),
+        hours_percentile=hours_percentile,
+        growth=growth,
+        headroom=headroom,
+        floors=parse_assignments(floors),
+        capacity=parse_assignments(capacity),
+        over_commitment=over_commitment,
+        min_active_hours=min_active_hours,
+        with_default=not no_default,
+        near=near,
+        throttled=throttled,
+        current=None if current is None else _table(current),
+        current_name="" if current is None else current.name,
+    )
+    check_free(output, force=force)
+    try:
+        plan.check()
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+    write = partial(write_lines, output, force=force)
+    run_job("recommend", partial(_job, root, plan, write), master=master, as_json=as_json)
+
+
+def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Outcome:
+    from pipeline.recommend.job import recommend as job  # needs Spark: not for --help
+
+    return job(spark, Lake(root), plan, write)
+
+
+def parse_keys(text: str) -> tuple[QuotaKey, ...]:
+    """Parse quota keys separated by commas, each once. Raises click.UsageError."""
+    return tuple(dict.fromkeys(parse_key(name.strip()) for name in text.split(",")))
+
+
+def _table(file: Path) -> QuotaTable:
+    try:
+        return parse(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise CommandError(f"{file}: cannot read it: {reason}") from None
+    except QuotaFileError as error:
+        raise CommandError(f"{file}: {error}") from None

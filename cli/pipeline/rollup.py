@@ -1,0 +1,53 @@
+"""`weir pipeline rollup`: sum usage records by entity, hour and day."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cli.pipeline.days import Days
+from cli.pipeline.run import job_options, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.outcome import Outcome
+
+EXAMPLES: Final = """\b
+Examples:
+  weir pipeline rollup --lake /var/lib/weir/lake
+  weir pipeline rollup --lake /var/lib/weir/lake --days 2026-11-01..2026-11-20 --all
+  weir pipeline rollup --lake s3a://bucket/usage --json
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@job_options
+@click.option(
+    "--window-seconds",
+    "window_s",
+    metavar="SECONDS",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Window of the average rates that percentiles are computed from: brokers do so for quotas.",
+)
+@click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
+@click.option("--all", "again", is_flag=True, help="Also compute days without new usage.")
+def rollup(
+    root: str, master: str | None, as_json: bool, window_s: int, days: tuple[date, date] | None, again: bool
+) -> None:
+    """Sum usage by entity and hour and day: totals, percentiles of rates, throttled time, brokers.
+
+    Only days with new usage are computed, each completely. The job may be killed and run again at any time.
+    """
+
+    def job(spark: SparkSession) -> Outcome:
+        from pipeline.lake import Lake
+        from pipeline.rollup.job import rollup as roll
+
+        return roll(spark, Lake(root), window_s=window_s, days=days, again=again)
+
+    run_job("rollup", job, master=master, as_json=as_json)

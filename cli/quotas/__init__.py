@@ -1,0 +1,1 @@
+"""`weir quotas`: show, explain, change and import quotas; a module per command."""

@@ -1,0 +1,52 @@
+"""Read the quotas that brokers store themselves, for `weir quotas import broker` (KIP-546). Changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from protocol.api import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.messages import DescribeClientQuotasResponse
+from proxy.addresses import Address
+from proxy.config.config import Config
+from proxy.control.cluster.access import Access
+from proxy.control.cluster.connection import QuestionError
+from proxy.control.cluster.discovery import ask_versions
+from proxy.control.stores.wire_quotas import EVERYTHING, VERSION, imported
+from quotas.table.imported import Imported
+
+
+async def read(config: Config) -> tuple[Address, Imported]:
+    """Read all quotas from the first upstream broker that answers; return its address too. Raises
+    QuestionError.
+    """
+    failures: list[QuestionError] = []
+    for address in config.upstream:
+        try:
+            answer = await _describe(config, address)
+        except QuestionError as error:
+            failures.append(error)
+        else:
+            return address, imported(answer)
+    raise failures[0]
+
+
+async def _describe(config: Config, address: Address) -> DescribeClientQuotasResponse:
+    timeout_s, access = config.settings.connect_timeout_s, Access.of(config)
+    if ApiKey.DESCRIBE_CLIENT_QUOTAS not in await ask_versions(address, timeout_s, access):
+        raise _UnfitError(
+            address, "brokers before 2.6 do not tell their quotas: use `weir quotas import zookeeper`"
+        )
+    answer = await access.ask(address, EVERYTHING, DescribeClientQuotasResponse, VERSION, timeout_s)
+    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise _UnfitError(address, "Weir's user may not see quotas: allow it DESCRIBE_CONFIGS on the cluster")
+    if answer.error_code != ErrorCode.NONE:
+        raise _UnfitError(address, f"it answers DescribeClientQuotas with error {answer.error_code}")
+    return answer
+
+
+class _UnfitError(QuestionError):
+    """A broker answers, but without quotas."""
+
+    def __init__(self, address: Address, text: str) -> None:
+        super().__init__(f"{address}: {text}", reachable=True, foreign=False)

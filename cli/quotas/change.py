@@ -1,0 +1,217 @@
+"""`weir quotas set` and `weir quotas delete`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import click
+import msgspec
+
+from cli.exits import NothingThereError
+from cli.quotas.entity import RATES_HELP, check_user, entity_options, parse_assignments, parse_key
+from cli.quotas.show import (
+    ENFORCED,
+    SHADOW,
+    Change,
+    ChangeEntry,
+    change_entry,
+    clean,
+    compare,
+    echo_json,
+    show_changes,
+)
+from cli.quotas.source import Source, json_option, source_options
+from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from quotas.table.options import Options, Pacing, Scope
+from quotas.table.quota_table import Quota
+
+DEFAULT_PACING: Final = "default"
+shadow_option = click.option(
+    "--shadow", is_flag=True, help="Shadow entries: computed and counted, without delaying requests."
+)
+pacing_option = click.option(
+    "--pacing",
+    type=click.Choice([DEFAULT_PACING, *(pacing.value for pacing in Pacing)]),
+    help="How the entry's byte rates are held; default: as quota_pacing says. [default: as it is]",
+)
+scope_option = click.option(
+    "--scope",
+    type=click.Choice([scope.value for scope in Scope]),
+    help="One budget for each broker, or one for all of them. [default: as it is]",
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show the changes, for a file also as a diff, without making them."
+)
+
+
+class Changed(msgspec.Struct, omit_defaults=True):
+    """What `--json` prints."""
+
+    source: str
+    dry_run: bool
+    changes: list[ChangeEntry]
+    """All that were asked for, also where before equals after."""
+    pacing: str | None = None
+    scope: str | None = None
+    """New options of the entry; None if neither changes."""
+
+
+@click.command(
+    "set",
+    epilog=f"""\b
+Examples:
+  weir quotas set --quotas quotas.toml --user alice producer_byte_rate=1048576 consumer_byte_rate=2MiB
+  weir quotas set --config weir.toml --default-user --default-client-id producer_byte_rate=500K
+  weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
+  weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
+
+{RATES_HELP}
+""",
+)
+@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
+@source_options
+@entity_options
+@shadow_option
+@pacing_option
+@scope_option
+@dry_run_option
+@json_option
+def set_(
+    source: Source,
+    entity: Entity,
+    values: tuple[str, ...],
+    shadow: bool,
+    pacing: str | None,
+    scope: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Set quotas of an entity; its other quotas stay."""
+    check_user(entity.user)
+    if entity.ip is not None and (pacing is not None or scope is not None):
+        raise click.UsageError("rates of connections have no pacing and no scope")
+    rates = parse_assignments(values)
+    wanted = {(entity, key): rate for key, rate in rates.items()}
+    try:
+        render(QuotaTable(None, wanted) if shadow else QuotaTable(wanted))
+    except (QuotaFileError, ValueError) as error:
+        raise click.UsageError(clean(error)) from None
+    table = source.load()
+    options = _options(table.options_of(entity, shadow=shadow), pacing, scope)
+    outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=options)
+    _tell(source, outcome, as_json=as_json)
+
+
+def _options(before: Options, pacing: str | None, scope: str | None) -> Options | None:
+    """Return the entry's new options; None if the command names none. Raises click.UsageError."""
+    if pacing is None and scope is None:
+        return None
+    if pacing is not None:
+        before = before._replace(pacing=None if pacing == DEFAULT_PACING else Pacing(pacing))
+    return before if scope is None else before._replace(scope=Scope(scope))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  weir quotas delete --quotas quotas.toml --user alice producer_byte_rate
+  weir quotas delete --quotas quotas.toml --user alice --client-id app
+"""
+)
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@source_options
+@entity_options
+@shadow_option
+@dry_run_option
+@json_option
+def delete(
+    source: Source, entity: Entity, keys: tuple[str, ...], shadow: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Delete quotas of an entity; all of them if no key is given. Exit code 1 if the entity has none."""
+    chosen = [parse_key(key) for key in keys]
+    table = source.load()
+    there = table.shadow if shadow else table.values
+    wanted: dict[Quota, float | None] = {
+        quota: None for quota in there if quota[0] == entity and (not chosen or quota[1] in chosen)
+    }
+    if not wanted:
+        what = "quota" if not chosen else " or ".join(key.value for key in chosen)
+        raise NothingThereError(
+            f"{clean(entity)} has no {SHADOW + ' ' if shadow else ''}{what} in {source.name}"
+        )
+    outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run)
+    _tell(source, outcome, as_json=as_json)
+
+
+class Outcome(NamedTuple):
+    """The changes that a command made, or would make."""
+
+    changes: list[Change]
+    """All requested changes, even if before equals after."""
+    diff: str
+    """Diff of the file, if it was not changed; "" otherwise, and for other stores."""
+    dry_run: bool
+    options: Options | None = None
+    """New options of the entries; None if they keep their own."""
+
+    @property
+    def is_change(self) -> bool:
+        """True if any value or option differs."""
+        return self.options is not None or any(one.before != one.after for one in self.changes)
+
+
+def change(
+    source: Source,
+    table: QuotaTable,
+    wanted: Mapping[tuple[Entity, QuotaKey], float | None],
+    *,
+    shadow: bool,
+    dry_run: bool,
+    options: Options | None = None,
+) -> Outcome:
+    """Make a store that holds `table` hold these values; their entries get `options`, None: they keep theirs.
+    Raises CommandError.
+    """
+    there = table.shadow if shadow else table.values
+    changes = compare(there, wanted, SHADOW if shadow else ENFORCED)
+    if all(table.options_of(entity, shadow=shadow) == options for entity, _key in wanted):
+        options = None
+    differing = {
+        (one.entity, one.key): one.after for one in changes if one.before != one.after or options is not None
+    }
+    if not differing:
+        return Outcome(changes, "", dry_run)
+    if dry_run:
+        return Outcome(changes, source.diff(differing, shadow=shadow, options=options), dry_run, options)
+    source.alter(differing, shadow=shadow, options=options)
+    return Outcome(changes, "", dry_run, options)
+
+
+def show(source: Source, outcome: Outcome) -> None:
+    """Print the changes, and on stderr their effect."""
+    show_changes(outcome.changes)
+    if outcome.options is not None:
+        pacing, scope = outcome.options
+        click.echo(f"pacing {DEFAULT_PACING if pacing is None else pacing.value}, scope {scope.value}")
+    if outcome.diff:
+        click.echo(f"\n{outcome.diff}", nl=False)
+    if not outcome.is_change:
+        click.echo(f"nothing to change in {source.name}", err=True)
+    elif outcome.dry_run:
+        click.echo(f"nothing was changed in {source.name}: --dry-run", err=True)
+    else:
+        click.echo(f"changed {source.name}: {source.takes_effect}", err=True)
+
+
+def _tell(source: Source, outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        changes = [change_entry(one) for one in outcome.changes]
+        changed = Changed(source.name, outcome.dry_run, changes)
+        if outcome.options is not None:
+            pacing, scope = outcome.options
+            changed.pacing = DEFAULT_PACING if pacing is None else pacing.value
+            changed.scope = scope.value
+        echo_json(changed)
+    else:
+        show(source, outcome)

@@ -1,0 +1,220 @@
+"""`weir quotas explain`: the quota of a client, why others do not apply, who shares it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+import msgspec
+
+from cli.quotas.entity import address, check_user
+from cli.quotas.request_time import RequestTimeJson, Spent, admin_option, lines, spent
+from cli.quotas.show import (
+    ENFORCED,
+    SHADOW,
+    EntityJson,
+    clean,
+    columns,
+    echo_json,
+    entity_json,
+    number,
+    told,
+)
+from cli.quotas.source import Source, json_option, source_options
+from quotas.table.bounded_names import EMPTY
+from quotas.table.explain import Charge, Explanation, Step, Verdict
+from quotas.table.explain import explain as explained
+from quotas.table.limits import Limit
+from quotas.table.options import Pacing
+from quotas.table.quota_table import QuotaKey
+
+EXAMPLES: Final = """\b
+Examples:
+  weir quotas explain --config weir.toml --user alice --client-id app
+  weir quotas explain --quotas quotas.toml --client-id app --topic logs --ip 10.0.0.7
+  weir quotas explain --config weir.toml --user alice --admin weir-1:9644
+  weir quotas explain --config weir.toml --user alice --json | jq '.charges[] | {key, limit, shared_by}'
+"""
+COLOURS: Final = {Verdict.WINS: "green", Verdict.COUNTED: "yellow"}
+
+
+class StepJson(msgspec.Struct):
+    """An entry that was considered, or a level without one."""
+
+    who: str
+    entity: EntityJson | None
+    value: int | float | None
+    mode: str | None
+    verdict: str
+    """wins, counted, outranked, not meant, no entry."""
+    reason: str
+
+
+class ChargeJson(msgspec.Struct, omit_defaults=True):
+    """One quota."""
+
+    key: str
+    subject: str
+    """client, topic or ip."""
+    limit: int | float | None
+    shared_by: str
+    shadow: int | float | None
+    shadow_shared_by: str
+    steps: list[StepJson]
+    pacing: str | None = None
+    """Of `limit`: kafka or smooth, as in the quota file; only of byte rates."""
+    scope: str | None = None
+    """Of `limit`: broker or cluster, as in the quota file; only of byte rates and request time."""
+    shadow_pacing: str | None = None
+    shadow_scope: str | None = None
+
+
+class Report(msgspec.Struct):
+    """The JSON object of `--json`."""
+
+    source: str
+    user: str
+    client_id: str
+    taken_as: str
+    ip: str | None
+    topic: str | None
+    charges: list[ChargeJson]
+    request_time: RequestTimeJson | None
+    """The client's request time by API; null if no running Weir was asked, or none answered."""
+
+
+@click.command(epilog=EXAMPLES)
+@source_options
+@click.option(
+    "--user",
+    metavar="NAME",
+    default="ANONYMOUS",
+    show_default=True,
+    help="The client's principal, without User:.",
+)
+@click.option("--client-id", metavar="NAME", default="", help="Its client-id. [default: none]")
+@click.option("--ip", metavar="ADDRESS", help="Also explain the quotas of its connections from this address.")
+@click.option("--topic", metavar="NAME", help="Also explain the quotas of this topic.")
+@admin_option
+@json_option
+def explain(
+    source: Source,
+    user: str,
+    client_id: str,
+    ip: str | None,
+    topic: str | None,
+    admin: str | None,
+    as_json: bool,
+) -> None:
+    """Show for each quota which entry applies to a client, why the others do not, and who shares the budget.
+
+    A running Weir also tells which APIs the client's request time went to. The settings quota_mode,
+    quota_pacing, empty_client_id and admin count, if --config is given.
+    """
+    check_user(user)
+    settings = source.settings
+    table = source.load().paced(Pacing(settings.quota_pacing))
+    try:
+        found = explained(
+            table.in_shadow() if settings.quota_mode == "shadow" else table,
+            user,
+            client_id,
+            ip=address(ip),
+            topic=topic,
+            unnamed=EMPTY if settings.empty_client_id == "default" else "",
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    time = spent(admin, settings, found.user, found.client_id)
+    if as_json:
+        echo_json(_report(source, found, time))
+    else:
+        _show(found, time)
+        source.warn()
+
+
+def _show(found: Explanation, time: Spent) -> None:
+    client_id = f"client-id {found.client_id}" if found.client_id else "no client-id"
+    if found.taken_as != found.client_id:
+        client_id += f" (taken as {found.taken_as})"
+    click.echo(clean(f"user {found.user}, {client_id}"))
+    for charge in found.charges:
+        click.echo()
+        for line in _lines(charge):
+            click.echo(line)
+        if charge.key is QuotaKey.REQUEST_PERCENTAGE:
+            for line in lines(time, is_limited=charge.limit is not None or charge.shadow is not None):
+                click.echo(line)
+
+
+def _lines(charge: Charge) -> list[str]:
+    what = charge.key.value if charge.subject == "client" else f"{charge.key.value} of the {charge.subject}"
+    limit = told(charge.key, charge.limit.value) if charge.limit is not None else "no limit"
+    lines = [click.style(f"{what}: {limit}", bold=True)]
+    if charge.limit is not None:
+        lines.append(f"  shared by {clean(charge.shared_by)}")
+        lines += _pacing(charge, charge.limit)
+    if charge.shadow is not None:
+        lines.append(f"  in shadow: {told(charge.key, charge.shadow.value)}")
+        lines.append(f"  shared by {clean(charge.shadow_shared_by)}")
+        lines += _pacing(charge, charge.shadow)
+    if all(step.entity is None for step in charge.steps):
+        return [*lines, click.style("    no entry at any level", dim=True)]
+    rows = [(clean(step.who), _value(step), clean(step.reason)) for step in charge.steps]
+    return lines + [
+        f"    {click.style(line, fg=COLOURS.get(step.verdict), dim=True if step.entity is None else None)}"
+        for step, line in zip(charge.steps, columns(rows), strict=True)
+    ]
+
+
+def _pacing(charge: Charge, limit: Limit) -> list[str]:
+    return ["  pacing: smooth"] if charge.is_paced and limit.pacing is Pacing.SMOOTH else []
+
+
+def _value(step: Step) -> str:
+    return "-" if step.value is None else str(number(step.value))
+
+
+def _report(source: Source, found: Explanation, time: Spent) -> Report:
+    return Report(
+        source.name,
+        found.user,
+        found.client_id,
+        found.taken_as,
+        found.ip,
+        found.topic,
+        [
+            ChargeJson(
+                charge.key.value,
+                charge.subject,
+                number(charge.limit.value) if charge.limit is not None else None,
+                charge.shared_by,
+                number(charge.shadow.value) if charge.shadow is not None else None,
+                charge.shadow_shared_by,
+                [_step(step) for step in charge.steps],
+                *_options(charge, charge.limit),
+                *_options(charge, charge.shadow),
+            )
+            for charge in found.charges
+        ],
+        time.found,
+    )
+
+
+def _options(charge: Charge, limit: Limit | None) -> tuple[str | None, str | None]:
+    """How a limit is held, and how far it reaches, where that can be said."""
+    if limit is None:
+        return None, None
+    pacing = limit.pacing.value if charge.is_paced else None
+    return pacing, limit.scope.value if charge.is_scoped else None
+
+
+def _step(step: Step) -> StepJson:
+    return StepJson(
+        step.who,
+        entity_json(step.entity) if step.entity is not None else None,
+        number(step.value) if step.value is not None else None,
+        None if step.entity is None else SHADOW if step.is_shadow else ENFORCED,
+        step.verdict.value,
+        step.reason,
+    )

@@ -1,0 +1,310 @@
+"""`weir quotas import`: write quotas from ZooKeeper or brokers to a quota file, or to Weir's store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import click
+import msgspec
+import trio
+
+from cli.exits import DONE, INCOMPLETE, CommandError
+from cli.output_file import write
+from cli.progress import Progress
+from cli.quotas.broker import read as read_broker
+from cli.quotas.change import Outcome, change, show
+from cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
+from cli.quotas.source import Source, config_option, json_option, open_source, quotas_option
+from cli.quotas.zookeeper_dump import Dump, DumpError
+from cli.quotas.zookeeper_live import ZooKeeperAddress, ZooKeeperError
+from cli.quotas.zookeeper_live import read as read_zookeeper
+from proxy.config import config
+from proxy.control.cluster.connection import QuestionError
+from quotas import QuotaTable, render
+from quotas.table.imported import Imported, Skipped
+from quotas.table.zookeeper_layout import ZooKeeperQuotas
+
+F = TypeVar("F", bound=Callable[..., object])
+
+LINES_SHOWN: Final = 50
+"""Number of skipped quotas listed on stderr; the file and --json list all."""
+
+
+class SkippedEntry(msgspec.Struct):
+    """A quota that was not imported, in JSON."""
+
+    where: str
+    key: str | None
+    reason: str
+
+
+class Report(msgspec.Struct):
+    """The JSON object of `--json`."""
+
+    origin: str
+    quotas: list[Entry]
+    skipped: list[SkippedEntry]
+    nodes: int | None
+    """Number of nodes read from ZooKeeper; null for brokers."""
+    credentials: int | None
+    """Number of SCRAM credentials in these nodes."""
+    output: str | None
+    """The file of --output."""
+    dry_run: bool
+    changes: list[ChangeEntry] | None
+    """Changes of the store, with --apply."""
+
+
+class Target(NamedTuple):
+    """The destination of imported quotas."""
+
+    output: Path | None
+    force: bool
+    apply: bool
+    dry_run: bool
+    shadow: bool
+    as_json: bool
+    quotas: Path | None
+    config: Path | None
+
+    def check(self) -> None:
+        """Check the options before anything is read. Raises CommandError."""
+        if self.output is not None and self.apply:
+            raise click.UsageError("either --output or --apply")
+        if self.dry_run and not self.apply:
+            raise click.UsageError("--dry-run goes with --apply: without it nothing is changed")
+        if self.quotas is not None and not self.apply:
+            raise click.UsageError("--quotas goes with --apply; --output writes a new file")
+        if self.output is not None and self.output.exists() and not self.force:
+            raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")
+
+    def source(self) -> Source | None:
+        """Return the store to change. Raises CommandError."""
+        return open_source(self.quotas, self.config) if self.apply else None
+
+
+def target_options(command: F) -> F:
+    """Give a command the options of the destination, as argument `target`."""
+
+    @wraps(command)
+    def with_target(
+        *,
+        output: Path | None,
+        force: bool,
+        apply: bool,
+        dry_run: bool,
+        shadow: bool,
+        as_json: bool,
+        quotas: Path | None,
+        config_file: Path | None,
+        **others: object,
+    ) -> object:
+        target = Target(output, force, apply, dry_run, shadow, as_json, quotas, config_file)
+        target.check()
+        return command(target=target, **others)
+
+    for option in reversed(_TARGET_OPTIONS):
+        option(with_target)
+    return with_target  # type: ignore[return-value]  # the same command, with other parameters
+
+
+_TARGET_OPTIONS: Final = (
+    click.option(
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write a quota file. [default: to stdout]",
+    ),
+    click.option("--force", is_flag=True, help="Replace the file of --output."),
+    click.option(
+        "--apply",
+        is_flag=True,
+        help="Set them in the store of --config or --quotas; other quotas stay.",
+    ),
+    click.option("--dry-run", is_flag=True, help="With --apply: show the changes without making them."),
+    click.option(
+        "--shadow",
+        is_flag=True,
+        help="Import as shadow entries: counted, without delaying requests.",
+    ),
+    quotas_option,
+    config_option,
+    json_option,
+)
+
+
+@click.group(
+    "import",
+    epilog="""\b
+Examples:
+  weir quotas import zookeeper --zookeeper zk-1:2181/kafka --output quotas.toml
+  weir quotas import broker --upstream kafka-1:9092 --output quotas.toml
+""",
+)
+def import_() -> None:
+    """Import quotas from ZooKeeper or from brokers, without changing these.
+
+    The result is a quota file (on stdout, or --output), or a change of Weir's own quotas (--apply). Skipped
+    quotas are listed, with reasons, on stderr, in the file and by --json; the exit code is 3 then.
+    """
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  weir quotas import zookeeper --zookeeper zk-1:2181,zk-2:2181/kafka --output quotas.toml
+  weir quotas import zookeeper --zookeeper zk-1:2181 --zookeeper-digest digest.txt --config weir.toml --apply
+  weir quotas import zookeeper --dump /backup/zookeeper/kafka --json
+
+\b
+A dump directory has, for the znode /config/users/alice, one of
+  DIR/config/users/alice            a file with what it holds
+  DIR/config/users/alice.json       the same, if all files of the dump are called so
+  DIR/config/users/alice/_znode     (or .../data) for one with children, which stand beside it
+""",
+)
+@click.option(
+    "--zookeeper",
+    "connect",
+    metavar="HOST:PORT[,...][/CHROOT]",
+    help="A running ZooKeeper, as in Kafka's zookeeper.connect.",
+)
+@click.option("--dump", metavar="DIR", type=click.Path(path_type=Path), help="A dump of ZooKeeper's nodes.")
+@click.option(
+    "--zookeeper-digest",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with USER:PASSWORD of ZooKeeper's digest scheme, if its ACLs require one.",
+)
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Time limit for connecting, and for each answer.",
+)
+@target_options
+def zookeeper(
+    target: Target, connect: str | None, dump: Path | None, zookeeper_digest: Path | None, timeout_s: float
+) -> None:
+    """Import the quotas of users, client-ids and IPs that brokers up to 3.9 keep in ZooKeeper."""
+    if (connect is None) == (dump is None):
+        raise click.UsageError("either --zookeeper or --dump says where the nodes are")
+    source = target.source()
+    found = ZooKeeperQuotas()
+    try:
+        if dump is not None:
+            Dump(dump).read(found)
+        elif connect is not None:
+            place = ZooKeeperAddress(connect, _digest(zookeeper_digest), timeout_s)
+            with Progress(f"connecting to {clean(connect)}") as progress:
+                read_zookeeper(place, found, progress.say)
+    except (DumpError, ZooKeeperError) as error:
+        raise CommandError(clean(error)) from None
+    origin = f"ZooKeeper at {connect}" if connect is not None else str(dump)
+    _deliver(found, origin, target, source)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  weir quotas import broker --upstream kafka-1:9092 --output quotas.toml
+  weir quotas import broker --config weir.toml --apply --dry-run
+""",
+)
+@click.option(
+    "--upstream",
+    metavar="HOST:PORT",
+    help="A broker to ask. [default: those of --config, as Weir's own user]",
+)
+@target_options
+def broker(target: Target, upstream: str | None) -> None:
+    """Import the quotas that brokers from 2.6 on store themselves (DescribeClientQuotas)."""
+    source = target.source()
+    try:
+        loaded = config.load(target.config, {"upstream": upstream})
+        with Progress("asking for the brokers' quotas"):
+            address, found = trio.run(read_broker, loaded)
+    except (config.ConfigError, QuestionError) as error:
+        raise CommandError(clean(error)) from None
+    _deliver(found, f"broker {address}", target, source)
+
+
+import_.add_command(zookeeper)
+import_.add_command(broker)
+zookeeper.short_help = "Import what brokers keep in ZooKeeper."
+broker.short_help = "Import what brokers from 2.6 on store themselves."
+
+
+def _digest(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        text = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise CommandError(f"--zookeeper-digest {file}: cannot read it: {reason}") from None
+    if ":" not in text or "\n" in text:
+        raise CommandError(f"--zookeeper-digest {file}: must hold USER:PASSWORD, and nothing else")
+    return text
+
+
+def _deliver(found: Imported, origin: str, target: Target, source: Source | None) -> None:
+    """Write the imported quotas to their destination, print a summary, and exit."""
+    table = found.table.in_shadow() if target.shadow else found.table
+    outcome = _apply(table, target, source) if source is not None else None
+    if target.output is not None:
+        write(target.output, quota_file(table, found.skipped, origin), force=target.force)
+    if target.as_json:
+        echo_json(_report(found, table, origin, target, outcome))
+    elif source is not None and outcome is not None:
+        show(source, outcome)
+    elif target.output is None:
+        click.echo(quota_file(table, found.skipped, origin), nl=False)
+    for line in _summary(found, origin):
+        click.echo(line, err=True)
+    if target.output is not None:
+        click.echo(f"written to {target.output}", err=True)
+    sys.exit(INCOMPLETE if found.skipped else DONE)
+
+
+def _apply(table: QuotaTable, target: Target, source: Source) -> Outcome:
+    wanted = table.shadow if target.shadow else table.values
+    return change(source, source.load(), wanted, shadow=target.shadow, dry_run=target.dry_run)
+
+
+def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
+    """Return a quota file that names its origin, and the skipped quotas."""
+    lines = [f"# Imported by `weir quotas import` from {clean(origin)}."]
+    lines += [f"# Left out: {clean(one)}" for one in skipped]
+    return "".join(f"{line}\n" for line in lines) + "\n" + render(table)
+
+
+def _report(
+    found: Imported, table: QuotaTable, origin: str, target: Target, outcome: Outcome | None
+) -> Report:
+    return Report(
+        origin,
+        list(entries(table)),
+        [SkippedEntry(*one) for one in found.skipped],
+        found.nodes if isinstance(found, ZooKeeperQuotas) else None,
+        found.credentials if isinstance(found, ZooKeeperQuotas) else None,
+        str(target.output) if target.output is not None else None,
+        target.dry_run,
+        [change_entry(one) for one in outcome.changes] if outcome is not None else None,
+    )
+
+
+def _summary(found: Imported, origin: str) -> Iterator[str]:
+    skipped = found.skipped
+    yield from (f"skipped {clean(one)}" for one in skipped[:LINES_SHOWN])
+    if len(skipped) > LINES_SHOWN:
+        yield f"skipped {len(skipped) - LINES_SHOWN} more: --json has all of them"
+    entities = len({entity for entity, _key in found.values})
+    read = f"{found.nodes} nodes read, " if isinstance(found, ZooKeeperQuotas) else ""
+    yield f"{clean(origin)}: {read}{len(found.values)} quotas of {entities} entities, {len(skipped)} skipped"
+    if isinstance(found, ZooKeeperQuotas) and found.credentials:
+        yield f"{found.credentials} SCRAM credentials are no quotas, and were left alone"

@@ -1,0 +1,101 @@
+"""A client's request time by API, from a running Weir, for `weir quotas explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import click
+import msgspec
+
+from cli.admin_endpoint import AdminError, ask, reachable
+from cli.exits import CommandError
+from cli.quotas.show import SHADOW, clean, columns
+from proxy.addresses import Address
+from proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, Report
+from proxy.config.config import ConfigError, Settings, parse_address
+
+admin_option: Final = click.option(
+    "--admin",
+    metavar="HOST:PORT",
+    help="The admin endpoint of a running Weir, for request time by API. [default: that of --config]",
+)
+
+
+class RequestTimeJson(msgspec.Struct):
+    """The answer of a running Weir, in JSON."""
+
+    admin: str
+    """The endpoint's address."""
+    budgets: list[BudgetTime]
+
+
+class Spent(NamedTuple):
+    """A client's request time by API, or why it is unknown."""
+
+    found: RequestTimeJson | None
+    why_not: str = ""
+
+
+def spent(admin: str | None, settings: Settings, user: str, client_id: str) -> Spent:
+    """Ask a running Weir: the given endpoint, which must answer, or the configured one, which may be on
+    another machine. Raises CommandError.
+    """
+    address = _address(admin, settings)
+    if address is None:
+        return Spent(None, "give --admin HOST:PORT of a running Weir")
+    try:
+        report = ask(address, PATH, {USER: user, CLIENT_ID: client_id}, Report)
+    except AdminError as error:
+        if admin is not None:
+            raise CommandError(clean(error)) from None
+        return Spent(None, f"{clean(error)}; give --admin HOST:PORT of a running Weir")
+    return Spent(RequestTimeJson(str(address), report.budgets))
+
+
+def _address(admin: str | None, settings: Settings) -> Address | None:
+    text = settings.admin if admin is None else admin
+    if not text and admin is None:
+        return None
+    try:
+        return reachable(parse_address(text, "admin" if admin is None else "--admin", host_needed=False))
+    except ConfigError as error:
+        raise CommandError(clean(error)) from None
+
+
+def lines(of: Spent, *, is_limited: bool) -> Iterator[str]:
+    """Yield the answer as text; if the client has a quota, also how to get an answer."""
+    if of.found is None:
+        if is_limited:
+            yield click.style(f"  which APIs spend it: {of.why_not}", dim=True)
+        return
+    where = clean(of.found.admin)
+    if not of.found.budgets:
+        yield f"  no request time charged yet, says Weir at {where}"
+        return
+    yield f"  request time so far, as Weir at {where} estimates it:"
+    for budget in of.found.budgets:
+        yield from _budget(budget)
+
+
+def _budget(budget: BudgetTime) -> Iterator[str]:
+    shadow = ", in shadow" if budget.mode == SHADOW else ""
+    limit = "" if budget.limit is None else f" of {budget.limit:g}"
+    waits = ""
+    if budget.throttles:
+        would = "would have been " if shadow else ""
+        times = "once" if budget.throttles == 1 else f"{budget.throttles} times"
+        waits = f", {would}throttled {times}, {budget.throttle_seconds:.1f} s"
+    unit, factor = ("s", 1) if budget.seconds >= 1 else ("ms", 1000)
+
+    def time(seconds: float) -> str:
+        return f"{factor * seconds:.3f} {unit}"
+
+    yield clean(
+        f"    broker {budget.broker}{shadow}: {time(budget.seconds)}, "
+        f"now {budget.rate:.2f}{limit} % of a thread{waits}"
+    )
+    rows = [(api.api, time(api.seconds), f"{api.percent:.1f} %") for api in budget.apis]
+    widest = [max((len(row[column]) for row in rows), default=0) for column in (1, 2)]
+    for line in columns([(row[0], row[1].rjust(widest[0]), row[2].rjust(widest[1])) for row in rows]):
+        yield clean(f"      {line}")

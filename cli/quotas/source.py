@@ -1,0 +1,221 @@
+"""The quotas that the `weir quotas` commands use: a quota file, or the store of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import unified_diff
+from functools import partial, wraps
+from pathlib import Path
+from typing import Final, Protocol, TypeVar, assert_never
+
+import click
+import trio
+
+from cli.exits import CommandError
+from cli.progress import Progress
+from cli.quotas.show import clean
+from proxy.config import config
+from proxy.control.stores.broker import BrokerStore, broker_store
+from proxy.control.stores.file import read_quota_file, rewrite
+from proxy.control.stores.store import StoreError
+from proxy.control.stores.topic import TopicStore, topic_store
+from quotas import QuotaFileError, QuotaTable
+from quotas.table.options import PLAIN, Options
+from quotas.table.quota_edit import edited
+from quotas.table.quota_table import Quota
+
+F = TypeVar("F", bound=Callable[..., object])
+
+quotas_option: Final = click.option(
+    "--quotas", metavar="FILE", type=click.Path(path_type=Path), help="A quota file."
+)
+config_option: Final = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Weir's configuration, whose quota store is used.",
+)
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+class Source(Protocol):
+    """A store of quotas."""
+
+    @property
+    def name(self) -> str:
+        """The name, such as `quotas.toml`."""
+
+    @property
+    def takes_effect(self) -> str:
+        """When a running Weir applies a change."""
+
+    @property
+    def settings(self) -> config.Settings:
+        """Settings of the configuration; defaults without one."""
+
+    def warn(self) -> None:
+        """Print warnings about these quotas on stderr."""
+
+    def load(self) -> QuotaTable:
+        """Return all quotas. Raises CommandError."""
+
+    def alter(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> None:
+        """Set these values, None to remove one; of the shadow entries or of the enforced ones. These entries
+        get `options`; None: they keep theirs. Raises CommandError.
+        """
+
+    def diff(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> str:
+        """Return the text changes of `alter`; "" for stores without text. Raises CommandError."""
+
+
+def source_options(command: F) -> F:
+    """Give a command the options of the quotas, and their `Source` as argument `source`."""
+
+    @wraps(command)
+    def with_source(*, quotas: Path | None, config_file: Path | None, **others: object) -> object:
+        return command(source=open_source(quotas, config_file), **others)
+
+    return quotas_option(config_option(with_source))  # type: ignore[return-value]  # with other parameters
+
+
+def open_source(quotas: Path | None, config_file: Path | None) -> Source:
+    """Open the source. Raises CommandError, click.UsageError."""
+    if config_file is None:
+        if quotas is None:
+            raise click.UsageError("which quotas? give --quotas FILE, or --config weir.toml")
+        return FileSource(quotas, config.Settings())
+    with _one_line():
+        loaded = config.load(config_file, {"quotas": str(quotas) if quotas is not None else None})
+        if loaded.settings.quota_store != "file":
+            if quotas is not None:
+                raise click.UsageError(
+                    f"either --quotas or --config: its quota_store is {loaded.settings.quota_store}"
+                )
+            return ClusterSource(loaded)
+        if loaded.quota_file is None:
+            raise CommandError(f"{config_file}: it names no quota file: set quotas, or give --quotas FILE")
+        return FileSource(loaded.quota_file, loaded.settings)
+
+
+class _Configured:
+    """The common part of all sources."""
+
+    def __init__(self, settings: config.Settings) -> None:
+        self.settings = settings
+
+    def warn(self) -> None:
+        """Warn if nothing is enforced."""
+        if self.settings.quota_mode == "shadow":
+            click.echo("quota_mode is shadow: none of these is enforced, all are only counted", err=True)
+
+
+class FileSource(_Configured):
+    """A quota file, changed in the same way as by the server."""
+
+    takes_effect: Final = "a running Weir follows it within two seconds"
+
+    def __init__(self, path: Path, settings: config.Settings) -> None:
+        super().__init__(settings)
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        """The file's path."""
+        return clean(self._path)
+
+    def load(self) -> QuotaTable:
+        """Read the file."""
+        with _one_line(), Progress(f"reading {self.name}"):
+            return read_quota_file(self._path)
+
+    def alter(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> None:
+        """Rewrite it in one step; what the operator wrote stays where it can."""
+        with _one_line(), Progress(f"writing {self.name}"):
+            rewrite(self._path, changes, shadow=shadow, options=options)
+
+    def diff(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> str:
+        """Return the diff of a rewrite."""
+        with _one_line():
+            before = self._path.read_text("utf-8")
+            after = edited(before, changes, shadow=shadow, options=options)
+        was, becomes = (text.splitlines(keepends=True) for text in (before, after))
+        return "".join(unified_diff(was, becomes, self.name, self.name))
+
+
+class ClusterSource(_Configured):
+    """A store in the cluster: a topic, or the brokers."""
+
+    def __init__(self, loaded: config.Config) -> None:
+        """Prepare; the first use connects. Raises ConfigError."""
+        super().__init__(loaded.settings)
+        self._store: TopicStore | BrokerStore
+        match loaded.settings.quota_store:
+            case "topic":
+                self._store, self._where = topic_store(loaded), loaded.settings.quota_topic
+            case "broker":
+                self._store, self._where = broker_store(loaded), loaded.settings.upstream
+            case "file":
+                raise AssertionError("a quota file is a FileSource")
+            case unknown:
+                assert_never(unknown)
+
+    @property
+    def name(self) -> str:
+        """The name, such as `topic __weir_quotas`."""
+        return clean(f"{self._store.name} {self._where}")
+
+    @property
+    def takes_effect(self) -> str:
+        """When a Weir that runs with this store applies a change."""
+        return "a running Weir follows it within a second or two"
+
+    def load(self) -> QuotaTable:
+        """Read all quotas."""
+        with _one_line(), Progress(f"reading {self.name}"):
+            return trio.run(self._store.load)
+
+    def alter(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> None:
+        """Send the changes."""
+        with _one_line(), Progress(f"changing {self.name}"):
+            if isinstance(self._store, TopicStore):
+                trio.run(partial(self._store.alter, changes, shadow=shadow, options=options))
+            elif shadow:
+                raise CommandError(
+                    "brokers store no shadow entries: set quota_mode = shadow, or quota_store = file or topic"
+                )
+            elif options not in (None, PLAIN):
+                raise CommandError(
+                    "brokers store no pacing and no scope: set quota_pacing, or quota_store = file or topic"
+                )
+            else:
+                trio.run(self._store.alter, changes)
+
+    def diff(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> str:
+        """There is no text."""
+        del changes, shadow, options
+        return ""
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Raise CommandError for errors of a store."""
+    try:
+        yield
+    except (config.ConfigError, StoreError, QuotaFileError, UnicodeDecodeError) as error:
+        raise CommandError(clean(error)) from None
+    except OSError as error:
+        raise CommandError(clean(f"{error.filename}: {error.strerror}")) from None

@@ -1,0 +1,180 @@
+"""Messages larger than the buffer: find and change their tagged fields while they stream by.
+
+A fetch response of 50 MB is never in memory as a whole. `StreamScanner` follows its fields chunk by chunk to
+the root's tagged fields; records are skipped by their length. `EndpointMask` continues from there and makes
+clients overlook the addresses of brokers (NodeEndpoints of KIP-951), which would lead them past Weir. No byte
+can be removed from a frame whose header, and so its length, has been sent.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from protocol import schema
+from protocol.errors import ProtocolError
+from protocol.scanning.field_offsets import MessageLike, layout
+from protocol.scanning.field_scanner import LENGTH_MAX, Bytes, Chunks, Stream, streamer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+UNKNOWN_TAG: Final = 127
+"""The tag that a masked field gets.
+
+The tag takes one byte, as the original does, and of such tags it is the farthest from those in use (Kafka 4.2
+has none above 3), so that no newer client is likely to know it. Writers must sort tags (KIP-482), and the
+highest tag keeps that order: addresses are the last root tag of every version in the schemas. A newer broker
+may have a field behind it. Then the order breaks, whatever tag is chosen, because the next tag may be the
+very next number, and is not known when this one is sent. Such a field is kept for clients that know it.
+Kafka's own classes (tried: 3.9.1, 4.2.0) ignore the order of tags; a strict reader, such as this project's
+codec, refuses.
+"""
+
+
+class StreamScanner:
+    """Follows one message's body through its chunks, at no cost per byte of strings or records."""
+
+    __slots__ = ("_chunks", "tag_section")
+
+    def __init__(self, message: MessageLike, version: int) -> None:
+        """Raises ValueError if the version is not flexible, or not in the schemas."""
+        found = layout(message, version)
+        if not found.flexible:
+            raise ValueError(f"{found.name} v{version} has no tag section")
+        self._chunks = Chunks(_streamer(found.name, version)())
+        self.tag_section: int | None = None
+        """Offset of the tagged fields from the body's start, once their first byte has been fed."""
+
+    def feed(self, data: Bytes, start: int, stop: int) -> None:
+        """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError, and then at every call."""
+        if self.tag_section is None:
+            self.tag_section = self._chunks.feed(data, start, stop)
+
+
+class EndpointMask:
+    """Changes a response in place while it streams by, so that clients get no addresses of brokers.
+
+    The field that has them gets a tag that no client knows, and zeros as its value. Its length stays.
+    """
+
+    __slots__ = (
+        "_body",
+        "_data",
+        "_fed",
+        "_found",
+        "_offset",
+        "_reading_tags",
+        "_scanner",
+        "_stop",
+        "_tag",
+        "finished",
+        "masked",
+    )
+
+    def __init__(self, message: MessageLike, version: int) -> None:
+        """Raises ValueError if the version has no addresses among its root tags (see `endpoints_tag`)."""
+        tag = endpoints_tag(message, version)
+        if tag is None:
+            raise ValueError(f"{layout(message, version).name} v{version} has no addresses among its tags")
+        self.masked = 0
+        """Number of fields that got another tag."""
+        self.finished = False
+        """True once the end of the tagged fields has been fed."""
+        self._tag = tag
+        self._found = layout(message, version)
+        self._scanner = StreamScanner(message, version)
+        self._reading_tags = self._tags()
+        self._fed = 0
+        self._data = bytearray()
+        self._body = self._stop = 0
+        self._offset = 0
+        """Offset in the body of the next byte: `_data[_body + _offset]`, if that is before `_stop`."""
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """Read the body's next bytes, `data[start:stop]`, before they are sent, and change them if needed.
+
+        Raises ProtocolError; the response must not be sent then, because it may contain addresses.
+        """
+        self._scanner.feed(data, start, stop)
+        self._data, self._body, self._stop = data, start - self._fed, stop
+        self._fed += stop - start
+        if self._scanner.tag_section is not None and not self.finished:
+            for _ in self._reading_tags:  # until it needs the next chunk
+                return
+            if not self.finished:
+                raise self._malformed("the tag section was malformed before")
+
+    def _tags(self) -> Generator[None, None, None]:
+        """Read the tagged fields, waiting in `_byte` for the chunks."""
+        self._offset = self._scanner.tag_section or 0
+        count = yield from self._length((yield from self._byte()))
+        for _ in range(count):
+            first = yield from self._byte()
+            is_masked = first == self._tag
+            if is_masked:
+                self._data[self._body + self._offset - 1] = UNKNOWN_TAG
+                self.masked += 1
+            elif first > 127 and (yield from self._length(first)) == self._tag:
+                # Part of it may have been sent. No broker writes a tag this way.
+                raise self._malformed("a tag is longer than it needs to be")
+            size = yield from self._length((yield from self._byte()))
+            if is_masked:
+                yield from self._erase(self._offset + size)
+            else:
+                self._offset += size
+        self.finished = True
+
+    def _erase(self, end: int) -> Generator[None, None, None]:
+        """Overwrite the body's bytes up to the offset `end` with zeros."""
+        while self._offset < end:
+            start, stop = self._body + self._offset, min(self._body + end, self._stop)
+            if start >= stop:
+                yield
+                continue
+            self._data[start:stop] = bytes(stop - start)
+            self._offset += stop - start
+
+    def _byte(self) -> Generator[None, None, int]:
+        while self._body + self._offset >= self._stop:
+            yield
+        byte = self._data[self._body + self._offset]
+        self._offset += 1
+        return byte
+
+    def _length(self, first: int) -> Generator[None, None, int]:
+        """Return the value of the varint that begins with `first`."""
+        value = first & 127
+        shift = 0
+        while first > 127:
+            shift += 7
+            if shift > 28:
+                raise self._malformed("a varint is longer than five bytes")
+            first = yield from self._byte()
+            value |= (first & 127) << shift
+        if value > LENGTH_MAX:
+            raise self._malformed("the tag section claims more than a message can hold")
+        return value
+
+    def _malformed(self, problem: str) -> ProtocolError:
+        return ProtocolError(problem, api=self._found.name, version=self._found.version, offset=self._offset)
+
+
+def endpoints_tag(message: MessageLike, version: int) -> int | None:
+    """Return the root tag of addresses of brokers, structs with a host and a port; None without.
+
+    Raises ValueError for a message or version that the schemas lack.
+    """
+    for slot in layout(message, version).tagged:
+        names = {inner.name for inner in slot.struct.fields} if slot.struct else set()
+        if {"host", "port"} <= names:
+            return slot.tag
+    return None
+
+
+@cache
+def _streamer(message: str, version: int) -> Callable[[], Stream]:
+    found = schema.message(message)
+    if found is None:
+        raise ValueError(f"no message of Kafka's is called {message}")
+    return streamer(found.layout(version))

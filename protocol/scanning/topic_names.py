@@ -1,0 +1,78 @@
+"""Find given topics in a request without decoding it.
+
+Decoding a request of 1 MB takes a second, and any client may send one. Scanning takes a tenth of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from protocol.scanning.field_offsets import MessageLike, layout
+from protocol.scanning.field_scanner import Bytes, Source, compiled, length_width
+
+if TYPE_CHECKING:
+    from protocol.schema import Layout, Slot
+
+NAME_BYTES_MAX: Final = 32_767
+"""Size of the longest string in Kafka's protocol."""
+
+SHORT: Final = "return short(position - body, True)"
+
+FindTopics: TypeAlias = Callable[[Bytes, int, int, Collection[bytes]], set[bytes]]
+"""(data, body, end, wanted) -> the wanted topics, in UTF-8, that occur in the body `data[body:end]`. Raises
+ProtocolError.
+"""
+
+
+def is_topic_name(slot: Slot) -> bool:
+    """Return True if a field is the name of one topic."""
+    return slot.field.entity_type == "topicName" and slot.type == "string" and not slot.is_array
+
+
+def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
+    """Return how to find the topics named in an array of a message's whole body (cached).
+
+    Raises ValueError for a message or version that the schemas lack, or without that array.
+    """
+    return _finder(layout(message, version), array)
+
+
+class _NamingSource(Source):
+    """A scan that reads topic names."""
+
+    def _variable(self, slot: Slot, path: str) -> None:
+        if not is_topic_name(slot):
+            super()._variable(slot, path)
+            return
+        self.flush()
+        width = length_width(slot)
+        self._length(width, path, nullable=slot.nullable)
+        if width == 1:
+            self.line("n -= 1")
+        self._refuse(f"n > {NAME_BYTES_MAX}", f"{path} is longer than a name can be")
+        with self.block("if n > 0:"):
+            self.line("start, position = position, position + n")
+            with self.block("if position > end:"):
+                self.line(SHORT)
+            self.line("name = bytes(data[start:position])")
+            with self.block("if name in wanted:"):
+                self.line("found.add(name)")
+
+
+@cache
+def _finder(found: Layout, array: str) -> FindTopics:
+    names = [slot.name for slot in found.fields]
+    if array not in names:
+        raise ValueError(f"{found.name} v{found.version} has no {array}")
+    last = names.index(array)
+    source = _NamingSource(found, when_short=SHORT)
+    with source.block("def locate(data, body, end, wanted):"):
+        source.line("position, found = body, set()")
+        source.fields(found.fields[: last + 1], found.name)
+        source.flush()
+        with source.block("if position > end:"):
+            source.line(SHORT)
+        source.line("return found")
+    return cast(FindTopics, compiled(source, found, "locate"))

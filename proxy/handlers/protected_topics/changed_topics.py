@@ -1,0 +1,334 @@
+"""Requests that create, delete, grow, shorten or configure topics: protected topics are removed and refused.
+
+A request that contains no protected name goes its usual way, without being decoded. Others are decoded. The
+remaining topics go on in a request of their own, through the other capabilities (mutation quotas, uplift),
+and the response gets results for the refused ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.api import ApiKey
+from protocol.codec import codec, request_type, response_type
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError, UnencodableError
+from protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
+from protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AlterConfigsResponse,
+    AlterPartitionReassignmentsResponse,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsResponse,
+    Message,
+)
+from proxy.close_reasons import CloseReason
+from proxy.handlers.broker_query import Asking, BrokerQuery, response_frame
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply, Wait
+from proxy.handlers.mutations.topic_queries import broker_topics
+from proxy.handlers.unread import passed_unread
+from proxy.handlers.uplift.uplift import forward
+from proxy.handlers.whole_requests import whole_request
+
+if TYPE_CHECKING:
+    from proxy.handlers.plan import Admit, Context, Plan
+    from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+
+REFUSED_BYTES_MAX: Final = 64 * 1024
+"""The longest request with a protected name that is decoded for a client who is no admin; the connection is
+closed at a longer one.
+"""
+TEXT: Final = "the topic is Weir's own: only Weir's admins may change it"
+_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_TOPIC_RESOURCE: Final = 2
+_UNCLEAN: Final = 1
+_IDS_FROM: Final = 6
+"""The first version of DeleteTopics that has topic ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """How an API's request names topics, and its response answers for them."""
+
+    entries: str
+    """The request's array."""
+    name: Callable[[Any], str | None]
+    """(entry) -> the topic's name; None for none."""
+    results: str
+    """The response's array."""
+    refused: Callable[[Any, str], object]
+    """(entry, name) -> its result in the response."""
+
+
+def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
+    """Refuse changes of protected topics, unless an admin makes them."""
+    inner, codec_ = plan.admit, codec(request_type(plan.api_key), plan.version)
+    has_ids = plan.api_key == ApiKey.DELETE_TOPICS and plan.version >= _IDS_FROM
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        def passed() -> Decision | Wait:
+            return FORWARD if inner is None else inner(context, data, frame, end, complete)
+
+        if context.client.is_broker:
+            return passed()
+        if not complete:
+            return WAIT
+        named = protected.occur(data, frame, end)
+        if not named and not has_ids and plan.api_key != ApiKey.ELECT_LEADERS:
+            return passed()
+        if named and end - frame > REFUSED_BYTES_MAX and protected.refuses(context.client):
+            detail = f"{end - frame} bytes that may change protected topics, limit {REFUSED_BYTES_MAX}"
+            context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+            return WAIT
+        body = request_body(data, frame, end, flexible=plan.flexible_request)
+        if body == INCOMPLETE:
+            return WAIT
+        try:
+            request = whole_request(context, codec_, data, body, end)
+        except UnencodableError:
+            raise
+        except ProtocolError:  # no broker can read it either
+            return passed_unread(passed())
+        if isinstance(request, Query):
+            return request
+        guarded = _Guarded(context, plan, protected, inner, bytes(data[frame:body]))
+        return guarded.decision(request) or passed()
+
+    plan.admit, plan.whole = admit, True
+
+
+class _Guarded:
+    """One request that may name protected topics."""
+
+    def __init__(
+        self, context: Context, plan: Plan, protected: ProtectedTopics, inner: Admit | None, head: bytes
+    ) -> None:
+        """`head` is the request's frame up to its body."""
+        self._context = context
+        self._plan = plan
+        self._protected = protected
+        self._inner = inner
+        self._head = head
+        self._refuses = protected.refuses(context.client)
+
+    def decision(self, request: Message) -> Decision | None:
+        """Return the decision; None if the request goes its usual way."""
+        if isinstance(request, AddPartitionsToTxnRequest):
+            return self._transaction(request)
+        if isinstance(request, ElectLeadersRequest) and request.topic_partitions is None:
+            return self._election_of_all(request)
+        by_name = isinstance(request, DeleteTopicsRequest) and self._plan.version < _IDS_FROM
+        change = _DELETION_BY_NAME if by_name else _CHANGES[self._plan.api_key]
+        if isinstance(request, DeleteTopicsRequest) and any(topic.topic_id.int for topic in request.topics):
+            return Query(self._by_id(request, change))
+        names = self._names(request, change)
+        if not self._noted(names):
+            return None
+        return Query(self._without(request, change, names))
+
+    def _names(self, request: Message, change: _Change) -> set[str]:
+        """Return the protected topics that the request names."""
+        if isinstance(request, ElectLeadersRequest) and request.election_type != _UNCLEAN:
+            return set()
+        return {
+            name
+            for entry in getattr(request, change.entries)
+            if (name := change.name(entry)) in self._protected.names
+        }
+
+    def _noted(self, names: set[str]) -> bool:
+        """Log a change of these topics, if any; return True if it is to be refused."""
+        if names and self._refuses:
+            self._protected.refused(self._context, self._plan.api_key, names)
+        elif names:
+            self._protected.changed(self._context, self._plan.api_key, names)
+        return bool(names) and self._refuses
+
+    def _by_id(self, request: DeleteTopicsRequest, change: _Change) -> BrokerQuery:
+        """Ask for the protected topics' ids; then decide."""
+        there = yield from broker_topics(self._context, sorted(self._protected.names))
+        ids = {topic.topic_id: name for name, topic in there.by_name.items() if name in self._protected.names}
+        by_id = replace(change, name=lambda entry: ids.get(entry.topic_id, entry.name))
+        names = self._names(request, by_id)
+        return (yield from self._without(request, by_id, names if self._noted(names) else set()))
+
+    def _without(self, request: Message, change: _Change, names: set[str]) -> BrokerQuery:
+        """Forward the request without these topics, if others remain, and add their refusals."""
+        entries = getattr(request, change.entries)
+        kept = [entry for entry in entries if change.name(entry) not in names]
+        refused = [entry for entry in entries if change.name(entry) in names]
+        answer = response_type(self._plan.api_key)()
+        if kept or not refused:
+            setattr(request, change.entries, kept)
+            answer = yield from self._forwarded(request)
+        results = getattr(answer, change.results)
+        results += [change.refused(entry, change.name(entry) or "") for entry in refused]
+        return answer
+
+    def _forwarded(self, request: Message) -> Asking[Message]:
+        """Return the response to a request that goes through the other capabilities."""
+        plan, frame = self._plan, bytearray(self._head)
+        frame += codec(type(request), plan.version).encode(request)
+        LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
+        decision = FORWARD if self._inner is None else self._inner(self._context, frame, 0, len(frame), True)
+        if isinstance(decision, Query):
+            answer = yield from decision.query
+            if answer is not None:
+                return answer
+        return (yield from forward(plan, request, response_type(plan.api_key)))
+
+    def _transaction(self, request: AddPartitionsToTxnRequest) -> Decision | None:
+        """Refuse all of a request that adds a protected topic: a broker adds all partitions or none."""
+        topics = [*request.v3_and_below_topics]
+        topics += [topic for one in request.transactions for topic in one.topics]
+        if not self._noted({topic.name for topic in topics} & self._protected.names):
+            return None
+        transaction = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+        return self._reply(
+            AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=[
+                    self._not_added(topic) for topic in request.v3_and_below_topics
+                ],
+                results_by_transaction=[
+                    transaction(
+                        transactional_id=one.transactional_id,
+                        topic_results=[self._not_added(topic) for topic in one.topics],
+                    )
+                    for one in request.transactions
+                ],
+            )
+        )
+
+    def _not_added(
+        self, topic: AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    ) -> AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult:
+        code = _REFUSED if topic.name in self._protected.names else ErrorCode.OPERATION_NOT_ATTEMPTED
+        partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+        return AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                partition(partition_index=index, partition_error_code=code) for index in topic.partitions
+            ],
+        )
+
+    def _election_of_all(self, request: ElectLeadersRequest) -> Decision | None:
+        if request.election_type != _UNCLEAN or not self._noted(set(self._protected.names)):
+            return None
+        return self._reply(ElectLeadersResponse(error_code=_REFUSED))
+
+    def _reply(self, answer: Message) -> Decision:
+        (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(self._head)
+        return Reply(response_frame(self._plan.api_key, self._plan.version, correlation_id, answer))
+
+
+# The name of an entry
+
+
+def _name(entry: Any) -> str | None:
+    name: str | None = entry.name
+    return name
+
+
+def _configured(entry: Any) -> str | None:
+    name: str = entry.resource_name
+    return name if entry.resource_type == _TOPIC_RESOURCE else None
+
+
+# The result of a refused entry
+
+
+def _not_created(_entry: Any, name: str) -> object:
+    result = CreateTopicsResponse.CreatableTopicResult
+    return result(name=name, error_code=_REFUSED, error_message=TEXT)
+
+
+def _not_grown(_entry: Any, name: str) -> object:
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult
+    return result(name=name, error_code=_REFUSED, error_message=TEXT)
+
+
+def _not_deleted(entry: Any, name: str) -> object:
+    result = DeleteTopicsResponse.DeletableTopicResult
+    return result(name=name, topic_id=entry.topic_id, error_code=_REFUSED, error_message=TEXT)
+
+
+def _not_deleted_by_name(_entry: str, name: str) -> object:
+    result = DeleteTopicsResponse.DeletableTopicResult
+    return result(name=name, error_code=_REFUSED, error_message=TEXT)
+
+
+def _not_shortened(entry: Any, name: str) -> object:
+    partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
+    return DeleteRecordsResponse.DeleteRecordsTopicResult(
+        name=name,
+        partitions=[
+            partition(partition_index=one.partition_index, low_watermark=-1, error_code=_REFUSED)
+            for one in entry.partitions
+        ],
+    )
+
+
+def _not_configured(entry: Any, name: str) -> object:
+    return AlterConfigsResponse.AlterConfigsResourceResponse(
+        error_code=_REFUSED,
+        error_message=TEXT,
+        resource_type=entry.resource_type,
+        resource_name=name,
+    )
+
+
+def _not_configured_incrementally(entry: Any, name: str) -> object:
+    return IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+        error_code=_REFUSED,
+        error_message=TEXT,
+        resource_type=entry.resource_type,
+        resource_name=name,
+    )
+
+
+def _not_reassigned(entry: Any, name: str) -> object:
+    partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+    return AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
+        name=name,
+        partitions=[
+            partition(partition_index=one.partition_index, error_code=_REFUSED, error_message=TEXT)
+            for one in entry.partitions
+        ],
+    )
+
+
+def _not_elected(entry: Any, name: str) -> object:
+    partition = ElectLeadersResponse.PartitionResult
+    return ElectLeadersResponse.ReplicaElectionResult(
+        topic=name,
+        partition_result=[
+            partition(partition_id=index, error_code=_REFUSED, error_message=TEXT)
+            for index in entry.partitions
+        ],
+    )
+
+
+_CHANGES: Final[Mapping[int, _Change]] = {
+    ApiKey.CREATE_TOPICS: _Change("topics", _name, "topics", _not_created),
+    ApiKey.CREATE_PARTITIONS: _Change("topics", _name, "results", _not_grown),
+    ApiKey.DELETE_TOPICS: _Change("topics", _name, "responses", _not_deleted),
+    ApiKey.DELETE_RECORDS: _Change("topics", _name, "topics", _not_shortened),
+    ApiKey.ALTER_CONFIGS: _Change("resources", _configured, "responses", _not_configured),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _Change(
+        "resources", _configured, "responses", _not_configured_incrementally
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _Change("topics", _name, "responses", _not_reassigned),
+    ApiKey.ELECT_LEADERS: _Change(
+        "topic_partitions", lambda entry: str(entry.topic), "replica_election_results", _not_elected
+    ),
+}
+_DELETION_BY_NAME: Final = _Change("topic_names", str, "responses", _not_deleted_by_name)

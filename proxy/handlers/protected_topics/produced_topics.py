@@ -1,0 +1,328 @@
+"""Produce: records for protected topics are refused.
+
+Most requests have one topic, the same as the last one of their connection. `_NamesProtected` compares it, and
+the request is not parsed. A request with several topics is searched or scanned: as a whole if it fits into
+the buffer; if not, its beginning, and the remaining bytes before they go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.api import ApiKey
+from protocol.codec import codec
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
+from protocol.messages import ProduceRequest, ProduceResponse
+from protocol.primitives import read_int16_length, read_int32_length, read_wrapped_uvarint
+from protocol.scanning.field_offsets import FieldOffset, field_offset
+from protocol.scanning.topic_bytes import TopicBytes, names_topics
+from protocol.scanning.topic_names import topics_in
+from protocol.values import schema_of
+from protocol.versions import VersionRange
+from proxy.close_reasons import CloseReason
+from proxy.handlers.broker_query import response_frame
+from proxy.handlers.decisions import WAIT, Decision, Forward, Reply, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from proxy.handlers.plan import Admit, ByteCounter, Context, Plan
+    from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+
+NAMED_MAX: Final = max(
+    version for version in schema_of(ProduceRequest).versions if names_topics(ProduceRequest, version)
+)
+"""The last version with topic names."""
+OVERHEAD_BYTES_MAX: Final = 16 * 1024
+"""The most bytes beside records of a refused request that is decoded to be answered; the connection is closed
+at more.
+"""
+_LENGTHS_BYTES: Final = 10
+"""The longest count of topics and length of the first name."""
+_TIMEOUT_BYTES: Final = 4
+_MANY: Final = -2
+SEARCHED_BYTES_MAX: Final = 16 * 1024
+"""Up to this size of a request, searching it for names takes less time than scanning its fields."""
+
+
+def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
+    """Return the versions offered while topics are protected: produce requests name their topics."""
+    told = dict(offered)
+    if (produce := told.get(ApiKey.PRODUCE)) is not None:
+        told[ApiKey.PRODUCE] = VersionRange(produce.min, min(produce.max, NAMED_MAX))
+    return told
+
+
+def plan_produce(plan: Plan, protected: ProtectedTopics) -> None:
+    """Refuse records for protected topics, unless an admin sends them."""
+    if plan.version > NAMED_MAX:
+        plan.admit = _refuse_ids
+        return
+    inner, timeout = plan.admit, field_offset(ProduceRequest, plan.version, "timeout_ms")
+    if inner is None or timeout is None:
+        raise AssertionError("produce requests are admitted by bandwidth, and have a timeout")
+    plan.admit, plan.whole = _guarded(plan, protected, inner, timeout), True
+
+
+def _refuse_ids(context: Context, data: bytearray, frame: int, _end: int, _complete: bool) -> Wait:
+    _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
+    detail = f"{ApiKey(api_key).name} v{version} does not name its topics, and some are protected"
+    context.violate(CloseReason.TOPICS_UNNAMED, detail)
+    return WAIT
+
+
+def _guarded(plan: Plan, protected: ProtectedTopics, inner: Admit, timeout: FieldOffset) -> Admit:
+    flexible = plan.flexible_request
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if context.client.is_broker:
+            return inner(context, data, frame, end, complete)
+        body = request_body(data, frame, end, flexible=flexible)
+        position = INCOMPLETE if body == INCOMPLETE else timeout.locate(data, body, end, complete)
+        if position == INCOMPLETE:
+            return WAIT
+        first, stop = _only_topic(data, position + timeout.size, end, complete, flexible=flexible)
+        if stop == INCOMPLETE:
+            return WAIT
+        if stop == _MANY:
+            return _many(context, plan, protected, inner, data, frame, body, end, complete)
+        if first in protected.on_wire:
+            return _named(context, plan, protected, inner, {first}, data, frame, end, complete)
+        return _passed(context, plan, protected, inner, data, frame, end, complete)
+
+    return admit
+
+
+def _passed(
+    context: Context,
+    plan: Plan,
+    protected: ProtectedTopics,
+    inner: Admit,
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Decide as without protected topics; look again at requests that may name one."""
+    decision = inner(context, data, frame, end, complete)
+    context.client.cache_unless(plan, _NamesProtected(protected, flexible=plan.flexible_request))
+    return decision
+
+
+class _NamesProtected:
+    """A `NeedsLook` for produce requests of one connection that have the same fields up to acks: false for
+    those that surely name no protected topic.
+    """
+
+    __slots__ = ("_flexible", "_known", "_protected")
+
+    def __init__(self, protected: ProtectedTopics, *, flexible: bool) -> None:
+        self._protected = protected
+        self._flexible = flexible
+        self._known = b""
+        """Bytes from timeout_ms to the name of the only topic of the latest such request."""
+
+    def __call__(self, data: bytearray, position: int, end: int, complete: bool) -> bool:
+        known = self._known
+        if known and data.startswith(known, position) and position + len(known) <= end:
+            return False
+        try:
+            first, stop = _only_topic(data, position + _TIMEOUT_BYTES, end, complete, flexible=self._flexible)
+        except ProtocolError:
+            return True
+        if stop == _MANY and complete and end - position <= SEARCHED_BYTES_MAX:
+            return self._protected.occur(data, position, end)
+        if stop < 0 or first in self._protected.on_wire:
+            return True
+        self._known = bytes(data[position:stop])
+        return False
+
+
+def _only_topic(
+    data: bytearray, position: int, end: int, complete: bool, *, flexible: bool
+) -> tuple[bytes, int]:
+    """Return the name of the request's only topic and the position behind it; INCOMPLETE if more bytes are
+    needed, `_MANY` unless there is exactly one. The array of topics is at `position`. Raises ProtocolError.
+    """
+    if not complete and end - position < _LENGTHS_BYTES:
+        return b"", INCOMPLETE
+    read_count = read_wrapped_uvarint if flexible else read_int32_length
+    count, start = read_count(data, position, end)
+    if count - flexible != 1:
+        return b"", _MANY
+    read_length = read_wrapped_uvarint if flexible else read_int16_length
+    length, start = read_length(data, start, end)
+    length -= flexible
+    if length < 0 or (complete and length > end - start):
+        raise ProtocolError(f"a topic's name of {length} bytes", offset=start)
+    stop = start + length
+    return (b"", INCOMPLETE) if stop > end else (bytes(data[start:stop]), stop)
+
+
+def _many(
+    context: Context,
+    plan: Plan,
+    protected: ProtectedTopics,
+    inner: Admit,
+    data: bytearray,
+    frame: int,
+    body: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Decide about a request with several topics."""
+    if not complete and end - frame < context.buffer_bytes:
+        return WAIT
+    scan = None
+    if not complete:
+        scan = TopicBytes(ProduceRequest, plan.version, protected.on_wire)
+        scan.feed(data, body, end)
+        named = set(scan.begun)
+    elif end - body <= SEARCHED_BYTES_MAX and not protected.occur(data, body, end):
+        named = set()
+    else:
+        named = topics_in(ProduceRequest, plan.version, "topic_data")(data, body, end, protected.on_wire)
+    if named:
+        return _named(context, plan, protected, inner, named, data, frame, end, complete)
+    decision = _passed(context, plan, protected, inner, data, frame, end, complete)
+    if scan is None or not isinstance(decision, Forward):
+        return decision
+    return decision.but(byte_counter=_Watch(context, protected, scan, decision.byte_counter))
+
+
+def _named(
+    context: Context,
+    plan: Plan,
+    protected: ProtectedTopics,
+    inner: Admit,
+    topics: Collection[bytes],
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Decide about a request with records for these protected topics."""
+    names = [topic.decode() for topic in topics]
+    if protected.refuses(context.client):
+        return _refuse(context, plan, protected, names, data, frame, end, complete)
+    decision = _passed(context, plan, protected, inner, data, frame, end, complete)
+    if isinstance(decision, Forward):
+        protected.changed(context, ApiKey.PRODUCE, names)
+    return decision
+
+
+def _refuse(
+    context: Context,
+    plan: Plan,
+    protected: ProtectedTopics,
+    names: Collection[str],
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Answer, once the request is complete, with TOPIC_AUTHORIZATION_FAILED for every partition."""
+    ledger = context.client.identify(data, frame, end, context.now_ms)
+    if not complete or ledger is None:
+        return WAIT
+    protected.refused(context, ApiKey.PRODUCE, names)
+    body = request_body(data, frame, end, flexible=plan.flexible_request)
+    if _overhead_bytes(plan, data, body, end) > OVERHEAD_BYTES_MAX:
+        _close(context, names)
+        return WAIT
+    request = codec(ProduceRequest, plan.version).decode_request(data, body, end)
+    if request.acks == 0:
+        _close(context, names)
+        return WAIT
+    length, _key, _version, correlation_id = REQUEST_HEAD.unpack_from(data, frame)
+    throttle_ms = max((charge(ledger, length, context.now_ms) for charge in plan.on_arrival), default=0)
+    if throttle_ms > 0:
+        throttle_ms = context.mute(throttle_ms) - context.now_ms
+    answer = _refusal(request, throttle_ms)
+    return Reply(response_frame(plan.api_key, plan.version, correlation_id, answer))
+
+
+def _refusal(request: ProduceRequest, throttle_ms: int) -> ProduceResponse:
+    topic, partition = ProduceResponse.TopicProduceResponse, ProduceResponse.PartitionProduceResponse
+    return ProduceResponse(
+        throttle_time_ms=throttle_ms,
+        responses=[
+            topic(
+                name=asked.name,
+                partition_responses=[
+                    partition(
+                        index=one.index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, base_offset=-1
+                    )
+                    for one in asked.partition_data
+                ],
+            )
+            for asked in request.topic_data
+        ],
+    )
+
+
+class _Every:
+    """Contains every topic."""
+
+    def __contains__(self, _topic: object) -> bool:
+        return True
+
+
+def _overhead_bytes(plan: Plan, data: bytearray, body: int, end: int) -> int:
+    """Return the size of a whole request without its records. Raises ProtocolError."""
+    scan = TopicBytes(ProduceRequest, plan.version, _Every())  # type: ignore[arg-type]  # asked for `in` only
+    scan.feed(data, body, end)
+    return end - body - sum(scan.begun.values())
+
+
+def _close(context: Context, names: Collection[str]) -> None:
+    detail = f"records for {', '.join(sorted(names))}, which only Weir's admins may write to"
+    context.violate(CloseReason.TOPIC_PROTECTED, detail)
+
+
+class _Watch:
+    """A `ByteCounter` that closes the connection when a protected topic comes; it has another one count."""
+
+    __slots__ = ("_context", "_counter", "_protected", "_scan")
+
+    def __init__(
+        self, context: Context, protected: ProtectedTopics, scan: TopicBytes, counter: ByteCounter | None
+    ) -> None:
+        self._context = context
+        self._protected = protected
+        self._scan = scan
+        self._counter = counter
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """Scan the body's next bytes, before they go on. Raises ProtocolError."""
+        context = self._context
+        try:
+            self._scan.feed(data, start, stop)
+        except ProtocolError as error:
+            context.violate(CloseReason.REQUEST_MALFORMED, str(error))
+            return
+        names = [topic.decode() for topic in self._scan.begun]
+        if names and self._protected.refuses(context.client):
+            self._protected.refused(context, ApiKey.PRODUCE, names)
+            _close(context, names)
+        elif self._counter is not None:
+            self._counter.feed(data, start, stop)
+
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
+        """Have the bytes charged; return the throttle time (ms)."""
+        if self._scan.begun:
+            self._protected.changed(
+                self._context, ApiKey.PRODUCE, [topic.decode() for topic in self._scan.begun]
+            )
+        return 0 if self._counter is None else self._counter.charge(now_ms, told=told)
+
+    def first_hold_ms(self, context: Context) -> int:
+        """Return how long (ms) to hold the bytes of a request behind those counted."""
+        return 0 if self._counter is None else self._counter.first_hold_ms(context)
+
+    def cut(self, now_ms: int) -> None:
+        """Have the bytes charged that were forwarded."""
+        if self._counter is not None:
+            self._counter.cut(now_ms)

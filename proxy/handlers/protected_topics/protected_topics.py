@@ -1,0 +1,81 @@
+"""The protected topics of a process, who may change them, and what is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from protocol.api import ApiKey
+from proxy.logs import audit_logger
+
+if TYPE_CHECKING:
+    from proxy.handlers.plan import Client, Context
+
+audit = audit_logger("weir.audit")
+
+Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
+"""(count, details of the latest event): writes one line."""
+Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
+"""(kind, write, details): counts an event, and writes a line now or soon."""
+
+LOGGED_NAMES_MAX: Final = 5
+
+
+def _at_once(_kind: Hashable, write: Write, details: Mapping[str, object]) -> None:
+    write(1, details)
+
+
+class ProtectedTopics:
+    """Names of topics that only some principals may write to or change; false without names."""
+
+    def __init__(
+        self,
+        names: Collection[str] = (),
+        admins: Collection[str] = (),
+        note: Note = _at_once,
+    ) -> None:
+        """`admins` are names of principals; `note` limits the rate of log lines."""
+        self.names: Final = frozenset(names)
+        self.on_wire: Final = frozenset(name.encode() for name in names)
+        """The names in UTF-8."""
+        self._admins: Final = frozenset(admins)
+        self._note = note
+
+    def __bool__(self) -> bool:
+        """Return True if any topic is protected."""
+        return bool(self.names)
+
+    def occur(self, data: bytearray, start: int, end: int) -> bool:
+        """Return True if `data[start:end]` contains the bytes of a protected name."""
+        return any(data.find(name, start, end) >= 0 for name in self.on_wire)
+
+    def refuses(self, client: Client) -> bool:
+        """Return True if the client may not change protected topics."""
+        return client.user not in self._admins and not client.is_broker
+
+    def changed(self, context: Context, api_key: int, topics: Collection[str]) -> None:
+        """Log that an admin changes protected topics."""
+        self._say(_changed, context, api_key, topics)
+
+    def refused(self, context: Context, api_key: int, topics: Collection[str]) -> None:
+        """Count and log a refused change."""
+        context.counters.protected_refused[api_key] += 1
+        self._say(_refused, context, api_key, topics)
+
+    def _say(self, write: Write, context: Context, api_key: int, topics: Collection[str]) -> None:
+        client = context.client
+        details = {
+            "principal": f"User:{client.user}",
+            "client": client.peer,
+            "api": ApiKey(api_key).name,
+            "topics": ", ".join(sorted(topics)[:LOGGED_NAMES_MAX]),
+        }
+        self._note(("protected topics", write, api_key), write, details)
+
+
+def _changed(count: int, details: Mapping[str, object]) -> None:
+    audit.info("protected topics changed", count=count, **details)
+
+
+def _refused(count: int, details: Mapping[str, object]) -> None:
+    audit.warning("change of protected topics refused", count=count, **details)

@@ -1,0 +1,53 @@
+"""Requests that are decoded as a whole.
+
+A request of more than a piece is decoded in pieces, by a query that asks the broker nothing. Then the request
+is decided about again, with the message at hand (`Context.decoded`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from protocol.codec import Codec
+from protocol.errors import ProtocolError
+from protocol.messages import Message
+from protocol.pieces import PIECE_BYTES
+from proxy.handlers.broker_query import BrokerQuery
+from proxy.handlers.decisions import Query
+from proxy.handlers.plan import Context
+
+ELEMENTS_MAX: Final = 20_000
+"""Maximum number of elements in all arrays of a request; a larger request closes the connection. KRaft
+controllers refuse requests of more than 10,000 changes (QuorumController.MAX_RECORDS_PER_USER_OP).
+"""
+
+R = TypeVar("R", bound=Message)
+
+
+def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int, end: int) -> R | Query:
+    """Decode the complete request whose body is `data[body:end]` as a broker does; return a query if that
+    takes more than a piece.
+
+    Raises ProtocolError as `Codec.decode_request` does, and OversizedError beyond `ELEMENTS_MAX`.
+    """
+    decoded = context.decoded
+    if isinstance(decoded, ProtocolError):
+        raise decoded
+    if isinstance(decoded, codec_.message):
+        return decoded
+    if end - body <= PIECE_BYTES:
+        return codec_.decode_request(data, body, end)
+    return Query(_decode(context, codec_, bytes(memoryview(data)[body:end])), again=True)
+
+
+def keep(context: Context, decoded: object) -> None:
+    """Keep a query's result for the request that is decided about again."""
+    context.decoded = decoded
+
+
+def _decode(context: Context, codec_: Codec[R], body: bytes) -> BrokerQuery:
+    try:
+        context.decoded = yield from codec_.decode_in_pieces(body, elements_max=ELEMENTS_MAX)
+    except ProtocolError as error:
+        context.decoded = error
+    return None

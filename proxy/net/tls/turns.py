@@ -1,0 +1,66 @@
+"""Turns of the threads that compute handshakes. A thread is held while one step is computed, and addresses
+have their turns one after another: an address with a thousand clients delays another one by a step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+Waiting: TypeAlias = dict[str, deque[trio.Event]]
+
+
+class Turns:
+    """Threads, and the steps that wait for one of them, by address."""
+
+    def __init__(self, threads: int) -> None:
+        """`threads` is the number of steps that are computed at the same time."""
+        self._limiter = trio.CapacityLimiter(threads)
+        self._free = threads
+        self._waiting: Waiting = {}
+        """The addresses in the order of their next turns."""
+
+    async def run(self, host: str, step: Callable[[], T]) -> T:
+        """Compute a step for a client of this address in a thread; raises as the step does."""
+        await self._begin(host)
+        try:
+            return await trio.to_thread.run_sync(step, limiter=self._limiter)
+        finally:
+            self._end()
+
+    async def _begin(self, host: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = trio.Event()
+        self._waiting.setdefault(host, deque()).append(turn)
+        try:
+            await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self._end()
+            else:
+                self._forget(host, turn)
+            raise
+
+    def _forget(self, host: str, turn: trio.Event) -> None:
+        waiting = self._waiting[host]
+        waiting.remove(turn)
+        if not waiting:
+            del self._waiting[host]
+
+    def _end(self) -> None:
+        """Give the place to the next address, which then goes to the end of the line."""
+        if not self._waiting:
+            self._free += 1
+            return
+        host = next(iter(self._waiting))
+        waiting = self._waiting.pop(host)
+        waiting.popleft().set()
+        if waiting:
+            self._waiting[host] = waiting

@@ -1,0 +1,311 @@
+"""Explains a client's limits: all levels in order of precedence, the winning entry, the reasons why other
+entries do not win, and the clients that share the budget.
+
+>>> table = QuotaTable({(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+>>> produce = explain(table, "alice", "app").charges[0]
+>>> produce.limit.value, produce.shared_by
+(1000.0, 'all connections of user alice, whatever the client-id, at each broker')
+>>> [(step.who, step.reason) for step in produce.steps][2:4]
+[('user alice, client-id <default>', 'no entry'), ('user alice', 'wins')]
+"""
+
+# mypyc: skip, because only offline tools and the command line call it.
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
+from quotas.table.options import Scope
+from quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from quotas.table.limits import Limit, Limits
+
+
+class Verdict(Enum):
+    """Result of looking at an entry or a level."""
+
+    WINS = "wins"
+    """The entry is enforced."""
+    COUNTED = "counted"
+    """The entry is a shadow entry that would win if it were enforced."""
+    OUTRANKED = "outranked"
+    """An entry of higher precedence wins."""
+    NOT_MEANT = "not meant"
+    """The entry does not apply to clients without a client-id."""
+    NO_ENTRY = "no entry"
+    """The level has no entry for the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry that could apply to the client, or a level without such an entry."""
+
+    who: str
+    """Entity of the entry or level, as text, such as `user alice, client-id <default>`."""
+    entity: Entity | None
+    """Entity of the entry; None for a level without an entry."""
+    value: float | None
+    """Value of the entry (units per second, or percent of one thread); None for a level without an entry."""
+    is_shadow: bool
+    """True if the entry is a shadow entry."""
+    verdict: Verdict
+    reason: str
+    """Reason for the verdict, for operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The limit of one quota for a client, a topic, or an address, and the steps that lead to the limit."""
+
+    key: QuotaKey
+    subject: str
+    """Kind of subject: `client`, `topic` or `ip`. A topic's quota applies in addition to the client's."""
+    steps: tuple[Step, ...]
+    """Steps in order of precedence."""
+    limit: Limit | None
+    """Enforced limit; None for no limit."""
+    shared_by: str
+    """Description of the clients that share the enforced limit; "" for no limit."""
+    shadow: Limit | None
+    """Shadow limit, which is only counted; None for no limit."""
+    shadow_shared_by: str
+    """Description of the clients that share the shadow limit; "" for no limit."""
+
+    @property
+    def is_paced(self) -> bool:
+        """True if the quota has a pacing (byte rates)."""
+        return self.key in _VERBS
+
+    @property
+    def is_scoped(self) -> bool:
+        """True if the quota has a scope (byte rates and request time)."""
+        return self.key in _VERBS or self.key is QuotaKey.REQUEST_PERCENTAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All quotas of a client."""
+
+    user: str
+    client_id: str
+    """Client-id that the client sends."""
+    taken_as: str
+    """Client-id that is looked up: `client_id`, or the name that stands for an empty client-id."""
+    ip: str | None
+    topic: str | None
+    charges: tuple[Charge, ...]
+
+
+def explain(
+    table: QuotaTable,
+    user: str,
+    client_id: str,
+    *,
+    ip: str | None = None,
+    topic: str | None = None,
+    unnamed: str = "",
+) -> Explanation:
+    """Explain the limits of a client, of connections from the address `ip`, and of the topic `topic`.
+
+    `user` is the name of the principal, without type. `client_id` is "" for no client-id; `unnamed` is the
+    client-id that then stands for it. `ip` has its canonical form (`canonical_ip`). In global shadow mode,
+    pass `table.in_shadow()`. Raises ValueError if `user` is empty: without authentication it is ANONYMOUS.
+    """
+    if not user:
+        raise ValueError("a client has a user; without authentication it is ANONYMOUS")
+    taken_as = client_id or unnamed
+    charges = [_client_charge(table, key, user, taken_as) for key in keys_of(Entity(user))]
+    if topic is not None:
+        charges += [_topic_charge(table, key, topic) for key in _VERBS]
+    if ip is not None:
+        charges.append(_ip_charge(table, ip))
+    return Explanation(user, client_id, taken_as, ip, topic, tuple(charges))
+
+
+_VERBS: Final = {
+    QuotaKey.PRODUCER_BYTE_RATE: "produce to",
+    QuotaKey.CONSUMER_BYTE_RATE: "fetch from",
+}
+_SCOPES: Final = {
+    QuotaKey.CONTROLLER_MUTATION_RATE: "in the whole cluster",
+    QuotaKey.CONNECTION_CREATION_RATE: "at each listener",
+}
+
+
+def _reach(key: QuotaKey, limit: Limit) -> str:
+    return _SCOPES.get(key) or (
+        "at all brokers together" if limit.scope is Scope.CLUSTER else "at each broker"
+    )
+
+
+class _Candidate(NamedTuple):
+    """The entity of a level for the client: an entry of this entity could apply to the client."""
+
+    who: str
+    """Entity as text."""
+    entity: Entity | None
+    """None if no such entry can exist."""
+    why_not: str = ""
+    """Reason why the entry does not apply to the client; "" if it applies."""
+
+
+def _client_charge(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Charge:
+    candidates = list(_candidates(table, key, user, client_id))
+    return _charge(
+        table, key, "client", candidates, lambda limits: limits.resolve(user, client_id), _client_words
+    )
+
+
+def _topic_charge(table: QuotaTable, key: QuotaKey, topic: str) -> Charge:
+    entity = Entity(topic=topic)
+    return _charge(
+        table,
+        key,
+        "topic",
+        [_Candidate(str(entity), entity)],
+        lambda limits: limits.resolve_topic(topic),
+        lambda tags: f"all clients that {_VERBS[key]} topic {tags.topic}",
+    )
+
+
+def _ip_charge(table: QuotaTable, ip: str) -> Charge:
+    return _charge(
+        table,
+        QuotaKey.CONNECTION_CREATION_RATE,
+        "ip",
+        [_Candidate(str(entity), entity) for entity in (Entity(ip=ip), Entity(ip=DEFAULT))],
+        lambda limits: limits.resolve_ip(ip),
+        lambda tags: f"all connections from {tags.ip}",
+    )
+
+
+def _charge(
+    table: QuotaTable,
+    key: QuotaKey,
+    subject: str,
+    candidates: Sequence[_Candidate],
+    resolve: Callable[[Limits], Limit | None],
+    words: Callable[[Tags], str],
+) -> Charge:
+    limit = resolve(table.limits(key))
+    shadow = resolve(table.shadow_limits(key))
+    if shadow is not None and not shadow.is_shadow:
+        shadow = None
+
+    def shared_by(limit: Limit | None) -> str:
+        return "" if limit is None else f"{words(limit.tags)}, {_reach(key, limit)}"
+
+    steps = tuple(_steps(table, key, candidates))
+    return Charge(key, subject, steps, limit, shared_by(limit), shadow, shared_by(shadow))
+
+
+def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:
+    """Yield a step per entry of the candidates, an entity's shadow entry before its enforced entry, and a
+    step per candidate without an entry.
+    """
+    enforced: _Candidate | None = None
+    """The first candidate with an enforced entry."""
+    first: _Candidate | None = None
+    """The first candidate with any entry; only its shadow entry is counted."""
+    for candidate in candidates:
+        who, entity, why_not = candidate
+        entries = 0
+        for is_shadow, values in ((True, table.shadow), (False, table.values)):
+            value = None if entity is None else values.get((entity, key))
+            if value is None:
+                continue
+            entries += 1
+            if why_not:
+                verdict, reason = Verdict.NOT_MEANT, why_not
+            else:
+                verdict, reason = _verdict(first if is_shadow else enforced, is_shadow=is_shadow)
+                first = first or candidate
+                enforced = enforced if is_shadow else enforced or candidate
+            yield Step(who, entity, value, is_shadow, verdict, reason)
+        if not entries:
+            if entity is None and why_not:
+                yield Step(who, None, None, False, Verdict.NOT_MEANT, why_not)
+            else:
+                yield Step(who, None, None, False, Verdict.NO_ENTRY, "no entry")
+
+
+def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, str]:
+    """Return verdict and reason for an entry that applies to the client; `before` has the winning entry, if
+    that is another one.
+    """
+    shadow = "shadow: " if is_shadow else ""
+    if before is not None:
+        return Verdict.OUTRANKED, f"{shadow}a more specific one wins, {before.who}"
+    if is_shadow:
+        return Verdict.COUNTED, "shadow: counted, not enforced"
+    return Verdict.WINS, "wins"
+
+
+def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Iterator[_Candidate]:
+    """Yield a candidate per level in order of precedence; for a level of prefixes, one per matching prefix,
+    the longest first.
+    """
+    prefixes = _prefixes(table, key, client_id)
+    for level in LEVELS:
+        its_user = _name(level.user, user)
+        if level.client_id is not Part.PREFIX:
+            yield _candidate(its_user, _name(level.client_id, client_id), has_client_id=bool(client_id))
+            continue
+        matching = [entity for entity in prefixes if entity.user == its_user]
+        if matching and client_id:
+            yield from (_Candidate(str(entity), entity) for entity in matching)
+        else:
+            why_not = "an empty client-id matches no prefix" if matching else ""
+            yield _Candidate(_joined(its_user, "client-id prefix"), None, why_not)
+
+
+def _name(part: Part, name: str) -> Name | None:
+    """Return the user, or the client-id, of a client's entity at a level."""
+    return None if part is Part.ABSENT else DEFAULT if part is Part.DEFAULT else name
+
+
+def _candidate(user: Name | None, client_id: Name | None, *, has_client_id: bool) -> _Candidate:
+    if client_id == "":
+        return _Candidate(_joined(user, "client-id (none)"), None)
+    entity = Entity(user, client_id)
+    is_meant = has_client_id or client_id is not DEFAULT
+    why_not = "" if is_meant else "an empty client-id matches no default"
+    return _Candidate(str(entity), entity, why_not)
+
+
+def _joined(user: Name | None, client_id: str) -> str:
+    return client_id if user is None else f"{Entity(user)}, {client_id}"
+
+
+def _prefixes(table: QuotaTable, key: QuotaKey, client_id: str) -> list[Entity]:
+    """Return the entities whose prefix matches a client-id (all prefixes match the empty client-id), the
+    longest prefix first.
+    """
+    found: dict[Entity, int] = {}
+    for entity, its_key in chain(table.values, table.shadow):
+        prefix = entity.client_id
+        if (
+            its_key is key
+            and isinstance(prefix, Prefix)
+            and (client_id or prefix.start).startswith(prefix.start)
+        ):
+            found[entity] = len(prefix.start)
+    return sorted(found, key=lambda entity: -found[entity])
+
+
+def _client_words(tags: Tags) -> str:
+    """Return a description of the clients that share a budget."""
+    whose = f"of user {tags.user} " if tags.user else ""
+    if tags.client_id_prefix:
+        which = f"whose client-id begins with {tags.client_id_prefix}, together"
+    elif tags.client_id:
+        which = f"with client-id {tags.client_id}"
+    else:
+        return f"all connections {whose.rstrip()}, whatever the client-id"
+    return f"all connections {whose}{which}" + ("" if tags.user else ", of any user")

@@ -1,0 +1,144 @@
+"""Requests and responses of every API: as small as their schemas allow, and with one array of any length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from protocol.api import ApiKey, request_header_version, response_header_version
+from protocol.codec import codec, request_type, response_type
+from protocol.primitives import write_uvarint
+from protocol.schema import api_keys
+from protocol.values import ZERO_UUID, schema_of
+from tests.wire.frames import NO_TAGS, framed, header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from protocol.schema import Layout, Slot
+    from protocol.values import Message
+
+_ZEROS: Final[dict[str, object]] = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "float64": 0.0,
+    "uuid": ZERO_UUID,
+}
+_DEEP: Final = 4
+"""Arrays within arrays that are looked for."""
+
+
+@dataclass(frozen=True)
+class Big:
+    """A body whose array `path` may have any number of elements."""
+
+    path: str
+    before: bytes
+    element: bytes
+    after: bytes
+    compact: bool
+
+    def body(self, size: int) -> bytes:
+        """Return a body of about `size` bytes, with as many elements as fit."""
+        count = max((size - len(self.before) - len(self.after)) // len(self.element), 1)
+        number = bytearray()
+        if self.compact:
+            write_uvarint(number, count + 1)
+        else:
+            number += count.to_bytes(4, "big")
+        return b"".join((self.before, number, self.element * count, self.after))
+
+
+@cache
+def bigs(message: type[Message], version: int) -> tuple[Big, ...]:
+    """Return a `Big` for each array of the message in this version, at any depth."""
+    layout = codec(message, version).layout
+    return tuple(_big(message, version, path) for path in _array_paths(layout))
+
+
+def minimal(message: type[Message], version: int) -> bytes:
+    """Return the body of a message with defaults only."""
+    subject = codec(message, version)
+    return subject.encode(_least(message, message, subject.layout))
+
+
+def request_frame(api_key: int, version: int, body: bytes, client_id: bytes = b"app") -> bytes:
+    """Return a request with this body."""
+    kind = request_header_version(api_key, version)
+    if kind == 0:
+        return framed(api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + body)
+    return framed(header(api_key, version, 1, client_id, tags=NO_TAGS if kind == 2 else None) + body)
+
+
+def response_frame(api_key: int, version: int, body: bytes) -> bytes:
+    """Return a response with this body."""
+    tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
+    return framed((1).to_bytes(4, "big") + tags + body)
+
+
+def every_api(*, all_versions: bool) -> Iterator[tuple[ApiKey, int]]:
+    """Yield each API with its versions; unless `all_versions`, with its oldest and its newest."""
+    for number in api_keys():
+        known = list(schema_of(request_type(number)).versions)
+        for version in known if all_versions else sorted({known[0], known[-1]}):
+            yield ApiKey(number), version
+
+
+def messages(api_key: int) -> tuple[type[Message], type[Message]]:
+    """Return the types of an API's request and response."""
+    return request_type(api_key), response_type(api_key)
+
+
+def _array_paths(layout: Layout, above: tuple[Slot, ...] = ()) -> Iterator[tuple[Slot, ...]]:
+    for slot in layout.fields:  # a tagged field has a length besides, which `Big` does not change
+        path = (*above, slot)
+        if slot.is_array:
+            yield path
+        if slot.struct is not None and len(path) < _DEEP:
+            yield from _array_paths(slot.struct, path)
+
+
+def _big(message: type[Message], version: int, path: tuple[Slot, ...]) -> Big:
+    subject: Any = codec(message, version)
+    one, two = (subject.encode(_with(message, message, subject.layout, path, count)) for count in (1, 2))
+    size = len(two) - len(one)
+    at = next(index for index, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1])
+    compact = path[-1].compact
+    start = at if compact else at - 3
+    behind = at + 1
+    name = ".".join(slot.name for slot in path)
+    return Big(name, one[:start], one[behind : behind + size], one[behind + size :], compact)
+
+
+def _with(
+    message: type[Message], built: type[Any], layout: Layout, path: tuple[Slot, ...], count: int
+) -> Any:
+    """Return a value in which the array at the end of `path` has `count` elements."""
+    slot, deeper = path[0], path[1:]
+    value: Any
+    if deeper:
+        assert slot.struct is not None
+        value = _with(message, getattr(message, slot.type), slot.struct, deeper, count)
+    elif slot.struct is not None:
+        value = _least(message, getattr(message, slot.type), slot.struct)
+    else:
+        value = _ZEROS.get(slot.type, 0)
+    if slot.is_array:
+        value = [value] * (1 if deeper else count)
+    return msgspec.structs.replace(_least(message, built, layout), **{slot.name: value})
+
+
+def _least(message: type[Message], built: type[Any], layout: Layout) -> Any:
+    """Return a value with defaults, but for fields whose default this version does not allow."""
+    fields = {}
+    for slot in layout.fields:
+        if slot.struct is not None and not slot.is_array and not slot.nullable:
+            fields[slot.name] = _least(message, getattr(message, slot.type), slot.struct)
+        elif not slot.is_array and not slot.nullable and slot.type in ("string", "bytes", "records"):
+            fields[slot.name] = _ZEROS[slot.type]
+    return built(**fields)

@@ -1,0 +1,99 @@
+"""`weir`, with the CPU of each turn of its reactor written to a file that the harness reads.
+
+    WEIR_TURNS=FILE python -m tests.attacks.weir run …
+
+`weir_turn_seconds` is by the clock; on a busy machine other processes make turns longer. The CPU of a turn
+does not depend on them. A turn that takes longer than a few milliseconds is interrupted once, so that the
+file also says where the longest turn was then.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import struct
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cli.main import main
+from proxy.net.reactor import Reactor
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+FILE_BYTES: Final = 8192
+LONG_NS: Final = 5_000_000
+"""A turn that takes longer is counted."""
+LOOK_S: Final = 0.004
+"""CPU after which a turn is interrupted."""
+_HEAD: Final = struct.Struct("<qqqi")
+_ENTRIES: Final = 10
+"""Calls of the stack that are kept."""
+
+
+class Turns(NamedTuple):
+    """Turns since the file was reset."""
+
+    longest_ns: int
+    number: int
+    long: int
+    """Number of turns longer than `LONG_NS`."""
+    stack: str
+    """Calls in the longest turn, some milliseconds after its beginning."""
+
+
+class TurnsFile:
+    """The file, from either side."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file, which is created if missing."""
+        if not path.exists():
+            path.write_bytes(bytes(FILE_BYTES))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), FILE_BYTES)
+
+    def read(self) -> Turns:
+        """Return the figures."""
+        longest_ns, number, long, size = _HEAD.unpack_from(self._map)
+        stack = self._map[_HEAD.size : _HEAD.size + size].decode("utf-8", "replace")
+        return Turns(longest_ns, number, long, stack)
+
+    def reset(self) -> None:
+        """Begin again."""
+        _HEAD.pack_into(self._map, 0, 0, 0, 0, 0)
+
+    def note(self, ns: int, stack: list[str]) -> None:
+        """Count a turn."""
+        longest_ns, number, long, size = _HEAD.unpack_from(self._map)
+        if ns > longest_ns:
+            text = "".join(stack).encode()[-(FILE_BYTES - _HEAD.size) :]
+            longest_ns, size = ns, len(text)
+            self._map[_HEAD.size : _HEAD.size + size] = text
+        _HEAD.pack_into(self._map, 0, longest_ns, number + 1, long + (ns > LONG_NS), size)
+
+
+def watch(file: TurnsFile) -> None:
+    """Have every reactor of this process write its turns to the file."""
+    turn, stack = Reactor.turn, list[str]()
+
+    def look(_number: int, frame: FrameType | None) -> None:
+        stack[:] = traceback.format_stack(frame, _ENTRIES)
+
+    def watched(self: Reactor, wait_s: float | None) -> None:
+        stack.clear()
+        signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_S)
+        began_ns = time.thread_time_ns()
+        turn(self, wait_s)
+        file.note(time.thread_time_ns() - began_ns, stack)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    signal.signal(signal.SIGVTALRM, look)
+    Reactor.turn = watched  # type: ignore[method-assign]  # only in this process
+
+
+if __name__ == "__main__":
+    watch(TurnsFile(Path(os.environ["WEIR_TURNS"])))
+    main()

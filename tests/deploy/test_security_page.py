@@ -1,0 +1,85 @@
+"""docs/security.md and SECURITY.md name tests, metrics, log lines, settings and defaults that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from proxy.close_reasons import CloseReason
+from proxy.config.settings import Settings
+
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
+PAGE: Final = (DOCS / "security.md").read_text("utf-8")
+POLICY: Final = (ROOT / "SECURITY.md").read_text("utf-8")
+NAMED: Final = frozenset(re.findall(r"`([^`\n]+)`", PAGE))
+WORDS_MAX: Final = 25
+"""Words of a sentence; code counts as one."""
+
+
+def test_every_test_that_proves_a_claim_exists() -> None:
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"^\s*(?:async )?def (test_\w+)\(", sources, re.MULTILINE))
+    named = {name for name in NAMED if name.startswith("test_")}
+    assert len(named) > 50
+    assert named - tests == set()
+
+
+def test_the_metrics_of_the_security_page_are_on_the_operations_page() -> None:
+    operations = (DOCS / "operations.md").read_text("utf-8")
+    listed = set(re.findall(r"^\| `(weir_\w+)`", operations, re.MULTILINE))
+    assert {name for name in NAMED if name.startswith("weir_")} - listed == set()
+
+
+def test_the_log_lines_of_the_security_page_are_on_the_configuration_page() -> None:
+    configuration = (DOCS / "configuration.md").read_text("utf-8")
+    lines = {name for name in NAMED if re.fullmatch(r"[a-z]+(,? [a-z]+)+", name)}
+    assert len(lines) > 10
+    assert {line for line in lines if f"`{line}" not in configuration} == set()
+
+
+def test_the_names_with_an_underscore_are_settings_or_close_reasons() -> None:
+    others = {"client_host", "client_id_prefix", "controller_mutation_rate", "request_percentage"}
+    settings = {field.name for field in msgspec.structs.fields(Settings)}
+    names = {name for name in NAMED if re.fullmatch(r"(?!test_|weir_|process_)[a-z]+(_[a-z]+)+", name)}
+    assert names - settings - {reason.value for reason in CloseReason} - others == set()
+
+
+def test_the_defaults_of_the_security_page_are_those_of_the_settings() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \| ", PAGE[PAGE.index("## Defaults") :], re.MULTILINE)
+    said = {name: default.strip() for name, default in rows}
+    defaults = Settings()
+    assert len(said) > 20
+    assert said == {name: shown(getattr(defaults, name)) for name in said}
+
+
+def test_defaults_in_brackets_behind_a_setting_are_those_of_the_settings() -> None:
+    defaults, settings = Settings(), {field.name for field in msgspec.structs.fields(Settings)}
+    said = {name: value for name, value in re.findall(r"`(\w+)` \((\w+)\)", PAGE) if name in settings}
+    assert len(said) > 5
+    expected = {name: shown(getattr(defaults, name)) for name in said}
+    assert said == expected | {
+        name: "none" for name in said if said[name] == "none" and expected[name] == "0"
+    }
+
+
+@pytest.mark.parametrize("text", [PAGE, POLICY], ids=["docs/security.md", "SECURITY.md"])
+def test_sentences_about_security_are_short(text: str) -> None:
+    assert [sentence for sentence in sentences(text) if len(sentence.split()) > WORDS_MAX] == []
+
+
+def shown(value: object) -> str:
+    """A default as pages write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value) or "none"
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a page; a cell of a table, an item and a heading end one, code is one word."""
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", text))
+    text = re.sub(r"\((code,?\s*)+\)", "", text)
+    return re.split(r"[.?](?=\s|\*)|\||\n\n|\n- |\n\d\. |\n#|\n<", text)

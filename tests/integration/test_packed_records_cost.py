@@ -1,0 +1,85 @@
+"""Packed records that hide their size, at a real broker: the charges beside the broker's own account (JMX).
+
+    python -m pytest -s tests/integration/test_packed_records_cost.py
+
+`-s` prints the figures. Both requests are such as no honest client sends, and both are charged by latency.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from bench.request_time.stand import Stand, ask, standing
+from bench.request_time.topics import WRITTEN
+from bench.request_time.weir import Weir
+from calibration import bodies
+from calibration.batches import crc32c, varint
+from protocol.messages import ProduceResponse
+from tests.kafka.processes import Processes
+from tests.wire.packed import MB, batch, gzip_stream, noise, zstd_stream
+
+if TYPE_CHECKING:
+    from tests.wire.packed import Stream
+
+pytestmark = pytest.mark.broker
+
+TIMES: Final = 10
+WARM_UP: Final = 5
+_CHECKSUM: Final = slice(17, 21)
+
+
+@pytest.fixture(scope="module")
+def stand() -> Iterator[Stand]:
+    """A broker whose account of request time can be read."""
+    with standing("3.9.1") as running:
+        yield running
+
+
+def record_head(length: int) -> bytes:
+    """The beginning of a record with a value of so many bytes; a zero behind the value ends it."""
+    content = 4 + len(varint(length)) + length + 1
+    return varint(content) + b"\0\0\0\x01" + varint(length)
+
+
+def one_record(stream: Stream) -> bytes:
+    """A batch of one record that fills the stream, with a right checksum."""
+    data = bytearray(batch(stream))
+    data[_CHECKSUM] = crc32c(bytes(data[_CHECKSUM.stop :])).to_bytes(4)
+    return bytes(data)
+
+
+def bombs() -> dict[str, bytes]:
+    """A forged gzip size above what is confirmed; random bytes before zeros in zstd and gzip."""
+    lead = noise(100_000)
+    return {
+        "forged-gzip": one_record(gzip_stream(record_head(50 * MB), 50 * MB + 1, claim=2 * MB)),
+        "random-then-zeros-gzip": one_record(
+            gzip_stream(record_head(50 * MB + len(lead)) + lead, 50 * MB + 1)
+        ),
+        "repeated-zstd": one_record(zstd_stream(record_head(200 * MB), 200 * MB + 1)),
+        "raw-then-repeated-zstd": one_record(
+            zstd_stream(record_head(200 * MB + len(lead)) + lead, 200 * MB + 1)
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", bombs())
+def test_records_that_hide_their_size_are_charged_near_the_brokers_account(stand: Stand, name: str) -> None:
+    batch_bytes = bombs()[name]
+    with closing(Processes("weir-packed-")) as processes:
+        weir = Weir(processes, stand.address[1], None)
+        for phase, count in (("warm", WARM_UP), ("counted", TIMES)):
+            call = stand.broker_versions.call(
+                f"{phase}-{name}", bodies.produce({WRITTEN: (0,)}, batch_bytes, 1)
+            )
+            stand.truth.begin(call.client_id, time.monotonic())
+            for _ in range(count):
+                ask(weir.address, call, ProduceResponse)
+        truth_us, charged_us = stand.truth.read()[call.client_id], weir.charged_us()[call.client_id]
+    print(f"{name}: {truth_us / TIMES:.0f} µs at the broker, {charged_us / TIMES:.0f} charged")
+    assert 0.4 <= charged_us / truth_us <= 2.0

@@ -1,0 +1,100 @@
+"""Closed connections leave nothing to the garbage collector, whose full runs would stop the reactor."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.messages import CreateTopicsRequest, FindCoordinatorRequest, HeartbeatRequest
+from proxy.connection.usage_registries import UsageRegistries
+from proxy.counters import Counters
+from proxy.handlers.plans import Plans
+from tests.attacks.walk import QUOTAS
+from tests.proxy.rigs import Rig, tcp_pair
+from tests.proxy.wire import new_connection
+from tests.wire.frames import request
+from tests.wire.messages import fetch, fetched, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MADE_BY = ("proxy.connection", "proxy.net", "proxy.handlers")
+
+
+def ours() -> list[str]:
+    """The types of the objects of connections that exist."""
+    found = (type(each) for each in gc.get_objects())
+    return sorted(
+        f"{kind.__module__}.{kind.__qualname__}" for kind in found if str(kind.__module__).startswith(MADE_BY)
+    )
+
+
+OF_A_PROCESS: Final = {
+    "proxy.connection.effects.Clock",
+    "proxy.net.buffered.BufferedBytes",
+    "proxy.net.reactor.Reactor",
+    "proxy.net.reactor.Turns",
+}
+"""A process has one of each, for ever; here each rig has."""
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Python frees what has no reference left, and nothing else."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def converse(rig: Rig) -> None:
+    """Some requests with and without responses, under quotas."""
+    asked = produce() + fetch(2) + request(HeartbeatRequest(), 4, 3)
+    rig.pass_on(asked, rig.client, rig.broker)
+    rig.pass_on(fetched(2)[:3], rig.broker, rig.client)
+
+
+def leave_a_request_incomplete(rig: Rig) -> None:
+    """Half a request that must be whole."""
+    rig.send(rig.client, request(FindCoordinatorRequest(coordinator_keys=["g"] * 100), 6)[:50])
+    rig.turn(3)
+
+
+def leave_a_query(rig: Rig) -> None:
+    """Weir has asked the broker, which has not answered."""
+    topic = CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+    rig.send(rig.client, request(CreateTopicsRequest(topics=[topic]), 5))
+    rig.turn(3)
+    assert rig.take(rig.broker)
+
+
+def end_by_the_client(rig: Rig) -> None:
+    """The client leaves."""
+    rig.client.close()
+    rig.end()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("tls", [(), ("client",), ("client", "broker")], ids=["plain", "tls", "tls twice"])
+@pytest.mark.parametrize("use", [converse, leave_a_request_incomplete, leave_a_query, end_by_the_client])
+def test_a_closed_connection_leaves_no_reference_cycle(
+    tls: tuple[str, ...], use: Callable[[Rig], None]
+) -> None:
+    plans, registries = Plans(Counters()), UsageRegistries()
+
+    def once() -> None:
+        session = new_connection(QUOTAS, plans=plans)
+        session.client.usage = registries.of(1)
+        rig = Rig(session=session, pair=tcp_pair, tls=tls)
+        use(rig)
+        rig.close()
+        vars(rig).clear()  # the rig is what the relay tells its end
+
+    once()  # makes plans and codecs
+    before = ours()
+    once()
+    left = ours()
+    kinds = {*left} - OF_A_PROCESS
+    assert {kind: left.count(kind) - before.count(kind) for kind in kinds} == dict.fromkeys(kinds, 0)

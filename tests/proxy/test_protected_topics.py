@@ -1,0 +1,551 @@
+"""Weir's own topics on the wire: refused changes, by name and by id, in every version; other topics are
+served. Responses are read with kio where it knows the version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import pytest
+from kio.serial import entity_reader
+from structlog.testing import capture_logs
+
+from protocol import messages as m
+from protocol.api import ApiKey, response_header_version, versions
+from protocol.codec import response_type
+from proxy.close_reasons import CloseReason
+from proxy.counters import Counters
+from proxy.handlers.plans import CHANGES_OF_TOPICS, Plans
+from proxy.handlers.protected_topics.produced_topics import NAMED_MAX
+from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+from quotas import Entity, QuotaKey, QuotaTable
+from tests.matrix import check_each
+from tests.mutations.requests import Delete
+from tests.protocol.kio_side import kio_class
+from tests.proxy.controller import Controller, ControllerClient, everything
+from tests.proxy.mutation_cluster import limited, quotas_of
+from tests.proxy.wire import Wire, new_connection, quota_table
+from tests.wire.frames import body_of, request, response, split, unknown_request
+from tests.wire.messages import ping, pong, produce_to, produced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.messages import Message
+    from proxy.connection.connection import Connection
+
+OURS, THEIRS = "__weir_quotas", "orders"
+REFUSED: Final = 29
+"""TOPIC_AUTHORIZATION_FAILED."""
+SMALL_BUFFER = 4096
+STRUCT: Final = "__struct_fields__"
+"""Names of a msgspec struct's fields."""
+
+
+def connection(
+    *admins: str,
+    protected: tuple[str, ...] = (OURS,),
+    table: QuotaTable | None = None,
+    buffer_bytes: int = 256 * 1024,
+) -> Connection:
+    plans = Plans(Counters(), protected=ProtectedTopics(protected, admins))
+    session = new_connection(table, plans=plans, buffer_bytes=buffer_bytes)
+    session.counters = plans._counters
+    return session
+
+
+# Requests that change both topics, or one; and a broker's response for one
+
+
+def _made(*names: str) -> Message:
+    topic = m.CreateTopicsRequest.CreatableTopic
+    return m.CreateTopicsRequest(
+        topics=[topic(name=n, num_partitions=1, replication_factor=1) for n in names]
+    )
+
+
+def _deleted(*names: str) -> Message:
+    state = m.DeleteTopicsRequest.DeleteTopicState
+    return m.DeleteTopicsRequest(topics=[state(name=name) for name in names])
+
+
+def _deleted_by_name(*names: str) -> Message:
+    return m.DeleteTopicsRequest(topic_names=list(names))
+
+
+def _grown(*names: str) -> Message:
+    topic = m.CreatePartitionsRequest.CreatePartitionsTopic
+    return m.CreatePartitionsRequest(topics=[topic(name=name, count=2, assignments=None) for name in names])
+
+
+def _shortened(*names: str) -> Message:
+    topic, partition = (
+        m.DeleteRecordsRequest.DeleteRecordsTopic,
+        m.DeleteRecordsRequest.DeleteRecordsPartition,
+    )
+    return m.DeleteRecordsRequest(
+        topics=[topic(name=name, partitions=[partition(offset=9)]) for name in names]
+    )
+
+
+def _configured(*names: str) -> Message:
+    resource = m.AlterConfigsRequest.AlterConfigsResource
+    return m.AlterConfigsRequest(resources=[resource(resource_type=2, resource_name=n) for n in names])
+
+
+def _configured_incrementally(*names: str) -> Message:
+    resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource
+    return m.IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=2, resource_name=name) for name in names]
+    )
+
+
+def _reassigned(*names: str) -> Message:
+    kind = m.AlterPartitionReassignmentsRequest
+    partition = kind.ReassignablePartition(replicas=[1])
+    return kind(topics=[kind.ReassignableTopic(name=name, partitions=[partition]) for name in names])
+
+
+def _elected(*names: str) -> Message:
+    topics = [m.ElectLeadersRequest.TopicPartitions(topic=name, partitions=[0]) for name in names]
+    return m.ElectLeadersRequest(election_type=1, topic_partitions=topics)
+
+
+CHANGES: Final[dict[int, tuple[Callable[..., Message], Message]]] = {
+    ApiKey.CREATE_TOPICS: (
+        _made,
+        m.CreateTopicsResponse(topics=[m.CreateTopicsResponse.CreatableTopicResult(name=THEIRS)]),
+    ),
+    ApiKey.DELETE_TOPICS: (
+        _deleted,
+        m.DeleteTopicsResponse(responses=[m.DeleteTopicsResponse.DeletableTopicResult(name=THEIRS)]),
+    ),
+    ApiKey.CREATE_PARTITIONS: (
+        _grown,
+        m.CreatePartitionsResponse(
+            results=[m.CreatePartitionsResponse.CreatePartitionsTopicResult(name=THEIRS)]
+        ),
+    ),
+    ApiKey.DELETE_RECORDS: (
+        _shortened,
+        m.DeleteRecordsResponse(
+            topics=[
+                m.DeleteRecordsResponse.DeleteRecordsTopicResult(
+                    name=THEIRS, partitions=[m.DeleteRecordsResponse.DeleteRecordsPartitionResult()]
+                )
+            ]
+        ),
+    ),
+    ApiKey.ALTER_CONFIGS: (
+        _configured,
+        m.AlterConfigsResponse(
+            responses=[
+                m.AlterConfigsResponse.AlterConfigsResourceResponse(resource_type=2, resource_name=THEIRS)
+            ]
+        ),
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+        _configured_incrementally,
+        m.IncrementalAlterConfigsResponse(
+            responses=[
+                m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                    resource_type=2, resource_name=THEIRS
+                )
+            ]
+        ),
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        _reassigned,
+        m.AlterPartitionReassignmentsResponse(
+            responses=[
+                m.AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
+                    name=THEIRS,
+                    partitions=[m.AlterPartitionReassignmentsResponse.ReassignablePartitionResponse()],
+                )
+            ]
+        ),
+    ),
+    ApiKey.ELECT_LEADERS: (
+        _elected,
+        m.ElectLeadersResponse(
+            replica_election_results=[
+                m.ElectLeadersResponse.ReplicaElectionResult(
+                    topic=THEIRS, partition_result=[m.ElectLeadersResponse.PartitionResult()]
+                )
+            ]
+        ),
+    ),
+}
+
+
+def _asking(api_key: int, version: int) -> Callable[..., Message]:
+    by_name = api_key == ApiKey.DELETE_TOPICS and version < 6
+    return _deleted_by_name if by_name else CHANGES[api_key][0]
+
+
+def _changes() -> list[tuple[int, int]]:
+    """Every version of every API in `CHANGES`; ElectLeaders v0 has preferred elections only."""
+    cases = [(key, version) for key in CHANGES for version in versions(key) or ()]
+    return [case for case in cases if case != (ApiKey.ELECT_LEADERS, 0)]
+
+
+def codes(frame: bytes, api_key: int, version: int) -> list[tuple[str, int]]:
+    """(topic, error code) of each result in a response, as kio reads it; as Weir does where kio lacks the
+    version. In kio's classes and Weir's alike, a result's fields come after its topic's name.
+    """
+    theirs = kio_class(api_key, "response", version)
+    if theirs is None:
+        return sorted(_codes(body_of(frame, response_type(api_key), version)))
+    start = 8 + (response_header_version(api_key, version) == 1)
+    found, _size = entity_reader(theirs)(frame, start)
+    return sorted(_codes(found))
+
+
+def _codes(value: Any, topic: str = "") -> list[tuple[str, int]]:
+    if isinstance(value, list | tuple):
+        return [code for one in value for code in _codes(one, topic)]
+    names = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, STRUCT, ())
+    values = {name: getattr(value, name) for name in names}
+    topic = next((str(values[n]) for n in ("name", "topic", "resource_name") if values.get(n)), topic)
+    found = [(topic, int(values[n])) for n in ("error_code", "partition_error_code") if topic and n in values]
+    return found + [code for inner in values.values() for code in _codes(inner, topic)]
+
+
+# Changes
+
+
+def test_every_guarded_api_is_tried_here() -> None:
+    apart = {ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN}
+    assert set(CHANGES_OF_TOPICS) == set(CHANGES) | apart
+
+
+def test_a_protected_topic_is_refused_and_others_of_the_request_are_changed() -> None:
+    def check(case: tuple[int, int]) -> None:
+        api_key, version = case
+        asking, answer = _asking(*case), CHANGES[api_key][1]
+        wire = Wire(connection())
+        wire.feed(0, client=request(asking(OURS, THEIRS), version, 7))
+        assert bytes(wire.to_broker) == request(asking(THEIRS), version, 7)
+        wire.feed(0, broker=response(answer, version, 7))
+        assert codes(bytes(wire.to_client), api_key, version) == [(OURS, REFUSED), (THEIRS, 0)]
+        wire.feed(0, client=ping(8))
+        wire.feed(0, broker=pong(8))
+        assert bytes(wire.to_client).endswith(pong(8))
+
+    check_each(_changes(), check)
+
+
+def test_a_request_for_protected_topics_only_does_not_reach_the_broker() -> None:
+    def check(case: tuple[int, int]) -> None:
+        wire = Wire(connection())
+        wire.feed(0, client=request(_asking(*case)(OURS), case[1], 7))
+        assert bytes(wire.to_broker) == b""
+        assert codes(bytes(wire.to_client), *case) == [(OURS, REFUSED)]
+
+    check_each(_changes(), check)
+
+
+def test_admins_and_brokers_change_protected_topics() -> None:
+    def check(case: tuple[int, int]) -> None:
+        frame = request(_asking(*case)(OURS, THEIRS), case[1], 7)
+        for who in ("admin", "broker"):
+            session = connection(*(["ANONYMOUS"] if who == "admin" else []))
+            session.client.is_broker = who == "broker"
+            wire = Wire(session)
+            wire.feed(0, client=frame)
+            assert bytes(wire.to_broker) == frame, who
+
+    check_each(_changes(), check)
+
+
+def test_requests_for_other_topics_are_forwarded_unchanged() -> None:
+    def check(case: tuple[int, int]) -> None:
+        wire = Wire(connection())
+        frame = request(_asking(*case)(THEIRS, OURS + "_not"), case[1], 7)
+        wire.feed(0, client=frame[:20])
+        wire.feed(0, client=frame[20:])
+        assert bytes(wire.to_broker) == frame
+
+    check_each(_changes(), check)
+
+
+def test_without_protected_topics_no_plan_is_guarded() -> None:
+    def check(case: tuple[int, int]) -> None:
+        frame = request(_asking(*case)(OURS), case[1], 7)
+        wire = Wire(connection(protected=()))
+        wire.feed(0, client=frame)
+        assert bytes(wire.to_broker) == frame
+
+    check_each(_changes(), check)
+
+
+def test_configs_of_a_broker_with_a_protected_topics_name_are_altered() -> None:
+    asked = m.AlterConfigsRequest(
+        resources=[m.AlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name=OURS)]
+    )
+    wire = Wire(connection())
+    wire.feed(0, client=request(asked, 1))
+    assert bytes(wire.to_broker) == request(asked, 1)
+
+
+def test_preferred_elections_pass_and_unclean_elections_of_all_topics_are_refused() -> None:
+    for version in (1, 2):
+        preferred = request(m.ElectLeadersRequest(election_type=0, topic_partitions=None), version)
+        unclean = request(m.ElectLeadersRequest(election_type=1, topic_partitions=None), version, 2)
+        wire = Wire(connection())
+        wire.feed(0, client=preferred)
+        assert bytes(wire.to_broker) == preferred
+        wire.feed(0, broker=response(m.ElectLeadersResponse(), version))
+        wire.feed(0, client=unclean)
+        assert bytes(wire.to_broker) == preferred
+        refusal = response(m.ElectLeadersResponse(error_code=REFUSED), version, 2)
+        assert split(bytes(wire.to_client))[1] == refusal
+
+
+def test_a_transaction_gets_a_protected_topic_and_its_other_topics_not() -> None:
+    """A broker adds all partitions or none: OPERATION_NOT_ATTEMPTED (55) for the others."""
+    topic = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    topics = [topic(name=OURS, partitions=[0]), topic(name=THEIRS, partitions=[0, 1])]
+
+    def check(version: int) -> None:
+        if version < 4:
+            asked = m.AddPartitionsToTxnRequest(v3_and_below_transactional_id="t", v3_and_below_topics=topics)
+        else:
+            one = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+                transactional_id="t", topics=topics
+            )
+            asked = m.AddPartitionsToTxnRequest(transactions=[one])
+        frame = request(asked, version)
+        wire = Wire(connection())
+        wire.feed(0, client=frame)
+        assert bytes(wire.to_broker) == b""
+        found = codes(bytes(wire.to_client), ApiKey.ADD_PARTITIONS_TO_TXN, version)
+        assert found == [(OURS, REFUSED), (THEIRS, 55), (THEIRS, 55)]
+        wire = Wire(connection("ANONYMOUS"))
+        wire.feed(0, client=frame)
+        assert bytes(wire.to_broker) == frame
+
+    check_each(range(6), check)
+
+
+# By id
+
+
+class Cluster:
+    """A controller behind a Weir that protects one of its topics."""
+
+    def __init__(self, *admins: str, table: QuotaTable | None = None) -> None:
+        self.controller = Controller(everything())
+        self.ours = self.controller.add(OURS, 1).topic_id
+        self.theirs = self.controller.add(THEIRS, 3).topic_id
+        plans = Plans(Counters(), protected=ProtectedTopics((OURS,), admins))
+        self.session = new_connection(plans=plans, quotas=quotas_of(table or QuotaTable()))
+        self.client = ControllerClient(self.session, self.controller)
+
+    def delete(self, *what: str | UUID) -> list[tuple[str | None, int]]:
+        asked = Delete(what)
+        (frame,) = self.client.send(0, asked.frame("app"))
+        return [(one.name, one.error_code) for one in asked.answer(frame).results]
+
+
+def test_a_protected_topic_is_not_deleted_by_its_id() -> None:
+    cluster = Cluster()
+    assert sorted(map(str, cluster.delete(cluster.ours, cluster.theirs))) == [
+        f"('{OURS}', {REFUSED})",
+        f"('{THEIRS}', 0)",
+    ]
+    assert list(cluster.controller.topics) == [OURS]
+
+
+def test_a_protected_topics_id_is_refused_under_another_name() -> None:
+    """A broker refuses an entry with a name and an id; Weir does not rely on that."""
+    cluster = Cluster()
+    state = m.DeleteTopicsRequest.DeleteTopicState(name=THEIRS, topic_id=cluster.ours)
+    cluster.client.send(0, request(m.DeleteTopicsRequest(topics=[state]), 6))
+    assert list(cluster.controller.topics) == [OURS, THEIRS]
+    assert not cluster.controller.asked_of(m.DeleteTopicsRequest)
+
+
+def test_an_admin_deletes_a_protected_topic_by_its_id() -> None:
+    cluster = Cluster("ANONYMOUS")
+    assert cluster.delete(cluster.ours) == [(OURS, 0)]
+
+
+def test_remaining_topics_are_charged_to_the_mutation_quota() -> None:
+    cluster = Cluster(table=limited())
+    assert cluster.delete(cluster.ours, THEIRS)
+    budget = cluster.session.quotas.mutations.budget("ANONYMOUS", "app", 0)
+    assert budget is not None
+    assert budget.tokens(0) == 10 - 3
+    assert list(cluster.controller.topics) == [OURS]
+
+
+def test_versions_of_produce_with_topic_ids_are_not_offered_and_refused() -> None:
+    session = connection()
+    entries = [
+        m.ApiVersionsResponse.ApiVersion(api_key=0, min_version=0, max_version=13),
+        m.ApiVersionsResponse.ApiVersion(api_key=1, min_version=0, max_version=17),
+    ]
+    wire = Wire(session)
+    wire.feed(0, client=request(m.ApiVersionsRequest(), 3))
+    wire.feed(0, broker=response(m.ApiVersionsResponse(api_keys=entries), 3))
+    told = body_of(bytes(wire.to_client), m.ApiVersionsResponse, 3)
+    assert {one.api_key: one.max_version for one in told.api_keys if one.api_key < 2} == {0: 12, 1: 17}
+    before = bytes(wire.to_broker)
+    wire.feed(0, client=request(m.ProduceRequest(acks=1), 13))
+    assert session.violation is not None
+    assert session.violation.reason is CloseReason.TOPICS_UNNAMED
+    assert bytes(wire.to_broker) == before
+
+
+def test_a_version_that_weir_does_not_know_closes_the_connection_while_topics_are_protected() -> None:
+    for api_key in CHANGES_OF_TOPICS:
+        session = connection()
+        Wire(session).feed(0, client=unknown_request(api_key, 99))
+        assert session.violation is not None, api_key
+        assert session.violation.reason is CloseReason.REQUEST_VERSION_UNKNOWN
+
+
+# Produce
+
+PRODUCE_VERSIONS: Final = range(NAMED_MAX + 1)
+
+
+def test_records_for_a_protected_topic_are_refused_with_all_topics_of_their_request() -> None:
+    def check(version: int) -> None:
+        for topics in ((OURS,), (OURS, THEIRS), (THEIRS, OURS), ("a", "b", OURS)):
+            wire = Wire(connection())
+            frame = produce_to(5, version=version, **dict.fromkeys(topics, 100))
+            for start in range(0, len(frame), 40):
+                wire.feed(0, client=frame[start : start + 40])
+            assert bytes(wire.to_broker) == b""
+            expected = sorted((topic, REFUSED) for topic in topics)
+            assert codes(bytes(wire.to_client), 0, version) == expected
+            wire.feed(0, client=ping(8))
+            wire.feed(0, broker=pong(8))
+            assert bytes(wire.to_client).endswith(pong(8))
+
+    check_each(PRODUCE_VERSIONS, check)
+
+
+def test_records_for_other_topics_are_forwarded_and_so_are_an_admins() -> None:
+    def check(version: int) -> None:
+        for topics in ((THEIRS,), (THEIRS, "b"), (), (OURS + "x",), (OURS[:-1],)):
+            wire = Wire(connection())
+            frame = produce_to(5, version=version, **dict.fromkeys(topics, 100))
+            for start in range(0, len(frame), 40):
+                wire.feed(0, client=frame[start : start + 40])
+            assert bytes(wire.to_broker) == frame
+        for topics in ((OURS,), (THEIRS, OURS)):
+            wire = Wire(connection("ANONYMOUS"))
+            frame = produce_to(5, version=version, **dict.fromkeys(topics, 100))
+            wire.feed(0, client=frame)
+            assert bytes(wire.to_broker) == frame
+
+    check_each(PRODUCE_VERSIONS, check)
+
+
+@pytest.mark.parametrize("others", [(), ("a", "b")])
+@pytest.mark.parametrize("table", [None, quota_table(produce=10**9)])
+def test_a_protected_topic_is_refused_after_many_requests_for_other_topics(
+    others: tuple[str, ...], table: QuotaTable | None
+) -> None:
+    """The parse cache must not let it through: requests differ in the topic only."""
+    wire = Wire(connection(table=table))
+    sent = b""
+    for number in range(3):
+        names = ["x" * len(OURS), *others]
+        sent += (frame := produce_to(number, **dict.fromkeys(names, 10)))
+        wire.feed(0, client=frame, broker=b"")
+        wire.feed(0, broker=produced(number, version=9))
+    wire.feed(0, client=produce_to(7, **dict.fromkeys([OURS, *others], 10)))
+    assert bytes(wire.to_broker) == sent
+    assert set(codes(split(bytes(wire.to_client))[-1], 0, 9)) == {(n, REFUSED) for n in (OURS, *others)}
+
+
+def test_a_long_client_id_does_not_hide_a_protected_topic_from_the_parse_cache() -> None:
+    """A beginning that is too long for the cache up to the topic, but not up to acks."""
+    client_id = b"c" * 1000
+
+    def frame(topic: str) -> bytes:
+        data = m.ProduceRequest.PartitionProduceData(records=b"r")
+        topics = [m.ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+        return request(m.ProduceRequest(acks=1, topic_data=topics), 7, 1, client_id)
+
+    wire = Wire(connection())
+    for _time in range(2):
+        wire.feed(0, client=frame("o" * len(OURS)))
+        wire.feed(0, broker=produced(1))
+    before = bytes(wire.to_broker)
+    wire.feed(0, client=frame(OURS))
+    assert bytes(wire.to_broker) == before
+
+
+def test_records_without_acks_for_a_protected_topic_close_the_connection() -> None:
+    session = connection()
+    wire = Wire(session)
+    wire.feed(0, client=produce_to(1, acks=0, **{OURS: 10}))
+    assert session.violation is not None
+    assert session.violation.reason is CloseReason.TOPIC_PROTECTED
+    assert bytes(wire.to_broker) == bytes(wire.to_client) == b""
+
+
+@pytest.mark.parametrize("chunk", [1000, 4096, 100_000])
+def test_a_protected_topic_behind_the_buffer_never_reaches_the_broker_whole(chunk: int) -> None:
+    frame = produce_to(1, a=10_000, b=10_000, **{OURS: 500})
+    session = connection(buffer_bytes=SMALL_BUFFER)
+    wire = Wire(session)
+    for start in range(0, len(frame), chunk):
+        wire.feed(0, client=frame[start : start + chunk])
+    assert session.violation is not None
+    assert session.violation.reason is CloseReason.TOPIC_PROTECTED
+    assert len(wire.to_broker) < len(frame) - 500
+    assert OURS.encode() not in wire.to_broker
+    assert session.counters.protected_refused == {ApiKey.PRODUCE: 1}
+
+
+def test_a_long_request_with_many_topics_is_forwarded_and_charged_to_topics_with_rates() -> None:
+    frame = produce_to(1, a=30_000, b=30_000)
+    table = QuotaTable({(Entity(topic="b"), QuotaKey.PRODUCER_BYTE_RATE): 1000})
+    wire = Wire(connection(table=table, buffer_bytes=SMALL_BUFFER))
+    for start in range(0, len(frame), 1000):
+        wire.feed(0, client=frame[start : start + 1000])
+    assert bytes(wire.to_broker) == frame
+    wire.feed(0, broker=produced(1, version=9))
+    assert bytes(wire.to_client) == produced(1, throttle_ms=20_000, version=9)
+
+
+def test_refused_records_are_charged_to_the_clients_byte_rate() -> None:
+    session = connection(table=quota_table(produce=1000))
+    wire = Wire(session)
+    frame = produce_to(1, **{OURS: 30_000})
+    wire.feed(0, client=frame)
+    told = body_of(bytes(wire.to_client), m.ProduceResponse, 9)
+    assert told.throttle_time_ms == len(frame) - 4 - 10_000
+    assert session.throttled_until_ms == told.throttle_time_ms
+
+
+def test_a_refused_request_with_thousands_of_partitions_closes_the_connection() -> None:
+    data = [m.ProduceRequest.PartitionProduceData(index=n, records=b"r") for n in range(20_000)]
+    topics = [m.ProduceRequest.TopicProduceData(name=OURS, partition_data=data)]
+    session = connection()
+    Wire(session).feed(0, client=request(m.ProduceRequest(acks=1, topic_data=topics), 9))
+    assert session.violation is not None
+    assert session.violation.reason is CloseReason.TOPIC_PROTECTED
+
+
+# Said
+
+
+def test_refused_and_made_changes_are_in_the_audit_log() -> None:
+    session = connection()
+    with capture_logs() as lines:
+        Wire(session).feed(0, client=produce_to(1, **{OURS: 10}))
+        Wire(connection("ANONYMOUS")).feed(0, client=request(_deleted_by_name(OURS), 5))
+    refused, made = [line for line in lines if line.get("log") == "weir.audit"]
+    assert (refused["event"], refused["log_level"]) == ("change of protected topics refused", "warning")
+    assert (refused["principal"], refused["api"], refused["topics"]) == ("User:ANONYMOUS", "PRODUCE", OURS)
+    assert (made["event"], made["api"]) == ("protected topics changed", "DELETE_TOPICS")
+    assert session.counters.protected_refused == {ApiKey.PRODUCE: 1}
