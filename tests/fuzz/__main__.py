@@ -1,7 +1,7 @@
 """`python -m tests.fuzz --seconds 60`; `python -m tests.fuzz codecs --seed 7`; `… codecs --repeat FILE`.
 
-Fuzzes every target in turn. Equal seeds and `--runs` give equal inputs. A finding stays in build/fuzz/TARGET/,
-and the end says how to repeat it.
+Fuzzes every target in turn. Equal seeds and `--runs` give equal inputs. A finding stays in
+build/fuzz/TARGET/, and the end says how to repeat it.
 """
 
 from __future__ import annotations

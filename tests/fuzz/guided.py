@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.fuzz.mutate import changed
 
@@ -42,7 +42,7 @@ class Branches:
         finally:
             sys.settrace(before)
 
-    def _enter(self, frame: FrameType, event: str, argument: object) -> Callable[..., object] | None:
+    def _enter(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
         code = frame.f_code
         number = self._numbers.get(code)
         if number is None:
@@ -51,7 +51,7 @@ class Branches:
             number = self._numbers[code] = (len(self._numbers) + 1) << 16 if ours else 0
         return self._line if number else None
 
-    def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., object]:
+    def _line(self, frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
         if event == "line":
             here = self._numbers[frame.f_code] | frame.f_lineno
             self.reached.add(self._last << 40 | here)

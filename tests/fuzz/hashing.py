@@ -1,9 +1,9 @@
 """No byte is wrong: `python -m tests.fuzz.hashing --gigabytes 5`, `… --tls`.
 
-Clients and a fake broker, in a process of its own, send frames of 13 bytes to 100 MB through a real `weir run`,
-cut anywhere, under quotas whose file is replaced all the while. Both ends hash all that they send and receive;
-at the end of a connection the broker tells its hashes. Weir may change one thing: the throttle time in responses
-to produce and fetch requests, which counts as 0.
+Clients and a fake broker, in a process of its own, send frames of 13 bytes to 100 MB through a real
+`weir run`, cut anywhere, under quotas whose file is replaced all the while. Both ends hash all that they send
+and receive; at the end of a connection the broker tells its hashes. Weir may change one thing: the throttle
+time in responses to produce and fetch requests, which counts as 0.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def block() -> bytes:
 
 
 def body(head: bytes, length: int, number: int) -> Iterator[bytes]:
-    """Yield a frame of this length (bytes, prefix included) that begins with `head`, in pieces. `number` makes
-    frames differ.
+    """Yield a frame of this length (bytes, prefix included) that begins with `head`, in pieces. `number`
+    makes frames differ.
     """
     frame_head = struct.pack(">i", length - 4) + head
     first = (number * 7919) % BLOCK_BYTES
@@ -259,7 +259,8 @@ class Result:
 
 def converse(sock: socket.socket, seed: int, total_mb: int, client_id: bytes) -> Result:
     """Go through a connection's exchanges. Raises AssertionError if a byte is wrong."""
-    throttled, waiting = 0, []
+    throttled = 0
+    waiting: list[Exchange] = []
     with Stream(sock, seed) as stream:
         for number, exchange in enumerate(exchanges(seed, total_mb * MB)):
             if sum(each.asked_bytes for each in waiting) + exchange.asked_bytes > BATCH_BYTES:

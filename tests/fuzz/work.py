@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +29,12 @@ def steps(call: Callable[[], object]) -> int:
     """Return the number of Python lines that `call` runs, and of its calls of built-in functions."""
     count = 0
 
-    def lines(frame: FrameType, event: str, argument: object) -> object:
+    def lines(_frame: FrameType, event: str, _argument: object) -> Any:
         nonlocal count
         count += event == "line"
         return lines
 
-    def calls(frame: FrameType, event: str, argument: object) -> None:
+    def calls(_frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
         count += event == "c_call"
 
@@ -52,7 +51,6 @@ def steps(call: Callable[[], object]) -> int:
 
 def peak_bytes(call: Callable[[], object]) -> int:
     """Return the maximum of the memory that `call` has allocated at once."""
-    gc.collect()
     tracemalloc.start()
     try:
         call()

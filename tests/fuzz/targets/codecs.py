@@ -26,7 +26,7 @@ def run(data: bytes) -> None:
     try:
         message = subject.decode(body)
     except ProtocolError as error:
-        assert 0 <= error.offset <= len(body), error
+        _check_offset(error, 0, body)
         return
     again = subject.encode(message)
     assert subject.encode(subject.decode(again)) == again
@@ -41,9 +41,13 @@ def run_as_a_broker(data: bytes) -> None:
     except UnencodableError:
         return
     except ProtocolError as error:
-        assert -1 <= error.offset <= len(body), error
+        _check_offset(error, -1, body)
         return
     subject.decode(subject.encode(message))
+
+
+def _check_offset(error: ProtocolError, least: int, body: bytes) -> None:
+    assert least <= error.offset <= len(body), error
 
 
 @cache

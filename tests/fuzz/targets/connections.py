@@ -1,4 +1,4 @@
-"""Both halves of a connection, fed any bytes in any cuts. No error may come out: a peer's fault is a violation.
+"""Both halves of a connection, fed any bytes in any cuts. They raise nothing: a peer's fault is a violation.
 
 An input is a program: a byte that chooses the settings, then steps. The low three bits of a step's first byte
 choose its kind, the others the cut. Bytes follow an int16 length.
@@ -207,13 +207,15 @@ def growing() -> dict[str, Grow]:
         for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.JOIN_GROUP):
             for piece in (0, 31, 7):
                 grown[f"{key.name} of {name} in pieces of {piece}"] = _one_frame(key, filler, piece)
-    for key in api_keys():
-        grown |= _wide_frames(key)
+    for api_key in api_keys():
+        grown |= _wide_frames(api_key)
     return grown
 
 
 def _wide_frames(key: int) -> dict[str, Grow]:
-    """Return exchanges of one API whose request, or response, has one wide array and arrives in small pieces."""
+    """Return exchanges of one API whose request, or response, has one wide array and arrives in small
+    pieces.
+    """
     asked_by, answered_by, known = request_type(key), response_type(key), versions(key)
     assert known is not None
     asked = request(sample(asked_by, known.max), known.max)[4:]

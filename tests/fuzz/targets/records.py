@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Grow
 
-RATIO_MAX: Final = {GZIP: 1040, SNAPPY: 24, LZ4: 256, ZSTD: 32769}
+RATIO_MAX: Final = {GZIP: 1040, SNAPPY: 24, LZ4: 256, ZSTD: 1 << 19}
 """As in the formats' documents; see `protocol/scanning/unpacked_sizes.py`."""
 PARTITIONS_MAX: Final = 8
 VERSIONS: Final = tuple(schema_of(ProduceRequest).versions)
@@ -55,16 +55,19 @@ def run_batches(data: bytes) -> None:
     end = len(body) * (cut or b"\xff")[0] // 255
     _check_batches(body, 0, len(body), end)
     for kind, ratio in RATIO_MAX.items():
-        unpacked = unpacked_bytes(kind, body, 0, len(body), end)
-        assert len(body) <= unpacked <= len(body) * ratio
+        estimate, bound = unpacked_bytes(kind, body, 0, len(body), end)
+        assert len(body) <= estimate <= bound <= len(body) * ratio
 
 
 def _check_batches(body: bytearray, start: int, stop: int, end: int) -> None:
-    unpacked = [0.0] * 5
-    add_unpacked(body, start, stop, end, unpacked)
-    assert unpacked[0] == 0
+    unpacked, bounds = [0.0] * 5, [0.0] * 5
+    left = add_unpacked(body, start, stop, end, unpacked, bounds)
+    assert 0 <= left <= stop - start
+    assert unpacked[0] == bounds[0] == 0
     for kind, ratio in RATIO_MAX.items():
         assert 0 <= unpacked[kind] <= (stop - start + BATCH_HEAD_BYTES) * ratio * 4
+        assert 0 <= bounds[kind] <= (stop - start) * ratio
+        assert left or unpacked[kind] <= bounds[kind]
 
 
 def batch(kind: int, stream: bytes) -> bytes:

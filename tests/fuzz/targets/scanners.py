@@ -1,12 +1,13 @@
-"""Scanners of bytes that are not decoded: framing, field offsets, streams, topics. Documented error: ProtocolError.
+"""Scanners of bytes that are not decoded: framing, field offsets, streams, topics.
 
-Where the codec decodes the same bytes, its result is the expected one.
+Documented error: ProtocolError. Where the codec decodes the same bytes, its result is the expected one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.codec import codec
@@ -95,7 +96,7 @@ def _offsets() -> tuple[tuple[FieldOffset, type[Message], int, str], ...]:
     for message, version in VERSIONS:
         layout = schema_of(message).layout(version)
         names = [slot.name for slot in layout.fields]
-        for before, name in zip(names, names[1:], strict=False):
+        for before, name in pairwise(names):
             offset = field_offset(message, version, name)
             assert offset is not None
             if offset.fixed_offset is None:
@@ -110,12 +111,8 @@ def run_offsets(data: bytes) -> None:
     """Locate a field: the codec's prefix ends there. Fewer bytes give the same position, or INCOMPLETE."""
     index, body = chosen(data, len(_offsets()))
     offset, message, version, before = _offsets()[index]
-    try:
-        position = offset.locate(body, 0, len(body), True)
-    except ProtocolError:
-        position = None
-    else:
-        assert 0 <= position <= len(body)
+    position = _located(offset, body)
+    assert position is None or 0 <= position <= len(body)
     try:
         _part, expected = codec(message, version).decode_prefix(body, 0, len(body), before)
     except ProtocolError:
@@ -125,6 +122,13 @@ def run_offsets(data: bytes) -> None:
     _locate_in_less(offset, body, position)
 
 
+def _located(offset: FieldOffset, body: bytes) -> int | None:
+    try:
+        return offset.locate(body, 0, len(body), True)
+    except ProtocolError:
+        return None
+
+
 def _locate_in_less(offset: FieldOffset, body: bytes, expected: int | None) -> None:
     for end in (len(body) // 2, len(body) - 1):
         try:
@@ -132,7 +136,7 @@ def _locate_in_less(offset: FieldOffset, body: bytes, expected: int | None) -> N
         except ProtocolError:
             assert expected is None or offset.offset_from_end is not None
             continue
-        assert position == INCOMPLETE or offset.offset_from_end is not None or position == expected
+        assert position in (INCOMPLETE, expected) or offset.offset_from_end is not None
 
 
 @cache
@@ -156,7 +160,7 @@ def growing_offsets() -> dict[str, Grow]:
     return grown
 
 
-# Streams: fed in pieces
+# Streams that are fed in pieces
 
 
 @cache
@@ -289,7 +293,9 @@ def _fetches() -> tuple[int, ...]:
 
 
 def run_fetches(data: bytes) -> None:
-    """Find topics in fetch requests, and ask for the least: the codec finds the same. No topic's name is empty."""
+    """Find topics in fetch requests, and ask for the least: the codec finds the same. No topic's name is
+    empty.
+    """
     index, body = chosen(data, len(_fetches()))
     version = _fetches()[index]
     value = decoded(FetchRequest, version, body)
