@@ -82,7 +82,7 @@ def _least(element: Any) -> Any:
         return element
     least = type(element)()
     for name in element.__struct_fields__:
-        if name == "records" and getattr(least, name) is None:
+        if name in ("records", "unaligned_records") and getattr(least, name) is None:
             setattr(least, name, b"")
     return least
 
