@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled mutants bench format clean
+.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled mutants fuzz bench format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -81,6 +81,11 @@ SAMPLE ?= 60
 
 mutants: install ## which changes of the rules no test notices: a sample (SAMPLE=60, SEED=today's date)
 	nice $(BIN)/python -m tools.mutants --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
+
+SECONDS ?= 60
+
+fuzz: install ## any bytes into every decoder of peers' bytes (SECONDS=60 for each, SEED=1)
+	nice $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 bench: install ## CPU per request beside other proxies (docs/performance.md)
 	$(BIN)/python -m bench

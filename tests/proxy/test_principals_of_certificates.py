@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from cryptography import x509
@@ -108,7 +108,7 @@ def test_certificate_subjects_are_printed_as_in_rfc_2253(subject: x509.Name, wri
     assert name_of(subject.public_bytes()) == written
 
 
-def test_the_subject_of_a_certificate_is_found() -> None:
+def certificate_of_alice() -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     certificate = (
@@ -121,7 +121,42 @@ def test_the_subject_of_a_certificate_is_found() -> None:
         .not_valid_after(now + timedelta(days=1))
         .sign(key, hashes.SHA256())
     )
-    assert subject_of(certificate.public_bytes(serialization.Encoding.DER)) == "CN=alice"
+    return certificate.public_bytes(serialization.Encoding.DER)
+
+
+def test_the_subject_of_a_certificate_is_found() -> None:
+    assert subject_of(certificate_of_alice()) == "CN=alice"
+
+
+def test_a_certificate_of_a_version_that_x509_lacks_is_an_error_like_other_unreadable_ones() -> None:
+    third, unknown = bytes.fromhex("a003020102"), bytes.fromhex("a003020107")
+    certificate = certificate_of_alice()
+    assert third in certificate
+    with pytest.raises(ValueError, match="version"):
+        subject_of(certificate.replace(third, unknown, 1))
+
+
+class CountedBytes(bytes):
+    """Bytes that count those copied by slices, and by slices of slices."""
+
+    copied = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        part = super().__getitem__(index)
+        if isinstance(part, int):
+            return part
+        CountedBytes.copied += len(part)
+        return CountedBytes(part)
+
+
+def test_reading_a_certificate_name_of_many_parts_copies_its_bytes_a_few_times_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CountedBytes, "copied", 0)
+    part = element(0x31, element(0x30, bytes.fromhex("0603550403") + element(0x0C, b"a")))
+    parts = part * 2000
+    name_of(CountedBytes(b"\x30\x84" + len(parts).to_bytes(4) + parts))
+    assert CountedBytes.copied < 10 * len(parts)
 
 
 @given(st.binary(max_size=60))

@@ -39,7 +39,10 @@ def subject_of(certificate: bytes) -> str:
     """Return the subject of a DER certificate. Raises ValueError."""
     from cryptography import x509  # slow to import, and needed only for client certificates
 
-    tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
+    try:
+        tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
+    except x509.InvalidVersion as error:  # no ValueError; OpenSSL accepts such a certificate
+        raise ValueError(str(error)) from None
     fields = [field for field in _elements(_content(tbs)) if field[0] != VERSION_TAG]
     return name_of(fields[FIELDS_BEFORE_SUBJECT])
 
@@ -83,12 +86,14 @@ def _character(character: str) -> str:
 
 def _elements(content: bytes) -> Iterator[bytes]:
     """Yield consecutive elements, with tags and lengths. Raises ValueError."""
-    while content:
-        start, length = _head(content)
-        if start + length > len(content):
+    position = 0
+    while position < len(content):
+        start, length = _head(content, position)
+        behind = start + length
+        if behind > len(content):
             raise ValueError("a certificate's name is cut short")
-        yield content[: start + length]
-        content = content[start + length :]
+        yield content[position:behind]
+        position = behind
 
 
 def _content(element: bytes) -> bytes:
@@ -96,15 +101,15 @@ def _content(element: bytes) -> bytes:
     return element[start : start + length]
 
 
-def _head(element: bytes) -> tuple[int, int]:
-    """Return the offset and length of an element's content. Raises ValueError."""
-    if len(element) < 2:
+def _head(data: bytes, position: int = 0) -> tuple[int, int]:
+    """Return the offset and length of the content of the element at `position`. Raises ValueError."""
+    if len(data) < position + 2:
         raise ValueError("a certificate's name is cut short")
-    first = element[1]
+    first, start = data[position + 1], position + 2
     if first < 0x80:
-        return 2, first
-    start = 2 + (first & 0x7F)
-    return start, int.from_bytes(element[2:start], "big")
+        return start, first
+    behind = start + (first & 0x7F)
+    return behind, int.from_bytes(data[start:behind], "big")
 
 
 def _number(content: bytes) -> str:

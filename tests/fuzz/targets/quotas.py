@@ -1,0 +1,100 @@
+"""Quotas that others have written: records of the quota topic, and answers of brokers.
+
+Documented errors: RecordError for records, ProtocolError for answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.messages import DescribeClientQuotasResponse
+from proxy.control.stores.records import RecordError, Slot, Stored, read_key, write
+from proxy.control.stores.wire_quotas import imported
+from quotas import Entity, QuotaKey
+from quotas.table.entities import DEFAULT, Prefix
+from tests.fuzz.growth import fillers, wide
+from tests.fuzz.target import Target
+from tests.protocol.generate import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.fuzz.target import Grow
+
+BETWEEN: Final = b"\xff"
+"""Separates key and value; JSON in UTF-8 lacks it."""
+
+
+def run(data: bytes) -> None:
+    """Apply records: key, value, key, … A key that is read is written back as the same bytes."""
+    stored, parts = Stored(), data.split(BETWEEN, 16)
+    for key, value in zip(parts[::2], parts[1::2], strict=False):
+        before = stored.table()
+        try:
+            stored.apply(key, value or None)
+        except RecordError:
+            assert stored.table() == before
+        else:
+            assert write(read_key(key), {}).key == key
+    stored.table()
+
+
+def run_answers(data: bytes) -> None:
+    """Import the quotas of a broker: every value is taken or skipped."""
+    try:
+        answer = codec(DescribeClientQuotasResponse, 1).decode(data)
+    except ProtocolError:
+        return
+    imported(answer)
+
+
+def seeds() -> Sequence[bytes]:
+    """Return a record of each kind of entity."""
+    quotas = {QuotaKey.PRODUCER_BYTE_RATE: 1e6}
+    slots = [
+        Slot(Entity("alice"), False),
+        Slot(Entity(DEFAULT, "app"), True),
+        Slot(Entity(None, Prefix("etl-")), False),
+        Slot(Entity(topic="t"), False),
+    ]
+    made = [write(slot, quotas) for slot in slots]
+    return [BETWEEN.join((record.key, record.value or b"", record.key, b"")) for record in made]
+
+
+def answer_seeds() -> Sequence[bytes]:
+    """Return answers with a user's quota and with an address's."""
+    part, value = DescribeClientQuotasResponse.EntityData, DescribeClientQuotasResponse.ValueData
+    entries = [
+        DescribeClientQuotasResponse.EntryData(
+            entity=[part(entity_type=kind, entity_name=name)], values=[value(key=key, value=5.0)]
+        )
+        for kind, name, key in (
+            ("user", "alice", "producer_byte_rate"),
+            ("user", None, "request_percentage"),
+            ("ip", "10.0.0.1", "connection_creation_rate"),
+        )
+    ]
+    answer = DescribeClientQuotasResponse(entries=entries)
+    return [codec(DescribeClientQuotasResponse, 1).encode(answer)]
+
+
+def growing() -> dict[str, Grow]:
+    """Return long and nested JSON."""
+    key = b'{"entity":{"user":"'
+    return dict(fillers()) | {
+        "long names": lambda count: key + b"a" * count + b'"},"mode":"enforce"}\xff{}',
+        "nested": lambda count: b"[" * count + BETWEEN + b"{" * count,
+        "parts": lambda count: b'{"entity":{' + b'"user":"a",' * count + BETWEEN,
+    }
+
+
+def growing_answers() -> dict[str, Grow]:
+    """Return wide answers."""
+    assert sample(DescribeClientQuotasResponse, 1).entries
+    return dict(wide(DescribeClientQuotasResponse, 1)) | dict(fillers())
+
+
+RECORDS: Final = Target("quota-records", run, seeds, growing)
+ANSWERS: Final = Target("quota-answers", run_answers, answer_seeds, growing_answers)

@@ -1,0 +1,340 @@
+"""Scanners of bytes that are not decoded: framing, field offsets, streams, topics.
+
+Documented error: ProtocolError. Where the codec decodes the same bytes, its result is the expected one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.framing import INCOMPLETE, client_id_end, request_body, response_body
+from protocol.messages import FetchRequest, FetchResponse, ProduceRequest
+from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from protocol.scanning.least_fetch import ask_least
+from protocol.scanning.records_remover import RecordsRemover
+from protocol.scanning.stream_scanner import EndpointMask, StreamScanner, endpoints_tag
+from protocol.scanning.topic_bytes import TopicBytes, names_topics
+from protocol.scanning.topic_names import topics_in
+from protocol.values import schema_of
+from tests.fuzz.growth import fillers, wide
+from tests.fuzz.target import Target, choosing, chosen
+from tests.fuzz.targets.codecs import VERSIONS
+from tests.protocol.generate import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from protocol.values import Message
+    from tests.fuzz.target import Grow
+
+KEPT_BYTES_MAX: Final = 1 << 20
+WANTED: Final = frozenset({b"", b"t", "käse".encode()})
+
+
+def chunks(data: bytes, length: int) -> Iterator[bytes]:
+    """Cut into pieces of this length (bytes)."""
+    return (data[start : start + length] for start in range(0, len(data), length))
+
+
+def decoded(message: type[Message], version: int, body: bytes) -> Any:
+    """Return the codec's message; None if it is malformed for the codec."""
+    try:
+        return codec(message, version).decode(body)
+    except ProtocolError:
+        return None
+
+
+# Framing
+
+
+def run_framing(data: bytes) -> None:
+    """Read the header of a frame: the position is in the bytes at hand, and equal when more arrive."""
+    flexible, at_hand = data[:1] > b"\x7f", data[1:]
+    for read in (client_id_end, _request_body(flexible), _response_body(flexible)):
+        found = INCOMPLETE
+        for end in (len(at_hand) // 2, len(at_hand)):
+            try:
+                position = read(at_hand, 0, end)
+            except ProtocolError:
+                break
+            assert position == INCOMPLETE or 4 <= position <= end
+            assert found in (INCOMPLETE, position)
+            found = position
+
+
+def _request_body(flexible: bool) -> Callable[[bytes, int, int], int]:
+    return lambda data, frame, end: request_body(data, frame, end, flexible=flexible)
+
+
+def _response_body(flexible: bool) -> Callable[[bytes, int, int], int]:
+    return lambda data, frame, end: response_body(data, frame, end, flexible=flexible)
+
+
+def framing_seeds() -> Sequence[bytes]:
+    """Return headers with and without tags."""
+    head = bytes.fromhex("00000010 0003 000c 00000007 0003") + b"app"
+    return [
+        b"\0" + head,
+        b"\xff" + head + b"\0",
+        b"\xff" + head + b"\2\5\1a\6\0",
+        b"\xff" + bytes(8) + b"\1\3\1x",
+    ]
+
+
+# Field offsets
+
+
+@cache
+def _offsets() -> tuple[tuple[FieldOffset, type[Message], int, str], ...]:
+    """Return each field that is not fixed: (offset, message, version, the field before)."""
+    found: list[tuple[FieldOffset, type[Message], int, str]] = []
+    for message, version in VERSIONS:
+        layout = schema_of(message).layout(version)
+        names = [slot.name for slot in layout.fields]
+        for before, name in pairwise(names):
+            offset = field_offset(message, version, name)
+            assert offset is not None
+            if offset.fixed_offset is None:
+                found.append((offset, message, version, before))
+        tags = tag_section(message, version)
+        if tags is not None and names:
+            found.append((tags, message, version, names[-1]))
+    return tuple(found)
+
+
+def run_offsets(data: bytes) -> None:
+    """Locate a field: the codec's prefix ends there. Fewer bytes give the same position, or INCOMPLETE."""
+    index, body = chosen(data, len(_offsets()))
+    offset, message, version, before = _offsets()[index]
+    position = _located(offset, body)
+    assert position is None or 0 <= position <= len(body)
+    try:
+        _part, expected = codec(message, version).decode_prefix(body, 0, len(body), before)
+    except ProtocolError:
+        expected = None
+    if expected is not None and decoded(message, version, body) is not None:
+        assert position == expected, (message, version, before)
+    _locate_in_less(offset, body, position)
+
+
+def _located(offset: FieldOffset, body: bytes) -> int | None:
+    try:
+        return offset.locate(body, 0, len(body), True)
+    except ProtocolError:
+        return None
+
+
+def _locate_in_less(offset: FieldOffset, body: bytes, expected: int | None) -> None:
+    for end in (len(body) // 2, len(body) - 1):
+        try:
+            position = offset.locate(body, 0, max(end, 0), False)
+        except ProtocolError:
+            assert expected is None or offset.offset_from_end is not None
+            continue
+        assert position in (INCOMPLETE, expected) or offset.offset_from_end is not None
+
+
+@cache
+def offset_seeds() -> tuple[bytes, ...]:
+    """Return a sample for each field."""
+    return tuple(
+        choosing(index, codec(message, version).encode(sample(message, version)))
+        for index, (_offset, message, version, _before) in enumerate(_offsets())
+    )
+
+
+def growing_offsets() -> dict[str, Grow]:
+    """Return wide messages for the last field of each newest version."""
+    grown: dict[str, Grow] = {}
+    for index, (offset, message, version, _before) in enumerate(_offsets()):
+        if not offset.field and version == schema_of(message).versions.max:
+            grown |= wide(message, version, choosing(index, b""))
+            grown |= {
+                f"{offset.message} {name}": grow for name, grow in fillers(choosing(index, b"")).items()
+            }
+    return grown
+
+
+# Streams that are fed in pieces
+
+
+@cache
+def _streamed() -> tuple[tuple[type[Message], int], ...]:
+    return tuple(
+        (message, version)
+        for message, version in VERSIONS
+        if message in (ProduceRequest, FetchResponse) or endpoints_tag(message, version) is not None
+    )
+
+
+def run_streams(data: bytes) -> None:
+    """Feed every stream scanner in pieces: the result is that of one piece, and the codec's."""
+    index, rest = chosen(data, len(_streamed()))
+    message, version = _streamed()[index]
+    length, body = (rest[0] or 256 if rest else 1), rest[1:]
+    for follow in (_tags_found, _masked, _topic_bytes, _removed):
+        whole = _outcome(follow, message, version, body, max(len(body), 1))
+        assert _outcome(follow, message, version, body, length) == whole, (follow, message, version)
+    value = decoded(message, version, body)
+    if value is not None:
+        _compare(message, version, body, value)
+
+
+def _outcome(
+    follow: Callable[[type[Message], int, bytes, int], object],
+    message: type[Message],
+    version: int,
+    body: bytes,
+    length: int,
+) -> object:
+    try:
+        return follow(message, version, body, length)
+    except ProtocolError:
+        return ProtocolError
+
+
+def _tags_found(message: type[Message], version: int, body: bytes, length: int) -> object:
+    if tag_section(message, version) is None:
+        return None
+    scanner = StreamScanner(message, version)
+    for chunk in chunks(body, length):
+        scanner.feed(chunk, 0, len(chunk))
+    return scanner.tag_section
+
+
+def _masked(message: type[Message], version: int, body: bytes, length: int) -> object:
+    if endpoints_tag(message, version) is None:
+        return None
+    mask, out = EndpointMask(message, version), b""
+    for chunk in map(bytearray, chunks(body, length)):
+        mask.feed(chunk, 0, len(chunk))
+        out += chunk
+    return out, mask.masked, mask.finished
+
+
+def _topic_bytes(message: type[Message], version: int, body: bytes, length: int) -> object:
+    if message not in (ProduceRequest, FetchResponse) or not names_topics(message, version):
+        return None
+    counter = TopicBytes(message, version, WANTED)
+    for chunk in chunks(body, length):
+        counter.feed(chunk, 0, len(chunk))
+    return dict(counter.counted), counter.complete
+
+
+def _removed(message: type[Message], version: int, body: bytes, length: int) -> object:
+    if message is not FetchResponse:
+        return None
+    remover = RecordsRemover(version, kept_bytes_max=KEPT_BYTES_MAX)
+    for chunk in chunks(body, length):
+        remover.feed(chunk, 0, len(chunk))
+    return remover.body()
+
+
+def _compare(message: type[Message], version: int, body: bytes, value: Any) -> None:
+    """Compare with the codec, for bytes that it decodes."""
+    expected = tag_section(message, version)
+    if expected is not None:
+        position = expected.locate(body, 0, len(body), True)
+        assert _tags_found(message, version, body, len(body)) == position
+    if _topic_bytes(message, version, body, len(body)) is not None:
+        assert _topic_bytes(message, version, body, len(body)) == (_counted(message, value), True)
+    if message is FetchResponse:
+        emptied = decoded(message, version, _removed(message, version, body, len(body)))  # type: ignore[arg-type]  # bytes
+        for topic in value.responses:
+            for partition in topic.partitions:
+                partition.records = partition.records and b""
+        assert codec(message, version).encode(emptied) == codec(message, version).encode(value)
+
+
+def _counted(message: type[Message], value: Any) -> dict[bytes, int]:
+    """Count records by topic in a decoded message."""
+    counted: Counter[bytes] = Counter()
+    if message is ProduceRequest:
+        named = [(topic.name, topic.partition_data) for topic in value.topic_data]
+    else:
+        named = [(topic.topic, topic.partitions) for topic in value.responses]
+    for name, partitions in named:
+        if name.encode() in WANTED:
+            counted.update({name.encode(): sum(len(partition.records or b"") for partition in partitions)})
+    return {name: size for name, size in counted.items() if size}
+
+
+@cache
+def stream_seeds() -> tuple[bytes, ...]:
+    """Return a sample of every message that is scanned while it streams by."""
+    return tuple(
+        choosing(index, b"\7" + codec(message, version).encode(sample(message, version)))
+        for index, (message, version) in enumerate(_streamed())
+    )
+
+
+def growing_streams() -> dict[str, Grow]:
+    """Return wide messages and fillers."""
+    grown: dict[str, Grow] = {}
+    for index, (message, version) in enumerate(_streamed()):
+        if version in (3, 11, schema_of(message).versions.max):
+            prefix = choosing(index, b"\xff")
+            grown |= wide(message, version, prefix)
+            grown |= {f"{message.__name__} v{version} {name}": grow for name, grow in fillers(prefix).items()}
+    return grown
+
+
+# Fetch requests: names, and asking for the least
+
+
+@cache
+def _fetches() -> tuple[int, ...]:
+    return tuple(schema_of(FetchRequest).versions)
+
+
+def run_fetches(data: bytes) -> None:
+    """Find topics in fetch requests, and ask for the least: the codec finds the same. No topic's name is
+    empty.
+    """
+    index, body = chosen(data, len(_fetches()))
+    version = _fetches()[index]
+    value = decoded(FetchRequest, version, body)
+    try:
+        found: object = topics_in(FetchRequest, version, "topics")(body, 0, len(body), WANTED - {b""})
+    except ProtocolError:
+        found = None
+    if value is not None and version < 13:
+        assert found == {topic.topic.encode() for topic in value.topics} & WANTED - {b""}
+    changed = bytearray(body)
+    try:
+        ask_least(version)(changed, 0, len(changed), True)
+    except ProtocolError:
+        assert changed == body
+        assert value is None
+        return
+    if value is not None:
+        asked = decoded(FetchRequest, version, bytes(changed))
+        assert (asked.max_wait_ms, asked.min_bytes) == (0, 0)
+        assert asked.topics == value.topics
+
+
+def fetch_seeds() -> list[bytes]:
+    """Return a fetch request of every version."""
+    return [
+        choosing(index, codec(FetchRequest, version).encode(sample(FetchRequest, version)))
+        for index, version in enumerate(_fetches())
+    ]
+
+
+def growing_fetches() -> dict[str, Grow]:
+    """Return wide fetch requests."""
+    grown: dict[str, Grow] = {}
+    for index, version in enumerate(_fetches()):
+        grown |= wide(FetchRequest, version, choosing(index, b""))
+    return grown
+
+
+FRAMING: Final = Target("framing", run_framing, framing_seeds, lambda: fillers(b"\xff" + bytes(14)))
+OFFSETS: Final = Target("field-offsets", run_offsets, offset_seeds, growing_offsets)
+STREAMS: Final = Target("streams", run_streams, stream_seeds, growing_streams)
+FETCHES: Final = Target("fetch-requests", run_fetches, fetch_seeds, growing_fetches)

@@ -1,0 +1,82 @@
+"""Work and memory of every decoder grow no faster than its input, for inputs made to be expensive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.work import cost
+
+if TYPE_CHECKING:
+    from tests.fuzz.target import Grow
+
+ELEMENTS = 150
+EVERY = {
+    "codecs": 800,
+    "codecs-as-a-broker": 800,
+    "field-offsets": 600,
+    "streams": 60,
+    "fetch-requests": 20,
+    "connections": 150,
+    "record-batches": 12,
+    "produced-records": 12,
+}
+"""One of this number of inputs is tried in `make test`; all, if a target is not named."""
+EVERY_SLOW = 10
+STEPS_MORE = 400
+"""Number of steps by which twice the elements may exceed twice the steps."""
+BYTES_MORE = 64 * 1024
+PEAK_PER_BYTE = 400
+"""The smallest elements take one byte on the wire, and a few hundred as objects."""
+
+
+def excess(target: Target, grow: Grow) -> str:
+    """Say how work or memory grows faster than the input; "" if they do not."""
+    small, large = grow(ELEMENTS), grow(2 * ELEMENTS)
+    target.run(small)  # what is made once is made before
+    target.run(large)
+    less, more = cost(lambda: target.run(small)), cost(lambda: target.run(large))
+    if more.steps > 2.1 * less.steps + STEPS_MORE:
+        return f"{len(small)} B: {less.steps} steps, {len(large)} B: {more.steps}"
+    if more.peak_bytes > PEAK_PER_BYTE * len(large) + BYTES_MORE:
+        return f"{len(large)} B: {more.peak_bytes} B of memory"
+    return ""
+
+
+def excesses(name: str, every: int) -> dict[str, str]:
+    """Every such input of a target for which work or memory grows faster."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    target = TARGETS[name]
+    cases = list(target.growing().items())[::every]
+    return {case: said for case, grow in cases if (said := excess(target, grow))}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_work_and_memory_grow_no_faster_than_the_input(name: str) -> None:
+    assert not excesses(name, EVERY.get(name, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_work_and_memory_grow_no_faster_than_the_input_for_more_inputs(name: str) -> None:
+    assert not excesses(name, EVERY_SLOW)
+
+
+def test_work_that_grows_with_the_square_of_the_input_is_noticed() -> None:
+    def square(data: bytes) -> None:
+        for end in range(len(data)):
+            for _ in data[:end]:
+                pass
+
+    assert "steps" in excess(Target("square", square, list), bytes)
+
+
+def test_memory_that_grows_with_the_square_of_the_input_is_noticed() -> None:
+    def square(data: bytes) -> None:
+        bytearray(len(data) ** 2 * 10)
+
+    assert "memory" in excess(Target("square", square, list), bytes)
