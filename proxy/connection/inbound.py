@@ -296,8 +296,8 @@ class Inbound:
         connection = self._connection
         try:
             decision = plan.admit(connection, data, frame, end, complete)
-        except OversizedError as error:
-            connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{error}: split the request")
+        except OversizedError as oversized:
+            connection.violate(CloseReason.REQUEST_TOO_LARGE, f"{oversized}: split the request")
             return None
         except ProtocolError as error:
             self._malformed(str(error))

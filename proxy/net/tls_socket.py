@@ -82,11 +82,11 @@ class TlsSocket:
             pass
         except ssl.SSLWantWriteError:
             self.wants_write = True
-        except ssl.SSLEOFError as error:
+        except ssl.SSLEOFError as end:
             # OpenSSL 3 has a reason for an end without close_notify. Typeshed calls the reason a str, which
             # compiled code would check.
-            if getattr(error, "reason", None) is None:
-                raise self._reset(error) from None
+            if getattr(end, "reason", None) is None:
+                raise self._reset(end) from None
             self._ended = True
         except ssl.SSLError as error:
             raise ConnectionError(self._explain(error)) from None
@@ -116,8 +116,8 @@ class TlsSocket:
         except ssl.SSLWantWriteError:
             if not sent:
                 raise BlockingIOError from None
-        except ssl.SSLEOFError as error:
-            raise self._reset(error) from None
+        except ssl.SSLEOFError as end:
+            raise self._reset(end) from None
         except ssl.SSLError as error:
             raise ConnectionError(self._explain(error)) from None
         return sent

@@ -30,10 +30,13 @@ NOT_THE_CLIENTS: Final = {
     ApiKey.API_VERSIONS: "api_keys",
     ApiKey.SASL_HANDSHAKE: "mechanisms",
     ApiKey.DESCRIBE_CLUSTER: "brokers",
+    ApiKey.FIND_COORDINATOR: "coordinators",
     ApiKey.SHARE_FETCH: "node_endpoints",
     ApiKey.SHARE_ACKNOWLEDGE: "node_endpoints",
 }
-"""Arrays of responses whose length no client chooses: as many as the cluster has."""
+"""Arrays of responses whose length no client chooses: as many as the cluster has, or as keys were asked for
+(a request for many keys is answered in pieces).
+"""
 STREAMED: Final = frozenset(
     {
         "PRODUCE v0, 250000 B of topic_data",

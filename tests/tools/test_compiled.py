@@ -110,6 +110,30 @@ def test_compiled_modules_define_no_msgspec_structs() -> None:
     assert [path for path in COMPILED if "(msgspec.Struct" in (ROOT / path).read_text("utf-8")] == []
 
 
+def names_of_several_exceptions(source: str) -> list[str]:
+    """Every name that a function gives to exceptions of different types: mypyc types it as the first."""
+    found = []
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            named: dict[str, set[str]] = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.ExceptHandler) and node.name and node.type:
+                    named.setdefault(node.name, set()).add(ast.unparse(node.type))
+            found += [f"{function.name}: {name}" for name, types in named.items() if len(types) > 1]
+    return found
+
+
+def test_compiled_functions_name_exceptions_of_one_type_only() -> None:
+    """The second type raises TypeError instead: each malformed request was an internal error."""
+    found = {path: names_of_several_exceptions((ROOT / path).read_text("utf-8")) for path in COMPILED}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_the_check_of_exception_names_finds_a_second_type() -> None:
+    source = "def f():\n try: g()\n except KeyError as e: h(e)\n except ValueError as e: h(e)\n"
+    assert names_of_several_exceptions(source) == ["f: e"]
+
+
 def test_the_check_of_slice_bounds_finds_a_call() -> None:
     assert calls_in_slices("a = b[sock.send(b) : len(b)]") == ["sock.send(b)"]
 
