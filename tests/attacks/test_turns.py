@@ -20,9 +20,7 @@ LARGE: Final = (64_000, 250_000)
 LONGER: Final = {
     ApiKey.CREATE_TOPICS: "decoded and encoded as a whole, up to 1 MB, under a mutation quota",
     ApiKey.DELETE_TOPICS: "as CreateTopics",
-    ApiKey.CREATE_PARTITIONS: "as CreateTopics",
     ApiKey.METADATA: "as CreateTopics; and the brokers of a response, whose number no client chooses",
-    ApiKey.STREAMS_GROUP_HEARTBEAT: "as CreateTopics",
     ApiKey.DESCRIBE_DELEGATION_TOKEN: "a response of up to 1 MB is decoded as a whole, with all renewers",
 }
 """APIs of whose messages a long one still takes longer, and why."""
