@@ -50,8 +50,8 @@ class Codec(Generic[M]):
         )
 
     def decode(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
-        """Return the message in data[start:end]. Raises ProtocolError for malformed bytes, and for bytes
-        behind the message.
+        """Return the message that the bytes data[start:end] contain. Raises ProtocolError if the bytes are
+        malformed, or if bytes follow the message.
         """
         limit = self._limit(data, start, end)
         try:
@@ -83,9 +83,10 @@ class Codec(Generic[M]):
     def decode_in_pieces(
         self, data: Buffer, start: int = 0, end: int | None = None, *, elements_max: int | None = None
     ) -> Pieces[M]:
-        """Return the message in data[start:end], decoded in pieces; raises like `decode`. If `elements_max`
-        is given, decode like `decode_request`, and raise OversizedError if all arrays of structs or strings
-        have more than `elements_max` elements together.
+        """Return the message in data[start:end], decoded in steps that yield None in between. Raises
+        ProtocolError for malformed bytes, and for bytes behind the message. If `elements_max` is given,
+        decode like `decode_request`, and raise OversizedError if all arrays of structs or strings have more
+        than `elements_max` elements together.
         """
         lenient = elements_max is not None
         limit = self._limit(data, start, end)
@@ -100,7 +101,9 @@ class Codec(Generic[M]):
         return cast("M", message)
 
     def encode_in_pieces(self, message: M) -> Pieces[bytes]:
-        """Return the message's bytes, encoded in pieces; raises like `encode`."""
+        """Return the message's bytes, encoded in steps that yield None in between. Raises EncodeError for
+        values that this version cannot express, TypeError if `message` is of another type than this codec's.
+        """
         out = bytearray()
         try:
             yield from self._write_in_pieces(out, message, Pace(0))
@@ -110,10 +113,9 @@ class Codec(Generic[M]):
         return bytes(out)
 
     def decode_prefix(self, data: Buffer, start: int, end: int, through: str) -> tuple[M, int]:
-        """Return (message, position after the field `through`). The message has the fields up to and
-        including `through`; its other fields have their defaults.
-
-        Raises ValueError if `through` is not an untagged top-level field of this version, ProtocolError for
+        """Decode only the first fields of a message, up to and including the field `through`. Return
+        (message, position after that field). The other fields of the message have their defaults. Raises
+        ValueError if `through` is not an untagged top-level field of this version, ProtocolError for
         malformed bytes.
         """
         read = self._read_prefix(through)
@@ -138,8 +140,9 @@ class Codec(Generic[M]):
         return bytes(out)
 
     def encode_prefix(self, message: M, through: str) -> bytes:
-        """Return the bytes of the fields up to and including `through`, without tagged fields. Raises like
-        `encode`, and ValueError if `through` is not an untagged top-level field of this version.
+        """Return the bytes of the message's first fields, up to and including the field `through`, without
+        tagged fields. Raises EncodeError for values that this version cannot express, and ValueError if
+        `through` is not an untagged top-level field of this version.
         """
         write = self._write_prefix(through)
         out = bytearray()
@@ -161,7 +164,7 @@ class Codec(Generic[M]):
         return limit
 
     def _blame(self, error: ProtocolError) -> ProtocolError:
-        """Set the message's name and version in `error`; return `error`, for the caller to raise. (If this
+        """Add the message's name and version to `error`, and return `error`: the caller raises it. (If this
         method raised its own argument, its frame and the error would be in a reference cycle.)
         """
         error.api, error.version = self.layout.name, self.version

@@ -38,7 +38,7 @@ TAGS_MAX: Final = 1000
 INT32_MAX: Final = 0x7FFFFFFF
 
 Types = Callable[[str], "type[Value]"]
-"""Function that returns a struct's class by its name."""
+"""Function that takes the name of a struct and returns its class."""
 Step = Callable[[Buffer, int, int, list[object]], int]
 """Function that reads one or more fields, appends their values, and returns the position after them."""
 
@@ -46,7 +46,9 @@ Step = Callable[[Buffer, int, int, list[object]], int]
 def fields_reader(
     slots: Sequence[Slot], types: Types, reading: Reading = STRICT
 ) -> Callable[[Buffer, int, int], tuple[dict[str, object], int]]:
-    """Return a reader that reads these fields in order, as (name → value, position after them)."""
+    """Return a reader of these fields, which are in wire order. The reader returns (dict of name → value,
+    position after the last field).
+    """
     names = tuple(slot.name for slot in slots)
     steps = _steps(slots, types, reading)
 
@@ -94,7 +96,7 @@ def _step(read: Reader) -> Step:
 
 
 def _run_step(slots: Sequence[Slot]) -> Step:
-    """Return a step that reads consecutive numbers at once."""
+    """Return a function that reads consecutive fields of number types in one call of `struct`."""
     form = struct.Struct(">" + "".join(FORMATS[slot.type] for slot in slots))
     unpack, size = form.unpack_from, form.size
     names = ", ".join(slot.name for slot in slots)
@@ -218,7 +220,7 @@ def _slot_size_min(slot: Slot) -> int:
 
 
 ReadTags: TypeAlias = Callable[[Buffer, int, int, dict[str, object]], int]
-"""Function that adds tagged fields to the values and returns the position after them."""
+"""Function that reads tagged fields, adds their values to a dict, and returns the position after them."""
 
 
 def tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:

@@ -91,8 +91,8 @@ def _type(field: Field, types: Types) -> type[Value] | None:
 
 
 def _runs(slots: Sequence[Slot]) -> list[list[Slot]]:
-    """Return the fields in groups: consecutive numbers are one group, every other field is a group of its
-    own.
+    """Return the fields in groups: neighbouring fields of number types are one group, every other field is a
+    group of its own.
     """
     runs: list[list[Slot]] = []
     for number, group in groupby(slots, lambda slot: slot.type in FORMATS and not slot.is_array):
@@ -102,13 +102,17 @@ def _runs(slots: Sequence[Slot]) -> list[list[Slot]]:
 
 
 def _put(run: list[Slot], types: Types) -> tuple[list[str], Callable[[Value], object], Writer]:
-    """Return (names of a group's fields, function that gets their values, writer of these values)."""
+    """Return (names of the fields in a group, function that gets the values of these fields from a message,
+    writer of these values).
+    """
     names = [slot.name for slot in run]
     return names, attrgetter(*names), slot_writer(run[0], types) if len(run) == 1 else _run_writer(run)
 
 
 def _run_writer(slots: Sequence[Slot]) -> Writer:
-    """Return a writer that writes consecutive numbers in one call of `struct`."""
+    """Return a writer of consecutive fields of number types, which writes all of them in one call of
+    `struct`.
+    """
     pack = struct.Struct(">" + "".join(FORMATS[slot.type] for slot in slots)).pack
 
     def write(out: bytearray, value: object) -> None:
@@ -118,7 +122,7 @@ def _run_writer(slots: Sequence[Slot]) -> Writer:
 
 
 def _culprit(layout: Layout, names: Sequence[str], value: Value) -> str:
-    """Return the name of the first field among `names` that cannot be written."""
+    """Return the name of the first of the fields `names` whose value in `value` cannot be written."""
     slots = {slot.name: slot for slot in layout.fields}
     for name in names[:-1]:
         try:

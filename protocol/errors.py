@@ -4,10 +4,9 @@ from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """Raised for bytes that are not Kafka's protocol, and for a message that cannot be encoded.
-
-    `api` is the message's name ("MetadataResponse"), "" if unknown; `version` and `offset` (bytes from the
-    start of the buffer) are -1 if unknown. `str()` includes those that are known.
+    """Raised for bytes that are not Kafka's protocol, and for a message that cannot be encoded. `api` is the
+    message's name ("MetadataResponse"), "" if unknown. `version`, and `offset` (bytes from the start of the
+    buffer), are -1 if unknown. `str()` includes the known ones of these three.
     """
 
     def __init__(self, reason: str, *, api: str = "", version: int = -1, offset: int = -1) -> None:
@@ -58,4 +57,4 @@ class TokenError(ProtocolError):
 
 
 class TooLargeError(ProtocolError):
-    """Raised for a message that needs more memory than its reader may use."""
+    """Raised for a message that is larger than the number of bytes that its reader may keep in memory."""

@@ -32,12 +32,14 @@ LENGTH_BYTES: Final = LENGTH.size
 _INT16: Final = Struct(">h")
 
 TAGS_MAX: Final = 100
-"""Maximum number of tagged fields in a header (Kafka's headers have none). The number is limited because the
-tagged fields are read again whenever more bytes arrive.
+"""Maximum number of tagged fields in a request or response header (Kafka's headers have none). Each time more
+bytes arrive, the tagged fields are read again from the first one; the maximum bounds the time for that.
 """
 
 INCOMPLETE: Final = -1
-"""Returned instead of a position that has not arrived yet: call the function again with more bytes."""
+"""Value that functions return instead of a position, if the bytes up to that position have not arrived. The
+caller calls the function again with more bytes.
+"""
 
 
 def client_id_end(data: bytes | bytearray, frame: int, end: int) -> int:
@@ -100,8 +102,8 @@ def skip_tags(data: bytes | bytearray, position: int, end: int, origin: int = 0)
 
 
 def _uvarint(data: bytes | bytearray, position: int, end: int, origin: int) -> tuple[int, int]:
-    """Return (value, position behind it) of a varint; (0, INCOMPLETE) if the varint continues behind
-    `end`.
+    """Read an unsigned varint; return (value, position behind the varint), or (0, INCOMPLETE) if the varint
+    continues behind `end`.
     """
     if position == INCOMPLETE:
         return 0, INCOMPLETE

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from protocol.values import Value
 
 PIECE_BYTES: Final = 1024
-"""Number of bytes that are read or written between two pauses; an element is not divided."""
+"""Number of bytes that are read or written before the next pause. An array element is not divided, so a piece
+may be longer.
+"""
 PIECE_ITEMS: Final = 100
-"""Number of values between two pauses of `each`."""
+"""Number of values that `each` handles before the next pause."""
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -35,7 +37,7 @@ Pieces: TypeAlias = Generator[None, None, T]
 
 
 def at_once(pieces: Pieces[T]) -> T:
-    """Run all pieces without a pause; return the result."""
+    """Run the generator `pieces` to its end without a pause; return its result."""
     while True:
         try:
             next(pieces)
@@ -45,7 +47,9 @@ def at_once(pieces: Pieces[T]) -> T:
 
 
 def each(work: Callable[[S], T], values: Iterable[S]) -> Pieces[list[T]]:
-    """Return the results of `work` for all values, as pieces of `PIECE_ITEMS` calls."""
+    """Call `work` with each of the values, and pause after each `PIECE_ITEMS` calls. Return the list of
+    results.
+    """
     found: list[T] = []
     for value in values:
         found.append(work(value))
@@ -55,14 +59,16 @@ def each(work: Callable[[S], T], values: Iterable[S]) -> Pieces[list[T]]:
 
 
 def chosen(test: Callable[[S], bool], values: Iterable[S]) -> Pieces[list[S]]:
-    """Return the values for which `test` returns True, as pieces of `PIECE_ITEMS` calls."""
+    """Call `test` with each of the values, and pause after each `PIECE_ITEMS` calls. Return the values for
+    which `test` returned True.
+    """
     found = yield from each(lambda value: (test(value), value), values)
     return [value for passed, value in found if passed]
 
 
 def release(values: list[T]) -> Pieces[None]:
-    """Remove all but `PIECE_ITEMS` values from a list, piece by piece, so that they are not all freed at
-    once.
+    """Remove values from the end of a list until `PIECE_ITEMS` values are left; pause after each
+    `PIECE_ITEMS` values, because freeing a long list at once takes long.
     """
     while len(values) > PIECE_ITEMS:
         del values[-PIECE_ITEMS:]
@@ -70,21 +76,23 @@ def release(values: list[T]) -> Pieces[None]:
 
 
 class Pace:
-    """Position of the next pause, and number of array elements that may follow; shared by all readers of a
-    message.
+    """State that all readers of a message share: the position at which the next pause is due, and the number
+    of array elements that the rest of the message may have.
     """
 
     __slots__ = ("elements_left", "pause_at")
 
     def __init__(self, start: int, elements_max: int | None = None) -> None:
-        """Begin at the offset `start`. `elements_max`: maximum number of elements of all arrays together;
-        None for no maximum.
+        """Begin at the position `start` of the message. `elements_max`: maximum number of elements of all
+        arrays together; None for no maximum.
         """
         self.pause_at = start + PIECE_BYTES
         self.elements_left = elements_max
 
     def take(self, count: int) -> None:
-        """Count an array of `count` elements. Raises OversizedError if the maximum is exceeded."""
+        """Subtract the `count` elements of an array from the elements that the message may still have. Raises
+        OversizedError if it may not have that number.
+        """
         if self.elements_left is not None:
             self.elements_left -= count
             if self.elements_left < 0:
@@ -96,8 +104,8 @@ WritePieces: TypeAlias = "Callable[[bytearray, object, Pace], Pieces[None]]"
 
 
 def _is_large(slot: Slot) -> bool:
-    """Return True if the field can have any number of elements. Arrays of numbers are not large, because they
-    are read and written in one call.
+    """Return True if the size of the field is not bounded, because the field is, or contains, an array of
+    anything but numbers. One call reads or writes an array of numbers.
     """
     if slot.is_array:
         return slot.type not in FORMATS
@@ -109,8 +117,8 @@ def _has_arrays(layout: Layout) -> bool:
 
 
 def _runs(slots: Sequence[Slot]) -> list[tuple[bool, list[Slot]]]:
-    """Return (True if large, fields) of each group: consecutive small fields are one group, every large field
-    is a group of its own.
+    """Return the fields in groups, as (True if the group is large, fields): neighbouring small fields are one
+    group, every field that `_is_large` calls large is a group of its own.
     """
     runs: list[tuple[bool, list[Slot]]] = []
     for large, group in groupby(slots, _is_large):
@@ -125,7 +133,9 @@ def _runs(slots: Sequence[Slot]) -> list[tuple[bool, list[Slot]]]:
 def struct_pieces_reader(
     layout: Layout, built: type[Value], types: Types, reading: Reading = STRICT
 ) -> ReadPieces:
-    """Return a reader in pieces of a message or struct; parameters as in `decoding.struct_reader`."""
+    """Return a reader of a message or struct that pauses after each `PIECE_BYTES`. The parameters are those
+    of `decoding.struct_reader`.
+    """
     steps = [
         (run[0].name, _slot_reader(run[0], types, reading), None)
         if large
@@ -202,7 +212,9 @@ def _array_reader(slot: Slot, types: Types, reading: Reading) -> ReadPieces:
 
 
 def struct_pieces_writer(layout: Layout, built: type[Value], types: Types) -> WritePieces:
-    """Return a writer in pieces of a message or struct; parameters as in `encoding.struct_writer`."""
+    """Return a writer of a message or struct that pauses after each `PIECE_BYTES`. The parameters are those
+    of `encoding.struct_writer`.
+    """
     steps = [
         (run[0].name, _slot_writer(run[0], types), None)
         if large

@@ -37,7 +37,9 @@ FORMATS: Final = {
 """Name of a number type → its format character in `struct` (big endian)."""
 
 STRING_BYTES_MAX: Final = 0x7FFF
-"""Maximum size (bytes) of any string, even if its length is a varint."""
+"""Maximum size (bytes) of a string in Kafka's protocol. It also holds in versions whose varint length could
+express a longer string.
+"""
 
 _INT32_MAX: Final = 0x7FFFFFFF
 _INT16: Final = struct.Struct(">h")
@@ -75,7 +77,9 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read the length of a field in a flexible version; -1 for null."""
+    """Read the length of a field in a flexible version: a varint of the length plus one. Return (length,
+    position after the varint); the length is -1 for null.
+    """
     if position < end and (byte := data[position]) < 0x80:
         return byte - 1, position + 1
     value, position = read_uvarint(data, position, end)
@@ -99,7 +103,9 @@ def _int32(value: int) -> int:
 
 
 def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read the length of a string in an inflexible version; -1 for null."""
+    """Read the int16 length of a string in an inflexible version. Return (length, position after it); the
+    length is -1 for null.
+    """
     if position + 2 > end:
         raise ProtocolError("ends within a length", offset=position)
     (length,) = _INT16.unpack_from(data, position)
@@ -109,7 +115,9 @@ def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def read_int32_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read the length of bytes or of an array in an inflexible version; -1 for null."""
+    """Read the int32 length of a bytes field or of an array in an inflexible version. Return (length,
+    position after it); the length is -1 for null.
+    """
     if position + 4 > end:
         raise ProtocolError("ends within a length", offset=position)
     (length,) = _INT32.unpack_from(data, position)
@@ -145,11 +153,15 @@ def _replaced_text(data: Buffer, start: int, after: int) -> str:
 
 
 _REPLACEMENT_BYTES: Final = 3
-"""Size (bytes) of U+FFFD in UTF-8, which may replace a single invalid byte."""
+"""Size (bytes) of U+FFFD in UTF-8. Kafka decodes an invalid byte to this character, so one byte of a request
+can become this many when Weir encodes the request again.
+"""
 
 
 class Reading(NamedTuple):
-    """Functions that read lengths and strings, and the strictness for tags; a negative length means null."""
+    """Manner of reading: functions that read lengths (negative for null) and strings, and `lenient` for the
+    order of tags. The two manners are `STRICT` and `AS_A_BROKER`.
+    """
 
     compact_length: Callable[[Buffer, int, int], tuple[int, int]]
     int16_length: Callable[[Buffer, int, int], tuple[int, int]]
@@ -162,13 +174,13 @@ class Reading(NamedTuple):
 STRICT: Final = Reading(
     read_compact_length, read_int16_length, read_int32_length, _strict_text, lenient=False
 )
-"""Reading that accepts only bytes that Kafka's own writers can produce."""
+"""Manner of reading (`Reading`) that accepts only bytes that Kafka's own writers can produce."""
 AS_A_BROKER: Final = Reading(
     _read_wrapped_compact_length, _read_signed_int16, _read_signed_int32, _replaced_text, lenient=True
 )
-"""Reading that accepts all bytes that a broker accepts (Kafka's ByteBufferAccessor and generated classes):
-every negative length is null, varints wrap around, invalid UTF-8 is replaced, tags may come in any order and
-more than once.
+"""Manner of reading (`Reading`) that accepts all bytes that a broker accepts (Kafka's ByteBufferAccessor and
+generated classes): every negative length is null, varints wrap around, invalid UTF-8 is replaced, tags may
+come in any order and more than once.
 """
 
 
@@ -301,8 +313,8 @@ def number_writer(type_: str) -> Writer:
 
 
 def size_min(type_: str, compact: bool) -> int:
-    """Return the smallest size (bytes) of a value of a primitive type. `compact`: True if lengths are
-    varints.
+    """Return the size (bytes) of the shortest value of a primitive type. `compact`: True if a string or bytes
+    field has a varint as its length.
     """
     if type_ in FORMATS:
         return struct.calcsize(">" + FORMATS[type_])

@@ -31,15 +31,15 @@ SUBJECT: Final = "sub"
 NAME_BYTES_MAX: Final = 32_767
 """Maximum size (bytes) of a string in Kafka's protocol: no quota can be set for a longer name."""
 ODD_BYTES_MAX: Final = 16 * 1024
-"""Maximum size (bytes) of a JWT's claims for lenient reading like in Kafka (`_as_jackson`), which is slow.
-Longer claims must be valid JSON.
+"""Maximum size (bytes) of a JWT's claims that are parsed leniently like in Kafka (`_as_jackson`), because
+lenient parsing is slow. Claims of more bytes must be valid JSON.
 """
 _JAVA_SPACES: Final = "".join(map(chr, range(33)))
 """Characters that Java's String.trim removes."""
 
 
 class Claimed(NamedTuple):
-    """The name in a SCRAM token."""
+    """Name that a client claims in a SCRAM token: a user, or the id of a delegation token."""
 
     name: str
     is_token_id: bool = False
@@ -103,8 +103,9 @@ def _unescaped(saslname: str) -> str:
 
 
 def _check_authzid(field: str, name: str) -> None:
-    """Raise TokenError if a gs2 header's `a=...` (`field`, or "") is not `name`: in Kafka, a client cannot
-    act for another user.
+    """Compare the authorization id in a SCRAM or OAUTHBEARER header with the client's name. `field`: the text
+    `a=...` of the header, or "" if the header has none. Raises TokenError if it has another name than `name`:
+    in Kafka, a client cannot act for another user.
     """
     authzid = field.removeprefix("a=")
     if authzid not in ("", name) and authzid.replace("=2C", ",").replace("=3D", "=") != name:
@@ -190,8 +191,8 @@ def _text(value: object) -> str:
 
 
 def _number(_digits: str) -> bytes:
-    """Return a placeholder for a number of the JSON text: a number is no name, and its conversion
-    takes long.
+    """Return a placeholder for a number in the JSON text. Numbers are not converted, because the conversion
+    of a long one takes long, and no name is a number.
     """
     return b""
 

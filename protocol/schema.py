@@ -72,7 +72,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A field in one version."""
+    """A field in one version of its message: the field with the layout that this version gives it."""
 
     field: Field
     nullable: bool
@@ -221,13 +221,15 @@ def message_names() -> list[str]:
 
 
 def _stem(file: str) -> str:
-    """Return the API's name in a file's name: "createtopics" for "003_create_topics.json"."""
+    """Return an API's name as it appears in a file's name, in lower case: "createtopics" for
+    "003_create_topics.json".
+    """
     return file[4:].removesuffix(".json").replace("_", "")
 
 
 @cache
 def _files() -> dict[int, str]:
-    """Return API key → name of the schema file."""
+    """Return a dict of API key → name of the API's schema file."""
     names = (entry.name for entry in resources.files("protocol").joinpath("schemas").iterdir())
     return {int(name[:3]): name for name in sorted(names) if name[:3].isdigit()}
 
@@ -272,8 +274,8 @@ class _StoredHeaders(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_message(data: bytes, name: str, kind: Kind, api_key: int) -> MessageSchema:
-    """Return the schema in the stored form of one message (JSON). Raises msgspec.ValidationError for JSON of
-    another form.
+    """Parse the JSON of one message in a schema file; return its schema. Raises msgspec.ValidationError for
+    JSON of another form.
     """
     return _message(msgspec.json.decode(data, type=_StoredMessage), name, kind, api_key)
 

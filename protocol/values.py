@@ -143,7 +143,7 @@ def _struct(message: MessageSchema, name: str, structs: dict[str, type[Value]]) 
 def _definitions(
     fields: tuple[Field, ...], structs: dict[str, type[Value]]
 ) -> list[tuple[str, object, object]]:
-    """Return the definitions of these fields for msgspec.defstruct: (name, type, default)."""
+    """Return (name, type, default) of each of these fields, in the form that msgspec.defstruct takes."""
     definitions: list[tuple[str, object, object]] = []
     for field in fields:
         struct = structs.get(field.type)
@@ -155,7 +155,9 @@ def _definitions(
 
 
 def _default(field: Field, struct: type[Value] | None) -> object:
-    """Return the default of a field for msgspec: like `default_of`, but a factory for mutable values."""
+    """Return the default of a field in the form that msgspec.defstruct takes: a value, or a factory if the
+    value is mutable.
+    """
     if field.default is msgspec.UNSET and (field.is_array or struct is not None):
         factory: type = list if field.is_array or struct is None else struct
         return msgspec.field(default_factory=factory)

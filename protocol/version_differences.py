@@ -82,7 +82,7 @@ def _requests_alike(found: schema.Api, version: int) -> bool:
 
 
 def alike(old: Layout, new: Layout) -> bool:
-    """Return True if the same bytes have the same values in both layouts, names included."""
+    """Return True if any bytes decode to the same field names and values with both layouts."""
     return (
         old.flexible == new.flexible
         and _slots_alike(old.fields, new.fields)

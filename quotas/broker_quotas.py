@@ -72,7 +72,9 @@ class BrokerQuotas:
         self.timed = False
         """True if the table has request-time quotas, enforced or shadow."""
         self.forwarded_us = 0
-        """Time (µs) at which a request was last forwarded to this broker; only set while `timed` is True."""
+        """Time (µs) at which a request was last forwarded to this broker; not kept up to date while `timed`
+        is False.
+        """
         self.unnamed = unnamed
         self._topics = TopicQuotas() if topics is None else topics
         self.topics: TopicQuotas | None = None
@@ -85,12 +87,14 @@ class BrokerQuotas:
             request.share(cluster.request)
             cluster.on_change.append(self._note_generation)
         self._topic_changes = 0
-        """Number of times that `topics` changed between None and not None."""
+        """Number of times that the table began or ceased to have topic rates (`topics` became an object or
+        None).
+        """
         self._in_shadow = False
         """True if the table has shadow entries."""
         self.generation = 0
-        """A number that grows when limiters that were looked up may be outdated: the caller looks them up
-        again.
+        """A number that grows when limiters that connections have looked up here may be outdated. Connections
+        then look their limiters up again.
         """
 
     @classmethod
@@ -124,8 +128,8 @@ class BrokerQuotas:
         return quotas
 
     def ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger:
-        """Return the limiters of a client, created if missing. `user` is the principal's name without type.
-        The caller looks the ledger up again when `generation` has changed.
+        """Return the limiters of a client as a `ClientLedger`; missing limiters are created. `user` is the
+        principal's name without type. The caller must call this again when `generation` has changed.
         """
         name = client_id or self.unnamed
         ledger = ClientLedger(
@@ -157,8 +161,8 @@ class BrokerQuotas:
         return self.request.peek(user, name), None if shadow is None else shadow.peek(user, name)
 
     def mutation_ledger(self, user: str, client_id: str, now_ms: int) -> MutationLedger | None:
-        """Return the mutation budgets of a client; None without mutation quotas. Call this for each
-        request.
+        """Return the mutation budgets of a client; None if neither an enforced nor a shadow mutation quota
+        applies. Call this for each request, because `generation` does not tell when the result is outdated.
         """
         name = client_id or self.unnamed
         budget = self.mutations.budget(user, name, now_ms)
@@ -166,8 +170,8 @@ class BrokerQuotas:
         return None if budget is None and shadow is None else MutationLedger(budget, shadow)
 
     def use(self, table: QuotaTable) -> None:
-        """Look limits up in `table` from now on. The caller then runs `refresh`, which gives the new limits
-        to existing limiters.
+        """Make later look-ups of limits use `table`. The caller must run `refresh` after this, which gives
+        the new limits to existing limiters.
         """
         self._in_shadow = bool(table.shadow)
         self.timed = table.has(QuotaKey.REQUEST_PERCENTAGE)
@@ -189,7 +193,7 @@ class BrokerQuotas:
             yield from quotas.refresh()
 
     def update(self, table: QuotaTable) -> None:
-        """Run `use` and all steps of `refresh`."""
+        """Give all limiters the limits of `table`, without a pause: `use`, then all steps of `refresh`."""
         self.use(table)
         for _step in self.refresh():
             pass

@@ -75,16 +75,18 @@ class ClientQuotas(Generic[A_co]):
         """
         self.key = key
         self.shadow: ClientQuotas[A_co] | None = None
-        """Quotas of shadow entries, updated and expired along with these quotas; None for no shadow entries.
+        """Quotas of the shadow entries of the same quota key, updated and expired along with these quotas;
+        None if this object has no shadow quotas.
         """
         self.on_created: Callable[[A_co], None] | None = None
         """Function to call with each new limiter; None for no call."""
         self.cluster: ClientQuotas[A_co] | None = None
-        """Quotas of entries with cluster scope, shared with other brokers; None if no cluster shares
-        limiters.
+        """Quotas of entries with cluster scope, whose limiters all brokers of the cluster share; None if this
+        broker shares no limiters.
         """
         self.paced: Callable[[A_co, Pacing], A_co] | None = None
-        """Function that converts a limiter to the pacing of its entry; None if the quota key has one pacing.
+        """Function (limiter, pacing) that returns the limiter, or a new one with its usage if it has another
+        pacing; None if limiters of this quota key have no pacing.
         """
         self._scope: Scope | None = None
         """Scope of the entries that have limiters here; None for entries of any scope."""
@@ -92,21 +94,21 @@ class ClientQuotas(Generic[A_co]):
         self._make = make
         self._limits = NONE
         self._changes = 0
-        """Number of times that other limits came into force."""
+        """Number of times that new limits replaced the limits in force."""
         self._is_stale = False
-        """True if limiters that were not looked up since `use` may have former limits."""
+        """True if some limiters may still have limits from before the last call of `use`."""
         self._registry: LimiterRegistry[A_co] = LimiterRegistry()
 
     @property
     def generation(self) -> int:
-        """A number that grows whenever a limiter (or None) that was looked up earlier may no longer be the
-        right one, or has another limit.
+        """A number that grows whenever the result of a former look-up of a limiter may be outdated: another
+        limiter applies now, or the limiter has another limit.
         """
         return self._changes + self._registry.generation
 
     @property
     def forgotten(self) -> Totals:
-        """Sums of the counters of removed limiters."""
+        """Sums of the counters of all removed limiters, so that totals in metrics never decrease."""
         return self._registry.forgotten
 
     def share(self, cluster: ClientQuotas[A_co]) -> None:
@@ -136,8 +138,8 @@ class ClientQuotas(Generic[A_co]):
         return self._new(limit, now_ms)
 
     def peek(self, user: str, client_id: str) -> A_co | None:
-        """Return the limiter of a client; None if no limit applies, or no limiter exists yet. Creates
-        none.
+        """Return the limiter of a client; None if no limit applies, or no limiter exists yet. Unlike
+        `budget`, this method creates no limiter.
         """
         limit = self._limit(user, client_id)
         if limit is None:
@@ -150,8 +152,8 @@ class ClientQuotas(Generic[A_co]):
         return self._registry.overflow(overflow_tags(limit.tags, self._limits.named(user, client_id), user))
 
     def _limit(self, user: str, client_id: str) -> Limit | None:
-        """Return the client's limit, with its limiter's tags; None if no limit applies on this side (shadow
-        or not).
+        """Return the client's limit, with the tags of its limiter; None if no limit applies. In the quotas of
+        shadow entries only shadow entries count, in other quotas only enforced entries.
         """
         limit = self._limits.resolve(user, client_id)
         if limit is None or limit.is_shadow != self._is_shadow:
@@ -175,7 +177,9 @@ class ClientQuotas(Generic[A_co]):
         return self._new(limit, now_ms)
 
     def _overflow(self, tags: Tags, now_ms: int) -> A_co:
-        """Return the unlimited limiter with these tags that counts for clients when the registry is full."""
+        """Return the overflow limiter with these tags, created if missing. It has no limit, and counts the
+        usage of new clients while the registry is full.
+        """
         limiter = self._registry.overflow(tags)
         if limiter is None:
             limiter = self._make(tags, UNLIMITED, now_ms)
@@ -196,8 +200,8 @@ class ClientQuotas(Generic[A_co]):
         return self._registry.get(tags)
 
     def use(self, table: QuotaTable) -> None:
-        """Look limits up in `table` from now on. The caller then runs `refresh`, which gives the new limits
-        to existing limiters. Does nothing if these limits are in force already.
+        """Make later look-ups of limits use `table`; do nothing if its limits are in force already. The
+        caller must run `refresh` after this, which gives the new limits to existing limiters.
         """
         if self.shadow is not None:
             self.shadow.use(table)
@@ -223,7 +227,7 @@ class ClientQuotas(Generic[A_co]):
                 yield
 
     def update(self, table: QuotaTable) -> None:
-        """Run `use` and all steps of `refresh`."""
+        """Give all limiters the limits of `table`, without a pause: `use`, then all steps of `refresh`."""
         self.use(table)
         for _step in self.refresh():
             pass
@@ -237,7 +241,9 @@ class ClientQuotas(Generic[A_co]):
         return Limit(value, tags, self._is_shadow, pacing, scope)
 
     def _current(self, limiter: A_co, limit: Limit) -> A_co:  # type: ignore[misc]  # returns its argument
-        """Return the limiter, converted if needed, with the value and the pacing of `limit`."""
+        """Give the limiter the value and the pacing of `limit`. Return the limiter, or the new limiter that
+        replaces it because the pacing has changed.
+        """
         if limiter.limit != limit.value:
             limiter.set_limit(limit.value)
         if self.paced is None:
@@ -267,8 +273,8 @@ class ClientQuotas(Generic[A_co]):
 def byte_rates(
     key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[Budget]:
-    """Return the quotas of a byte rate, without limits. `num_samples` and `window_s` are Kafka's
-    `quota.window.num` and `quota.window.size.seconds`.
+    """Return new quotas of a byte rate, for produce or fetch (`key`), with no limits configured.
+    `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`.
     """
     quotas = _rates(key, Budget, num_samples, window_s)
     for side in (quotas, quotas.shadow):
@@ -280,7 +286,9 @@ def byte_rates(
 def request_times(
     num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[RequestBudget]:
-    """Return the quotas of request time, without limits; parameters as in `byte_rates`."""
+    """Return new quotas of request time, with no limits configured. `num_samples` and `window_s` are Kafka's
+    `quota.window.num` and `quota.window.size.seconds`.
+    """
     return _rates(QuotaKey.REQUEST_PERCENTAGE, RequestBudget, num_samples, window_s)
 
 
@@ -298,8 +306,8 @@ def _rates(key: QuotaKey, kind: type[B], num_samples: int, window_s: int) -> Cli
 def mutation_rates(
     num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[MutationBudget]:
-    """Return the quotas of partition mutations, without limits. `num_samples` and `window_s` are Kafka's
-    `controller.quota.window.num` and `controller.quota.window.size.seconds`.
+    """Return new quotas of partition mutations, with no limits configured. `num_samples` and `window_s` are
+    Kafka's `controller.quota.window.num` and `controller.quota.window.size.seconds`.
     """
 
     def maker(kind: type[MutationBudget]) -> Callable[[Tags, float, int], MutationBudget]:
@@ -319,8 +327,8 @@ A = TypeVar("A", bound=Limiter)
 def _joined(
     enforced: ClientQuotas[A], shadow: ClientQuotas[A], inherit: Callable[[A, A], None]
 ) -> ClientQuotas[A]:
-    """Return `enforced` with its shadow set; a new budget on one side begins with the usage of the other
-    side.
+    """Set `shadow` as the shadow quotas of `enforced`; return `enforced`. From now on, each new limiter
+    begins with the usage of the limiter with the same tags in the other of the two.
     """
 
     def beginning(other: ClientQuotas[A]) -> Callable[[A], None]:

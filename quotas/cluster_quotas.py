@@ -33,17 +33,20 @@ class ClusterQuotas:
         self.request: ClientQuotas[RequestBudget] = request_times(num_samples, window_s)
         self.topics = TopicQuotas(num_samples, window_s, scope=Scope.CLUSTER)
         self.on_change: list[Callable[[], None]] = []
-        """Functions to call when budgets that brokers have looked up may be outdated."""
+        """Functions to call when brokers must look up their budgets again, because limits changed or budgets
+        were removed.
+        """
         self._noted = 0
 
     @property
     def all(self) -> tuple[ClientQuotas[Limiter], ...]:
-        """Client quotas of the cluster, by quota key."""
+        """Quotas of clients in this cluster: produce rate, fetch rate and request time."""
         return self.produce, self.fetch, self.request
 
     def use(self, table: QuotaTable) -> None:
-        """Look limits up in `table` from now on. Call this before `BrokerQuotas.use`, which copies topic
-        rates from here; then run `refresh`, which gives the new limits to existing limiters.
+        """Make later look-ups of limits use `table`. Call this before `BrokerQuotas.use`, which copies topic
+        rates from this object. The caller must then run `refresh`, which gives the new limits to existing
+        limiters.
         """
         for quotas in self.all:
             quotas.use(table)
@@ -55,8 +58,8 @@ class ClusterQuotas:
             yield from quotas.refresh()
 
     def update(self, table: QuotaTable) -> None:
-        """Run `use` and all steps of `refresh`. The caller must do so before it updates the brokers'
-        quotas.
+        """Give all limiters the limits of `table`, without a pause: `use`, then all steps of `refresh`. The
+        caller must call this before it updates the brokers' quotas.
         """
         self.use(table)
         for _step in self.refresh():
@@ -74,7 +77,7 @@ class ClusterQuotas:
 
     @property
     def generation(self) -> int:
-        """A number that grows when limiters that were looked up here may be outdated."""
+        """A number that grows when limiters that brokers have looked up in this object may be outdated."""
         return sum(
             quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
             for quotas in self.all

@@ -33,7 +33,7 @@ from quotas.table.quota_table import QuotaKey, QuotaTable
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
 NO_TAGS: Final = Tags("", "")
-"""Tags of the budgets of the process and of listeners."""
+"""Empty tags, for the budget of the process and the budgets of listeners, which belong to no client."""
 
 
 class ConnectionBudget:
@@ -59,11 +59,12 @@ class ConnectionBudget:
         self.tags = tags
         self.limit = limit
         self.charged: float = 0.0
-        """Number of connections counted, without those taken back."""
+        """Number of connections that `charge` has counted, without connections that `take_back` has removed.
+        """
         self.charged_ms = now_ms
-        """Time (ms) of the last connection; the creation time before the first connection."""
+        """Time (ms) of the last call of `charge` or `absorb`; the creation time before the first call."""
         self.throttled = 0
-        """Number of connections above the limit."""
+        """Number of connections that `charge` found above the limit, and so told to wait."""
         self.throttle_ms_total = 0
         """Sum of the waits (ms) of the connections above the limit."""
         self._reported: float = 0.0
@@ -88,7 +89,9 @@ class ConnectionBudget:
         return wait_ms
 
     def take_back(self, now_ms: int) -> None:
-        """Remove one counted connection that was then rejected."""
+        """Remove one connection from the rate and from `charged`, because Weir has rejected the connection
+        after it was counted.
+        """
         self.charged -= 1
         self._rate.add(-1, now_ms)
 
@@ -103,7 +106,9 @@ class ConnectionBudget:
         self._rate.add(units, now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return True if the rate no longer includes any connection."""
+        """Return True if all connections are older than the window, so that removing this budget would lose
+        nothing.
+        """
         return self.charged_ms + self._lifetime_ms <= now_ms
 
     def rate(self, now_ms: int) -> float:
@@ -152,10 +157,10 @@ class ConnectionQuotas:
         return max(wait_ms, budget.charge(1, now_ms)) if budget is not None else wait_ms
 
     def admit(self, listener: int | None, ip: str, now_ms: int) -> int:
-        """Count an accepted connection from an IP address; return 0 if the connection is admitted. Otherwise
-        return the time (ms) for which the caller keeps the socket open, without reading from it, before it
-        closes the socket. A connection that is not admitted is removed from all rates, also from those that
-        `arrive` has counted it in.
+        """Count an accepted connection from an IP address. Return 0 if the address may open this connection.
+        Otherwise remove the connection from all rates, also from the rates of the process and the listener,
+        in which `arrive` has counted it, and return a time (ms): the caller keeps the socket open for that
+        time, without reading from it, and then closes it.
         """
         quotas = self._of_listener(listener)
         if quotas.shadow is not None:
@@ -174,8 +179,8 @@ class ConnectionQuotas:
         return self._of_listener(listener)
 
     def shadows(self) -> Iterator[ClientQuotas[ConnectionBudget]]:
-        """Return the budgets of shadow entries at each listener: no connection is rejected, but `throttled`
-        counts the connections that an enforced entry would reject.
+        """Return the quotas of shadow entries for IP addresses, one object per listener. Their budgets reject
+        no connection, but `throttled` counts the connections that an enforced entry would reject.
         """
         return (quotas.shadow for quotas in self._ips.values() if quotas.shadow is not None)
 
@@ -221,7 +226,9 @@ class ConnectionQuotas:
 
 
 class ConnectionCounts:
-    """Number of open connections of each IP address, and their maximum (Kafka's `max.connections.per.ip`)."""
+    """Counts the open connections of each IP address, and refuses connections above a maximum (Kafka's
+    `max.connections.per.ip`).
+    """
 
     def __init__(self, most: int = 0, overrides: Mapping[str, int] | None = None) -> None:
         """Begin without connections. `most`: maximum number of connections of an address, 0 for no limit.
@@ -251,8 +258,8 @@ class ConnectionCounts:
 
 
 def _charge(budget: ConnectionBudget | None, now_ms: int) -> None:
-    """Count a connection in a shadow budget; take it back if an enforced budget would reject the
-    connection.
+    """Count a connection in a shadow budget (None for none). If the connection is above the limit, remove it
+    from the rate again, because an enforced budget would reject it.
     """
     if budget is not None and budget.charge(1, now_ms):
         budget.take_back(now_ms)

@@ -52,7 +52,7 @@ class ClientLedger:
         self.shadow = shadow
         """Ledger of the limiters of shadow entries; None if the quotas have no shadow entries."""
         self.topics = topics
-        """Per-topic rates at the broker; None while no topic has a rate."""
+        """Rates of topics at the client's broker; None while no topic has a rate."""
         self._produce = shadowed(produce, None if shadow is None else shadow.produce)
         self._fetch = shadowed(fetch, None if shadow is None else shadow.fetch)
         self._request = shadowed(request, None if shadow is None else shadow.request)
@@ -60,17 +60,17 @@ class ClientLedger:
 
     @property
     def charges_produce(self) -> bool:
-        """True if produced bytes are charged."""
+        """True if a quota, enforced or shadow, counts this client's produced bytes."""
         return self._produce is not None
 
     @property
     def charges_fetch(self) -> bool:
-        """True if fetched bytes are charged."""
+        """True if a quota, enforced or shadow, counts this client's fetched bytes."""
         return self._fetch is not None
 
     @property
     def charges_request(self) -> bool:
-        """True if request time is charged."""
+        """True if a quota, enforced or shadow, counts this client's request time."""
         return self._request is not None
 
     def charge_produce(self, length: int, now_ms: int) -> int:

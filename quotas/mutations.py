@@ -68,15 +68,18 @@ class MutationBudget:
         self.charged: float = 0.0
         """Number of partitions charged by finished requests, without refunded partitions."""
         self.refused = 0
-        """Number of topics that finished requests were refused."""
+        """Number of topics that this budget refused in finished requests, because its balance was negative.
+        """
         self.throttled = 0
         """Number of requests answered with a throttle time."""
         self.throttle_ms_total = 0
         """Sum of the throttle times (ms) of the throttled requests."""
         self.throttled_until_ms = now_ms
-        """Time (ms) at which the last told throttle time ends; the creation time if none was told."""
+        """Time (ms) at which the latest of the told throttle times ends; the creation time if no request was
+        throttled.
+        """
         self.charged_ms = now_ms
-        """Time (ms) of the last charge; the creation time before the first charge."""
+        """Time (ms) of the last charge or call of `absorb`; the creation time before the first."""
         self._reported: float = 0.0
         """Value of `charged` at the previous call of `delta`."""
         self._bucket = TokenBucket(_quota(limit), num_samples, 1000 * window_s, now_ms, tokens)
@@ -89,7 +92,9 @@ class MutationBudget:
         self._bucket.quota = _quota(limit)
 
     def inherit(self, other: MutationBudget) -> None:
-        """Begin with the balance of `other`, with 0 if that is negative. Counters are not copied."""
+        """Begin with the balance of the budget `other`, or with 0 if that balance is negative. Counters are
+        not copied.
+        """
         self._bucket.inherit(other._bucket)
 
     def begin(self, *, strict: bool) -> MutationCharge:
@@ -115,7 +120,7 @@ class MutationBudget:
         self._bucket.take(units, now_ms)
 
     def note_throttle(self, wait_ms: int, now_ms: int) -> None:
-        """Count a request that is told at `now_ms` to wait for `wait_ms`."""
+        """Add a request to the counters that Weir tells at `now_ms` to wait for `wait_ms`."""
         self.throttled += 1
         self.throttle_ms_total += wait_ms
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
@@ -136,8 +141,8 @@ class MutationBudget:
         return math.inf if self.limit == math.inf else self._bucket.peek(now_ms)
 
     def rate(self, now_ms: int) -> float:
-        """Return missing tokens / seconds in which an empty bucket fills (partitions/s), for metrics: above
-        the limit if the balance is negative. Changes nothing.
+        """Return a rate (partitions/s) for metrics, which is above the limit if the balance is negative: the
+        number of missing tokens divided by the seconds in which an empty bucket fills. Changes nothing.
         """
         return self._bucket.peek_rate(now_ms)
 
@@ -154,7 +159,9 @@ class MutationCharge:
     __slots__ = ("_bucket", "_budget", "_refused", "_strict", "_taken", "_throttle_ms", "_violated_ms")
 
     def __init__(self, budget: MutationBudget, bucket: TokenBucket, *, strict: bool) -> None:
-        """Begin without charged topics. `MutationBudget.begin` calls this."""
+        """Begin without charged topics. Callers use `MutationBudget.begin` instead. `strict`: True to refuse
+        topics while the balance is negative.
+        """
         self._budget = budget
         self._bucket = bucket
         self._strict = strict
@@ -216,8 +223,8 @@ class MutationCharge:
         return wait_ms
 
     def _is_overdrawn(self, now_ms: int) -> bool:
-        """Return True if the balance is negative; then set the throttle time that follows from the
-        balance.
+        """Return True if the balance of tokens is negative. In that case, also set this request's throttle
+        time: the time until the balance is back at 0.
         """
         quota, tokens = self._bucket.quota, self._bucket.tokens(now_ms)
         if quota is None or tokens >= 0:
@@ -238,7 +245,9 @@ class ShadowMutationBudget(MutationBudget):
     __slots__ = ()
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Return a new charge for one request; `strict` as in `MutationBudget.begin`."""
+        """Return a new charge for one request; this budget counts refusals, but callers do not act on them.
+        `strict`: True to refuse topics while the balance is negative.
+        """
         return _ShadowCharge(self, self._bucket, strict=strict)
 
     def note_throttle(self, wait_ms: int, now_ms: int) -> None:
@@ -267,7 +276,9 @@ class _ShadowCharge(MutationCharge):
 
 
 class MutationLedger(NamedTuple):
-    """Mutation budgets of one client. In every ledger but `NO_LEDGER` at least one of them is present."""
+    """Mutation budgets of one client, enforced and shadow. At least one of the two is present, except in
+    `NO_LEDGER`.
+    """
 
     enforced: MutationBudget | None
     """Budget that refuses and throttles; None if no enforced quota applies."""
@@ -275,24 +286,30 @@ class MutationLedger(NamedTuple):
     """Budget that only counts; None if no shadow entry applies."""
 
     def begin_late(self) -> LateCharge:
-        """Return a new charge for partitions that exist already."""
+        """Return a charge for partitions that the broker has already created, so that they cannot
+        be refused any more.
+        """
         return LateCharge(self)
 
 
 NO_LEDGER: Final = MutationLedger(None)
-"""Ledger of a client without mutation quotas whose mutations are counted as usage."""
+"""Ledger without budgets, for a client that has no mutation quota; its mutations are counted in usage records
+only.
+"""
 
 
 class LateCharge:
-    """Permissive charge, to both budgets of a ledger, for partitions that exist already."""
+    """Charge for partitions that the broker has already created. Both budgets of a ledger are
+    charged, and neither can refuse.
+    """
 
     __slots__ = ("_enforced", "_shadow", "taken")
 
     def __init__(self, ledger: MutationLedger) -> None:
-        """Begin without charged partitions."""
+        """Begin a charge for both budgets of `ledger`, with no partition charged yet."""
         enforced, shadow = ledger
         self.taken: float = 0
-        """Number of partitions passed to `charge`."""
+        """Number of partitions that were charged by calls of `charge`; without those of `charge_shadow`."""
         self._enforced = None if enforced is None else enforced.begin(strict=False)
         self._shadow = None if shadow is None else shadow.begin(strict=False)
 
@@ -311,8 +328,8 @@ class LateCharge:
             self._shadow.admit(cost, now_ms)
 
     def finish(self, now_ms: int) -> int:
-        """Return the throttle time (ms) of the enforced budget, 0 without one; each budget counts its own
-        throttle time. Call this once, last.
+        """End the charge in both budgets, which count their throttle times. Return the throttle time (ms) of
+        the enforced budget, 0 without one. Call this once, last.
         """
         if self._shadow is not None:
             self._shadow.finish(now_ms)

@@ -80,16 +80,20 @@ class LimiterRegistry(Generic[A]):
         self._overflow: dict[Tags, A] = {}
         """Overflow limiters: one per user, and one for addresses."""
         self._next_expiry_ms: float = -math.inf
-        """Time (ms) before which no limiter can have been idle for long enough."""
+        """Time (ms) of the earliest moment at which a limiter can have been without a charge for
+        `IDLE_MS_MAX`; no search for such limiters is needed before.
+        """
         self._next_room_ms: float = -math.inf
         self._has_overflowed = False
-        """True if the registry was full at the last search, so that clients use overflow limiters."""
+        """True if the registry was full when a limiter was last to be added, so that some clients use
+        overflow limiters.
+        """
         self.generation = 0
-        """A number that grows when limiters that were looked up may be outdated: removed, or an overflow
-        limiter.
+        """A number that grows when limiters that clients have looked up here may be outdated: a limiter was
+        removed, or clients of an overflow limiter can now get a limiter of their own.
         """
         self.forgotten = Totals()
-        """Sums of the counters of removed limiters."""
+        """Sums of the counters of all limiters that were removed."""
 
     def get(self, tags: Tags) -> A | None:
         """Return the limiter with these tags; None if there is no such limiter."""
@@ -120,9 +124,9 @@ class LimiterRegistry(Generic[A]):
         return self._has_overflowed
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Remove limiters that were not charged for an hour; yield after each step the number removed.
-
-        Between two steps, of about a millisecond each, the registry may be used and changed.
+        """Remove limiters that were not charged for an hour, in steps of about a millisecond. Yield after
+        each step the number of limiters that the step removed. The registry may be used and changed between
+        steps.
         """
         if self._has_overflowed and now_ms >= self._next_room_ms:
             yield from self._relieve(now_ms)
@@ -130,8 +134,9 @@ class LimiterRegistry(Generic[A]):
             yield from self._forget_unused(now_ms)
 
     def slices(self) -> Iterator[list[A]]:
-        """Yield the limiters present at the first step, the oldest first, in lists of `SLICE`. A limiter may
-        have been removed when its list is yielded: the caller checks `has`.
+        """Yield all limiters in lists of `SLICE`, the oldest first; limiters that are added after the first
+        list are left out. A limiter may have been removed before its list is yielded: the caller checks
+        `has`.
         """
         limiters = list(reversed(self._limiters.values()))
         while limiters:
@@ -157,8 +162,8 @@ class LimiterRegistry(Generic[A]):
                 yield tags
 
     def _has_room(self) -> bool:
-        """Return True if there is room; then make clients with overflow limiters look up their limiters
-        again.
+        """Return True if another limiter can be added. In that case, make clients with overflow limiters look
+        up their limiters again.
         """
         if len(self._limiters) >= LIMITERS_MAX:
             return False
@@ -174,7 +179,7 @@ class LimiterRegistry(Generic[A]):
             self.generation += 1
 
     def _relieve(self, now_ms: int) -> Iterator[int]:
-        """Remove up to `ROOM_MAX` idle limiters; yield after each slice."""
+        """Remove up to `ROOM_MAX` idle limiters from a full registry; yield 0 after each step."""
         self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
         wanted = ROOM_MAX
         for limiters in self.slices():

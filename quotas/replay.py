@@ -54,11 +54,11 @@ PATIENCE_MS: Final = 120_000
 """Time (ms) after which a client gives up a request: the default of `delivery.timeout.ms` of Java's producer.
 """
 CONNECTIONS_MAX: Final = 100_000
-"""Number of connections from which on the replay forgets connections that are silent for `IDLE_MS`."""
+"""Number of connections at which the replay removes the connections that are silent for `IDLE_MS`."""
 IDLE_MS: Final = 3_600_000
 """Time (ms) of silence after which a connection may be forgotten."""
 NEVER: Final = 2**62
-"""Time (ms) later than all events."""
+"""Time (ms) that is later than every event of a replay."""
 SHARE_FETCH: Final = 78
 """API key of ShareFetch (KIP-932)."""
 _WAKE, _CHARGE = 0, 1
@@ -73,9 +73,9 @@ mutations it is 1 if topics may be refused (strict), else 0.
 
 
 def rank(asked: Asked) -> int:
-    """Return the sort key of a request among those answered in the same ms: by throttle time, because the
-    throttle times of successive charges grow; requests without a charge come after the charge whose throttle
-    time they tell.
+    """Return a number that sorts requests of the same ms by the order of their charges. The sort key is the
+    recorded throttle time, because the throttle times of successive charges grow. A request without a charge
+    comes after the charged request with the same throttle time, whose rest it was told.
     """
     return 2 * asked[4] + (not asked[2])
 
@@ -89,33 +89,43 @@ class Connection:
         self.until_ms = 0
         """Time (ms) until which the connection is throttled; no request is taken before."""
         self.serial = False
-        """True while no request is taken because another is in flight, or a fetch waits to be repeated."""
+        """True while no other request is taken, because the request in flight must be answered first, or a
+        fetch waits to be repeated.
+        """
         self.in_flight = 0
-        """Number of requests in flight."""
+        """Number of requests that were taken but are not yet answered."""
         self.waiting: deque[Asked] = deque()
-        """Requests that wait to be taken, oldest first."""
+        """Requests that the client has sent but that are not yet taken, oldest first."""
         self.wake_ms = -1
-        """Time (ms) of the latest wake-up in the replay's heap; -1 before the first."""
+        """Time (ms) of the `_WAKE` event that was last added to the replay's heap for this connection; -1
+        before the first.
+        """
         self.seen_ms = 0
         """Time (ms) of the latest recorded request."""
 
 
 class _Kind(Protocol):
-    """Rules of one kind of quota: the times of charges, and the effects of throttle times."""
+    """Rules by which one kind of quota is replayed: the moment at which a request is charged, and the effect
+    of a throttle time.
+    """
 
     @property
     def over_until_ms(self) -> int:
-        """Time (ms) until which responses tell a throttle time and are not charged; 0 for none."""
+        """Time (ms) until which the budget is throttled, so that responses of fetches have no records and are
+        not charged; 0 for other quotas.
+        """
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """Take a request: charge it, or put it in flight."""
+        """Take a request from its connection: charge it at once, or put it in flight, to be charged at its
+        response.
+        """
 
     def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         """Charge a request whose response begins."""
 
 
 class _Produce:
-    """Produce requests: charged when the request is taken."""
+    """Rules for produce requests: each is charged when taken, and its connection is throttled at once."""
 
     __slots__ = ("_budget",)
 
@@ -139,7 +149,9 @@ class _Produce:
 
 
 class _HeldFetches(_Produce):
-    """Fetches in hold mode: charged when the response begins; one in flight per connection."""
+    """Rules for fetches in hold mode: each is charged when its response begins, and a connection has one in
+    flight at a time.
+    """
 
     __slots__ = ()
 
@@ -148,7 +160,9 @@ class _HeldFetches(_Produce):
 
 
 class _Fetches(_HeldFetches):
-    """Fetches: like `_HeldFetches`, but answered without records while the budget is throttled."""
+    """Rules for fetches outside hold mode: each is charged when its response begins. While the budget is
+    throttled, responses have no records and are not charged, and the client repeats the fetch.
+    """
 
     __slots__ = ()
 
@@ -169,7 +183,7 @@ class _Fetches(_HeldFetches):
 
 
 class _Time:
-    """Request time: charged when the response begins."""
+    """Rules for request time: each request is charged when its response begins."""
 
     __slots__ = ("_budget",)
     over_until_ms = 0
@@ -189,7 +203,9 @@ class _Time:
 
 
 class _Mutations:
-    """Mutations: charged when the request is taken; the throttle begins with the response."""
+    """Rules for mutations: each request is charged when it is taken, and its connection is throttled from the
+    response on.
+    """
 
     __slots__ = ("_budget",)
     over_until_ms = 0
@@ -266,14 +282,15 @@ class Replay:
         self._connections: dict[int, Connection] = {}
         self._connections_max = CONNECTIONS_MAX
         self._heap: list[tuple[int, int, int, int, Connection | None, Asked | None]] = []
-        """Events to come: (time in ms, `_WAKE` or `_CHARGE`, rank, serial number, connection, request). An
-        event without a connection wakes the connections in `_again`.
+        """Events that are not processed yet: (time in ms, `_WAKE` or `_CHARGE`, rank, serial number,
+        connection, request). An event without a connection wakes the connections in `_again`.
         """
         self._next_ms = NEVER
         self._number = 0
         self._again: deque[Connection] = deque()
-        """Connections that repeat a fetch when the budget's throttle is over. They share one event in the
-        heap, because there may be many, and most of them will be throttled again.
+        """Connections whose fetch was answered without records, to be repeated when the budget's throttle is
+        over. One event in the heap wakes all of them, because there may be thousands, and most of them will
+        be throttled again.
         """
 
     def feed(
@@ -285,8 +302,9 @@ class Replay:
         recorded_ms: Sequence[int],
         notes: Sequence[int],
     ) -> None:
-        """Process requests; `Asked` has the meaning of the columns. `at_ms` must ascend, also between calls.
-        Requests taken in the same ms must be in the order of `rank`, which is the order of their charges.
+        """Simulate recorded requests, given as columns; `Asked` explains the columns. `at_ms` must ascend,
+        also between calls. Requests taken in the same ms must be in the order of `rank`, which is the order
+        of their charges.
         """
         known = self._connections
         for asked in zip(at_ms, service_ms, values, connections, recorded_ms, notes, strict=True):
@@ -307,21 +325,23 @@ class Replay:
         return self.hours.take()
 
     def finish(self) -> list[Hour]:
-        """Process all events to come; return the remaining hours."""
+        """Process all events that are left, and return the hours that `take` has not returned."""
         self._process_events(NEVER, 0)
         return self.hours.take(over=True)
 
     # Called by kinds of budgets
 
     def throttle(self, connection: Connection, wait_ms: int, now_ms: int, from_ms: int) -> None:
-        """Throttle a connection for `wait_ms`, beginning at `from_ms`; the charge was made at `now_ms`."""
+        """Throttle a connection for `wait_ms` from `from_ms` on, because of a charge at `now_ms`; count the
+        violation in the hours.
+        """
         wait_ms = min(wait_ms, self._throttle_ms_max)
         self.hours.violated(wait_ms, now_ms, from_ms)
         connection.until_ms = max(connection.until_ms, from_ms + wait_ms)
 
     def await_answer(self, connection: Connection, asked: Asked, now_ms: int, *, serial: bool) -> None:
-        """Put a request in flight, to be charged at its response. If `serial`, take no other request of the
-        connection before.
+        """Put a request in flight, to be charged when its response begins. `serial`: True to take no other
+        request of the connection until then.
         """
         service_ms = asked[1]
         if not (service_ms or connection.in_flight):
@@ -332,14 +352,16 @@ class Replay:
         self._push(now_ms + service_ms, _CHARGE, rank(asked), connection, asked)
 
     def ask_again(self, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """Repeat a request when the connection's throttle is over."""
+        """Put a refused request first in its connection's queue, so that it is repeated when the connection's
+        throttle is over.
+        """
         connection.until_ms = max(connection.until_ms, now_ms + 1)
         connection.waiting.appendleft(asked)
         self._resume(connection, now_ms)
 
     def fetch_again(self, connection: Connection, asked: Asked) -> None:
-        """Repeat a fetch when the budget's throttle is over. The records exist by then, so the service time
-        is 0.
+        """Put a fetch that was answered without records first in its connection's queue, to be repeated when
+        the budget's throttle is over. Its records exist by then, so its service time is 0.
         """
         at_ms, _service_ms, value, number, recorded_ms, api_key = asked
         connection.waiting.appendleft((at_ms, 0, value, number, recorded_ms, api_key))
@@ -356,7 +378,9 @@ class Replay:
     # Events
 
     def _process_events(self, now_ms: int, rank: int) -> None:
-        """Process the events before a request of this rank that was taken at `now_ms`."""
+        """Process the events that come before a request that was taken at `now_ms`: earlier ones, and those
+        of the same ms with a lower rank than `rank`.
+        """
         heap = self._heap
         while heap:
             when_ms, what, its_rank, _number, connection, asked = heap[0]
@@ -400,7 +424,9 @@ class Replay:
         return asked[0] + self._patience_ms < now_ms
 
     def _hold(self, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """Add a request to those that wait; drop the requests that the client has given up."""
+        """Append a request to its connection's queue; drop the oldest requests there that the client has
+        given up.
+        """
         waiting = connection.waiting
         waiting.append(asked)
         while self._is_too_old(waiting[0], now_ms):
@@ -410,8 +436,9 @@ class Replay:
             self._resume(connection, now_ms)
 
     def _resume(self, connection: Connection, now_ms: int) -> None:
-        """Take waiting requests until the connection is throttled or serial; if it is throttled, add a
-        wake-up for the end of the throttle.
+        """Take requests from the connection's queue until the connection is throttled, or must wait for a
+        response (`serial`). If it is throttled, add an event that calls this method at the end of the
+        throttle.
         """
         waiting = connection.waiting
         while waiting and not connection.serial:
@@ -437,7 +464,9 @@ class Replay:
         self._next_ms = min(self._next_ms, when_ms)
 
     def _meet(self, name: int, now_ms: int) -> Connection:
-        """Add a connection. If there are too many, remove the connections that are silent for `IDLE_MS`."""
+        """Add a connection, with the recorded number `name`. If there are `CONNECTIONS_MAX` or more, first
+        remove the connections that are silent for `IDLE_MS`.
+        """
         if len(self._connections) >= self._connections_max:
             gone = [
                 name

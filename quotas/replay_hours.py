@@ -16,21 +16,26 @@ class Hour:
     start_ms: int
     """Time (ms) at which the hour begins."""
     charges: int = 0
-    """Number of requests, including requests refused or answered without records."""
+    """Number of requests simulated in this hour, including requests refused or answered without records."""
     charged: float = 0.0
-    """Number of units charged."""
+    """Number of units (bytes, percent-seconds or partitions) charged in this hour."""
     violations: int = 0
     """Number of requests that were answered with a throttle time, or refused."""
     throttle_ms: int = 0
-    """Sum of the throttle times (ms) of the violations."""
+    """Sum of the throttle times (ms) of the requests that count as violations."""
     throttled_ms: int = 0
     """Time (ms) in this hour during which at least one connection waited; overlapping waits count once."""
     first_ms: int | None = None
-    """Time (ms) of the first violation; None without violations."""
+    """Time (ms) of the first violation in this hour (a request that was throttled or refused); None without
+    violations.
+    """
     last_ms: int | None = None
-    """Time (ms) of the last violation; None without violations."""
+    """Time (ms) of the last violation in this hour (a request that was throttled or refused); None without
+    violations.
+    """
     given_up: int = 0
-    """Number of requests that waited longer than their clients' patience."""
+    """Number of requests that their clients gave up, because the wait was longer than the client's patience.
+    """
 
 
 class Hours:
@@ -53,8 +58,8 @@ class Hours:
         hour.charged += value
 
     def violated(self, wait_ms: int, now_ms: int, from_ms: int, requests: int = 1) -> None:
-        """Count `requests` violations at `now_ms`: these requests are told to wait for `wait_ms` each,
-        beginning at `from_ms`.
+        """Count `requests` violations at `now_ms`: requests that are told to wait for `wait_ms` each, from
+        `from_ms` on.
         """
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
         hour.violations += requests
@@ -68,7 +73,7 @@ class Hours:
             self._spread(start_ms, stop_ms)
 
     def gave_up(self, now_ms: int) -> None:
-        """Count one request that its client has given up."""
+        """Count one request that its client gave up at `now_ms`, because the wait was too long."""
         (self._hour if now_ms < self.until_ms else self._turn(now_ms)).given_up += 1
 
     def _spread(self, start_ms: int, stop_ms: int) -> None:
@@ -91,6 +96,8 @@ class Hours:
         return hour
 
     def take(self, *, over: bool = False) -> list[Hour]:
-        """Return and remove the hours before the current hour; all hours if `over` (the replay has ended)."""
+        """Return and remove the hours before the current one. `over`: True at the end of the replay, to
+        return the current hour too.
+        """
         past = [start for start in self._hours if over or start < self._hour.start_ms]
         return [self._hours.pop(start) for start in sorted(past)]

@@ -55,11 +55,15 @@ class TopicRates:
         self._scope = scope if cluster is None else Scope.BROKER
         self._cluster = cluster
         self.names: frozenset[bytes] = frozenset()
-        """Names (UTF-8) of the topics that have a rate, enforced or shadow."""
+        """Names (UTF-8) of the topics that have an enforced or a shadow rate, including topics whose budgets
+        the brokers of a cluster share.
+        """
         self._num_samples = num_samples
         self._window_s = window_s
         self._own: tuple[dict[bytes, Budget], dict[bytes, Budget]] = ({}, {})
-        """(Enforced, shadow) budgets by topic (UTF-8), without the cluster's budgets."""
+        """(Enforced budgets, shadow budgets), each by topic (UTF-8), without the budgets that the brokers of
+        a cluster share.
+        """
         self._enforced: dict[bytes, Budget] = {}
         self._shadow: dict[bytes, Budget] = {}
 
@@ -77,11 +81,11 @@ class TopicRates:
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
     def charge(self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True) -> int:
-        """Charge bytes (`counted`: topic in UTF-8 → bytes) to their topics; return the longest throttle time
-        (ms).
+        """Charge the bytes of a request to the budgets of its topics (`counted`: topic in UTF-8 → bytes).
+        Return the longest of their throttle times (ms).
 
-        `told`: False if the response can tell no throttle time. The return value is then 0, and the next
-        request for these topics is told the rest of the throttle time (`tell_rest`).
+        `told`: False if the response has no field for a throttle time. The return value is then 0, and the
+        next request for these topics is told the rest of the throttle time (`tell_rest`).
         """
         wait_ms = 0
         for name, size in counted.items():
@@ -96,14 +100,15 @@ class TopicRates:
         return wait_ms
 
     def throttled_until_ms(self, topics: Iterable[str] | None = None) -> int:
-        """Return the time (ms) at which the last throttle of these topics (None: of all topics) ends; 0 for
-        none.
+        """Return the time (ms) at which the last throttle of these topics ends; 0 if none of them has a rate.
+        `topics`: None for all topics with a rate.
         """
         return max((budget.throttled_until_ms for budget in self._of(topics)), default=0)
 
     def tell_rest(self, topics: Iterable[str] | None, now_ms: int) -> int:
-        """Count a request for these topics (None: for all) that is not charged, but told the rest of their
-        throttle times; return the longest rest (ms), 0 if all throttle times are over.
+        """Return the longest rest (ms) of the throttle times of these topics; 0 if all are over. If there is
+        a rest, count a throttled request: the caller tells the rest to a request that is not charged.
+        `topics`: None for all topics with a rate.
         """
         return max((budget.tell_rest(now_ms) for budget in self._of(topics)), default=0)
 
@@ -171,7 +176,9 @@ class TopicQuotas:
         scope: Scope | None = None,
         cluster: TopicQuotas | None = None,
     ) -> None:
-        """Begin without rates; parameters as in `TopicRates`."""
+        """Begin without rates. `num_samples` and `window_s` are Kafka's `quota.window.num` and
+        `quota.window.size.seconds`. `scope` and `cluster` have the meaning that they have for `TopicRates`.
+        """
         shared: tuple[TopicRates | None, TopicRates | None] = (None, None)
         if cluster is not None:
             shared = cluster.produce, cluster.fetch

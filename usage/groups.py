@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Group(StrEnum):
-    """Kind of request, by which usage is counted."""
+    """Group of APIs with a similar purpose; usage records count requests by group."""
 
     PRODUCE = "produce"
     FETCH = "fetch"
@@ -25,7 +25,7 @@ class Group(StrEnum):
     BROKERS = "brokers"
     """Requests between brokers and controllers."""
     OTHER = "other"
-    """APIs that the schemas lack."""
+    """APIs that Weir does not know, because its schemas lack them."""
 
 
 GROUPS: Final = tuple(Group)

@@ -18,7 +18,9 @@ field is added.
 
 
 class ByQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One number for each quota that throttles clients; fields have Kafka's names of the quotas."""
+    """One number for each quota that throttles clients, such as a throttle time. Fields have Kafka's names of
+    the quotas.
+    """
 
     producer_byte_rate: int = 0
     consumer_byte_rate: int = 0
@@ -52,14 +54,16 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Name of the client's principal, without type."""
     client_id: str
     api: str
-    """The API group, a `usage.groups.Group`."""
+    """Name of the API group that the counted requests belong to, a `usage.groups.Group`."""
     requests: int = 0
     bytes_in: int = 0
     """Number of bytes of requests, from the client."""
     bytes_out: int = 0
     """Number of bytes of responses, to the client."""
     sessions: int = 0
-    """Number of connections that sent such requests in this interval. Not additive over time or groups."""
+    """Number of connections that sent requests of this group in this interval. Records must not be added up
+    by this number: one connection counts in several intervals and groups.
+    """
     charged_bytes: int = 0
     """Number of bytes charged to byte rates, whether or not such a quota exists: produce requests, and fetch
     responses except those sent without records.
@@ -93,7 +97,7 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     connection: int
     """Number of the connection, unique among the connections of this instance."""
     api: str
-    """The API group, a `usage.groups.Group`."""
+    """Name of the API group that the request belongs to, a `usage.groups.Group`."""
     api_key: int
     api_version: int
     answered_ms: int = 0
@@ -105,4 +109,4 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     request_time_us: float = 0.0
     mutations: int = 0
     throttle_ms: ByQuota = NOTHING
-    """Throttle time (ms) that the client was told because of each quota."""
+    """Throttle time (ms) that the client was told, separately for each quota that caused one."""

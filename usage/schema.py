@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 Schema: TypeAlias = dict[str, object]
-"""A schema in the form that `StructType.fromJson` of Spark takes."""
+"""A Spark schema as a JSON object, which Spark's `StructType.fromJson` takes."""
 
 _NAMES: Final = {int: "long", float: "double", str: "string", bool: "boolean"}
 
@@ -26,7 +26,9 @@ def schema(record: type[msgspec.Struct]) -> Schema:
 
 
 def required(record: type[msgspec.Struct]) -> list[str]:
-    """Return the names of a record type's fields without default, which every record has."""
+    """Return the names of the fields of a record type that have no default, and are therefore in every JSON
+    record.
+    """
     return [field.name for field in msgspec.structs.fields(record) if field.required]
 
 

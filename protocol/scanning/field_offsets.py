@@ -30,7 +30,7 @@ _INTEGERS: Final = {
     "int64": Struct(">q"),
 }
 _OPAQUE: Final = Struct(">b")
-"""Size of fields that are not integers of fixed size: at least one byte."""
+"""Format used for a field that is not an integer of fixed size: one byte, the least that such a field has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +47,11 @@ class FieldOffset:
     offset_from_end: int | None
     """Number of bytes from the field to the body's end; None if the size of this or a later field varies."""
     locate: Locate
-    """Function `locate(data, body, end, complete)` that returns the position of the field in `data`.
-
-    The body starts at `data[body]`; its bytes have arrived up to `end`. `complete`: True if `end` is the end
-    of the body. Returns INCOMPLETE if the field has not arrived: an integer in full, any other field with its
-    first byte. Raises ProtocolError, with the offset from the body's start, if a complete body ends before
-    the field, or an earlier field has an impossible length.
+    """Function `locate(data, body, end, complete)` that returns the position of the field in `data`. The body
+    starts at `data[body]`; its bytes have arrived up to `end`. `complete`: True if `end` is the end of the
+    body. Returns INCOMPLETE if an integer has not arrived in full, or no byte of any other field has arrived.
+    Raises ProtocolError, with the offset from the body's start, if a complete body ends before the field, or
+    an earlier field has an impossible length.
     """
     _integer: Struct | None
 
@@ -169,8 +168,8 @@ def _at(found: Layout, offset: int, size: int) -> Locate:
 
 
 def _before_end(found: Layout, offset: int, scan: Locate) -> Locate:
-    """Return a `Locate` that counts from the body's end if the body is complete, and else scans from its
-    start.
+    """Return a `locate` function for a field at a fixed distance from the body's end. While the body is
+    incomplete, the function scans the fields before this one instead.
     """
     least = sum(map(least_size, found.fields))
 

@@ -66,7 +66,9 @@ def _fixed_size(slot: Slot) -> int | None:
 
 
 def _element_size(slot: Slot) -> int | None:
-    """Return the size (bytes) of a non-null field, or of each element of an array; None if it varies."""
+    """Return the size (bytes) of a field that is not null (for an array, of each element); None if the size
+    varies.
+    """
     if slot.struct is None:
         return SIZES.get(slot.type)
     return fixed_size(slot.struct.fields, flexible=slot.struct.flexible)
@@ -86,8 +88,8 @@ def _element_least_size(slot: Slot) -> int:
 
 
 def length_width(slot: Slot, *, element: bool = False) -> int:
-    """Return the size (bytes) of the length or count of a field (of each element, if `element`); 1 for a
-    varint.
+    """Return the size (bytes) of the number at a field's start: the length of a string or bytes, or the count
+    of an array. Return 1 for a varint. `element`: True for the length of each element of an array.
     """
     if slot.compact:
         return 1
@@ -148,8 +150,8 @@ class Chunks:
 
 
 def compiled(source: Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
-    """Return the function that the generated source defines. (Executing the source is safe: from the schema
-    it contains only numbers and names.)
+    """Compile the generated source; return its function `function`. (Executing the source is safe: from the
+    schema it contains only numbers and names.)
     """
 
     def fail(offset: int, problem: str) -> None:
@@ -179,43 +181,47 @@ class Source:
     """
 
     def __init__(self, layout: Layout, *, when_short: str | None) -> None:
-        """Begin without lines. `when_short`: statement to execute if bytes are missing; None to wait for the
-        next chunk (`Stream`).
+        """Begin with empty source. `when_short`: statement that the generated function executes if the bytes
+        end too early; None to generate a `Stream`, which waits for the next chunk.
         """
         self._as_a_broker = layout.name.endswith("Request")
-        """True if lengths are read like in a broker (`primitives.AS_A_BROKER`), so that Weir accepts all
-        requests that a broker accepts.
+        """True if the generated function reads lengths like a broker (`primitives.AS_A_BROKER`), so that Weir
+        accepts all requests that a broker accepts. False for responses.
         """
         self._when_short = when_short
         self._lines: list[str] = []
         self._margin = ""
         self._pending = 0
-        """Number of bytes of fixed-size fields for which no skip has been generated yet."""
+        """Total size (bytes) of the fixed-size fields that the next generated line will skip."""
 
     def text(self) -> str:
-        """Return the source generated so far."""
+        """Return the source of the scanning function, as generated so far."""
         return "\n".join(self._lines) + "\n"
 
     def line(self, text: str) -> None:
-        """Add a line with the current indentation."""
+        """Add one line of source with the current indentation."""
         self._lines.append(self._margin + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Add the line `head`, and indent all lines added within this context."""
+        """Add the source line `head`, such as `if n > 0:`, and indent the lines that are added within this
+        context.
+        """
         self.line(head)
         outer, self._margin = self._margin, self._margin + "    "
         yield
         self._margin = outer
 
     def flush(self) -> None:
-        """Add the skip of the fixed-size fields collected so far."""
+        """Add a source line that skips the fixed-size fields collected since the last `flush`."""
         if self._pending:
             self.line(f"position += {self._pending}")
             self._pending = 0
 
     def need(self, count: int = 1) -> None:
-        """Add a check that the next `count` bytes have arrived; in a `Stream`, a wait for the next byte."""
+        """Add source that checks that the next `count` bytes have arrived. In a `Stream`, the source waits
+        until the next byte has arrived.
+        """
         if self._when_short is not None:
             self.line(f"if position + {count} > end:" if count > 1 else "if position >= end:")
             self.line(f"    {self._when_short}")
@@ -224,13 +230,13 @@ class Source:
                 self.next_chunk()
 
     def next_chunk(self) -> None:
-        """Add a wait for the next chunk."""
+        """Add source that yields and thereby waits for the next chunk."""
         self.line("position -= body")
         self.line("data, body, end = yield position")
         self.line("position += body")
 
     def fields(self, slots: Iterable[Slot], path: str) -> None:
-        """Add the scan of these fields."""
+        """Add source that scans these fields."""
         for slot in slots:
             size = _fixed_size(slot)
             if size is None:
@@ -252,7 +258,7 @@ class Source:
             self._struct(slot.struct, path)
 
     def _struct(self, layout: Layout, path: str) -> None:
-        """Add the scan of all fields of a struct, including tagged fields."""
+        """Add source that scans all fields of a struct, including tagged fields."""
         self.fields(layout.fields, path)
         self.flush()
         if layout.flexible:
@@ -261,7 +267,7 @@ class Source:
             self.line("pass")
 
     def _payload(self, width: int, path: str, *, nullable: bool) -> None:
-        """Add the skip of a string, bytes or records: a length, then as many bytes."""
+        """Add source that skips a string, bytes or records: a length, then as many bytes."""
         self._length(width, path, nullable=nullable)
         less = 1 if width == 1 else 0
         with self.block(f"if n > {less}:"):
@@ -290,7 +296,7 @@ class Source:
                 self._struct(slot.struct, path)
 
     def _tags(self, path: str) -> None:
-        """Add the skip of tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
+        """Add source that skips tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
         path += " (tagged fields)"
         self._varint(path)
         if self._as_a_broker:
@@ -304,8 +310,8 @@ class Source:
             self.line("position += n")
 
     def _length(self, width: int, path: str, *, nullable: bool) -> None:
-        """Add the read of a length or count to `n`. A varint (`width` 1) is the length plus one, 0
-        for null.
+        """Add source that reads a length or count to the variable `n`. A varint (`width` 1) is the length
+        plus one, and 0 for null.
         """
         if width == 1:
             self._varint(path)
@@ -319,7 +325,7 @@ class Source:
                 self._refuse("n < -1" if nullable else "n < 0", f"{path} has a negative length")
 
     def _wrap_length(self, path: str) -> None:
-        """Add the treatment of varints above 31 bits like in a broker: as negative lengths, which mean null.
+        """Add source that treats varints above 31 bits like a broker: as negative lengths, which mean null.
         The smallest negative number minus one wraps around to the largest length, which is refused.
         """
         with self.block(f"if n > {LENGTH_MAX}:"):
@@ -336,7 +342,7 @@ class Source:
         self.line("position += 1")
 
     def _integer(self, width: int) -> None:
-        """Add the read of a signed integer of `width` bytes to `n`."""
+        """Add source that reads a signed integer of `width` bytes to the variable `n`."""
         if self._when_short is not None:
             self.need(width)
             self._whole_integer(width)

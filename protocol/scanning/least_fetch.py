@@ -23,8 +23,9 @@ same.
 """
 
 _LEAST: Final = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
-"""Field → new value. With `max_bytes` 1 a broker returns one batch at most (KIP-74). Versions before 3 lack
-`max_bytes`, so that only `partition_max_bytes` limits the response.
+"""Field of a fetch request → value that `ask_least` writes to it. With `max_bytes` 1 a broker returns one
+batch at most (KIP-74). Versions before 3 lack `max_bytes`, so that only `partition_max_bytes` limits the
+response.
 """
 
 

@@ -26,8 +26,9 @@ not arrived; (start, stop) of the records of each scanned partition). The last `
 that have arrived, and, in a malformed request, behind the frame.
 """
 FindRecords: TypeAlias = "Callable[[Bytes, int, int, int], Produced]"
-"""Function (data, body, end, limit) that scans at most `limit` topics and `limit` partitions of the body that
-begins at `data[body]` and has arrived up to `end`. Never raises.
+"""Type of a function that finds the records in a produce request: called with (data, body, end, limit), it
+returns their positions as `Produced`. The request's body begins at `data[body]` and has arrived up to `end`.
+The function stops after `limit` topics or `limit` partitions, and never raises.
 """
 
 _TAGS_MAX: Final = 8
@@ -76,7 +77,9 @@ class _RecordsSource(Source):
             self.line(_STOP)
 
     def _tags(self, path: str) -> None:
-        """Add the scan of at most `_TAGS_MAX` tagged fields, because each takes time."""
+        """Add source that scans at most 8 (`_TAGS_MAX`) tagged fields, because each takes time. A request
+        with more tagged fields ends the scan.
+        """
         self._varint(path)
         with self.block("if n:"):
             self._refuse(f"n > {_TAGS_MAX}", "")

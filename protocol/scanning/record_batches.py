@@ -19,11 +19,13 @@ ATTRIBUTES_OFFSET: Final = 22
 """Offset (bytes) of the lower byte of a batch's attributes, which contains the codec."""
 _OLD_ATTRIBUTES_OFFSET: Final = 17
 _HEAD_BYTES: Final = 12
-"""Size (bytes) of the offset and the length at the start of a batch or message."""
+"""Size (bytes) of the first two fields of a batch or message: an int64 offset, and an int32 length of the
+rest.
+"""
 _SIZE: Final = Struct(">i")
 _ENTRIES_MAX: Final = 4
-"""Maximum number of batches or messages scanned. A partition has one batch since v3 of produce requests;
-before v3, one message if the records are compressed.
+"""Maximum number of batches (or of messages in the older formats) scanned in one partition. A partition has
+one batch since v3 of produce requests; before v3, one message if the records are compressed.
 """
 
 
@@ -36,13 +38,15 @@ def add_unpacked(
     bounds: list[float],
     confirm: int = 0,
 ) -> int:
-    """Add the estimated unpacked sizes (bytes) of the compressed batches in `data[start:stop]` to `unpacked`,
-    and bounds of these sizes to `bounds`, by codec. Only the bytes before `end` have arrived. Return the
-    number of bytes that are not scanned. The estimate assumes that these bytes have the same unpacked size
-    per byte as the scanned bytes; the bounds leave them out. Never raises.
+    """Estimate the size (bytes) to which the compressed batches of one partition unpack. The partition's
+    records are `data[start:stop]`; only the bytes before `end` have arrived. Add the estimate to
+    `unpacked[codec]`, and a bound that the true size cannot exceed to `bounds[codec]`. Return
+    the number of bytes that are not scanned. The estimate assumes that these bytes have the same unpacked
+    size per byte as the scanned batches; `bounds` leaves them out. Never raises.
 
-    `confirm`: if above 0, unpack gzip streams to confirm their sizes (`is_gzip_size_false`). A batch with a
-    false size counts like `confirm` batches with gzip's greatest ratio.
+    `confirm`: 0 to trust the size that a gzip stream states. Above 0, streams are unpacked to confirm their
+    sizes (`is_gzip_size_false`), and a batch with a false size counts like `confirm` batches with gzip's
+    greatest ratio.
     """
     here = min(stop, end)
     position, found = start, False
@@ -77,7 +81,9 @@ def add_unpacked(
 
 
 def _old_packed(data: bytearray, position: int, here: int) -> int:
-    """Return the position of the value of a message (magic 0 or 1); `here` if it has not arrived."""
+    """Return the position of a compressed message's value (magic 0 or 1), which contains the compressed set
+    of messages; `here` if the value has not arrived.
+    """
     key = position + (_OLD_ATTRIBUTES_OFFSET + 1) + (8 if data[position + MAGIC_OFFSET] else 0)
     if key + 4 > here:
         return here

@@ -66,10 +66,10 @@ class RecordsRemover:
 
 
 _Keep: TypeAlias = "Callable[[Bytes, int, int, int], int]"
-"""Function `keep(data, body, start, stop)` that copies the bytes from the offset `start` in the body up to
-the position `stop` in `data`, where the body starts at the position `body`. Returns the offset of `stop` in
-the body; copies nothing and returns `start` if `start` is behind `stop`. Raises TooLargeError for too many
-bytes.
+"""Function `keep(data, body, start, stop)` that copies bytes of a message's body. It copies from the offset
+`start` in the body up to the position `stop` in `data`; the body starts at the position `body` of `data`.
+Returns the offset of `stop` in the body. If `start` is behind `stop`, copies nothing and returns `start`.
+Raises TooLargeError if the copy would exceed its maximum size.
 """
 
 

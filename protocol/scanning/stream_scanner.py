@@ -83,7 +83,7 @@ class EndpointMask:
         if tag is None:
             raise ValueError(f"{layout(message, version).name} v{version} has no addresses among its tags")
         self.masked = 0
-        """Number of fields masked so far."""
+        """Number of fields with broker addresses that were masked so far."""
         self.finished = False
         """True once the end of the tagged fields has been fed."""
         self._tag = tag
@@ -94,7 +94,9 @@ class EndpointMask:
         self._data = bytearray()
         self._body = self._stop = 0
         self._offset = 0
-        """Offset in the body of the next byte: `_data[_body + _offset]`, if that is before `_stop`."""
+        """Offset in the body of the next byte to read, which is `_data[_body + _offset]`. The byte has
+        arrived only if that position is before `_stop`.
+        """
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Read the body's next bytes, `data[start:stop]`, before they are sent, and change them if needed.
@@ -151,7 +153,9 @@ class EndpointMask:
         return byte
 
     def _length(self, first: int) -> Generator[None, None, int]:
-        """Return the value of the varint that begins with the byte `first`; yield to wait for chunks."""
+        """Return the value of a varint whose first byte is `first`; yield to wait for the chunks with its
+        other bytes.
+        """
         value = first & 127
         shift = 0
         while first > 127:

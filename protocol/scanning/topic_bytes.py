@@ -42,15 +42,15 @@ class TopicBytes:
 
     @property
     def counted(self) -> Mapping[bytes, int]:
-        """Topic (UTF-8) → number of bytes of records; empty until `complete`, because the lengths in the
-        message may be wrong.
+        """Topic (UTF-8) → number of bytes of its records in this message. Empty until `complete` is True,
+        because the lengths in an incomplete message may be wrong.
         """
         return self._counted if self.complete else {}
 
     @property
     def begun(self) -> Mapping[bytes, int]:
-        """Topic (UTF-8) → number of bytes of records by the lengths read so far; the records may not have
-        arrived.
+        """Topic (UTF-8) → number of bytes of its records, as announced by the lengths that have been read so
+        far. The records themselves may not have arrived.
         """
         return self._counted
 
@@ -61,10 +61,8 @@ class TopicBytes:
 
 
 def names_topics(message: MessageLike, version: int) -> bool:
-    """Return True if this version has names of topics beside their records. Newer versions have topic ids
-    (KIP-516).
-
-    Raises ValueError for a message or version that the schemas lack.
+    """Return True if this version of a produce request or fetch response identifies topics by name, False if
+    by topic id (newer versions, KIP-516). Raises ValueError for a message or version that the schemas lack.
     """
     return _names_topics(layout(message, version))
 
@@ -86,9 +84,9 @@ def _has_records(found: Layout) -> bool:
 
 
 class _CountingSource(Source):
-    """Generates a scanning function that calls `known` once per topic and counts the bytes of its records.
-
-    The function stores only the current topic's name, and refuses names longer than `NAME_BYTES_MAX`.
+    """Generates a scanning function that calls `known` once per topic and counts the bytes of the topic's
+    records. The generated function keeps only the current topic's name, and refuses names longer than
+    `NAME_BYTES_MAX`.
     """
 
     def _variable(self, slot: Slot, path: str) -> None:

@@ -33,10 +33,9 @@ def is_topic_name(slot: Slot) -> bool:
 
 
 def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
-    """Return a function that finds topics in the field `array` (and the fields before) of a complete body
-    (cached).
-
-    Raises ValueError for a message or version that the schemas lack, or that has no field `array`.
+    """Return a function that finds topics in the first fields of a complete body, up to and including the
+    field `array` (cached). Raises ValueError for a message or version that the schemas lack, or that has no
+    field `array`.
     """
     return _finder(layout(message, version), array)
 

@@ -37,21 +37,28 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 BLOCKS_MAX: Final = 64
-"""Number of blocks read: 2 MB of snappy's, more of the others'."""
+"""Maximum number of compressed blocks read of a stream: snappy's 64 blocks have 2 MB together, those of other
+codecs more.
+"""
 _MEMBERS_MAX: Final = 4
-"""Number of members of a gzip stream, or frames of a zstd stream, that are read. Producers write one."""
+"""Maximum number of members of a gzip stream, or of frames of a zstd stream, that are read. Producers write
+one member or frame.
+"""
 _LITTLE: Final = Struct("<I")
 _BIG: Final = Struct(">I")
 
 RATIO_MAX: Final = (1, 1040, 24, 256, 1 << 19)
-"""The greatest compression ratio by codec. zstd: a block of 4 bytes can repeat a byte 2^21 times."""
+"""Greatest compression ratio (unpacked size / compressed size) of each codec, by its number in a batch's
+attributes. In zstd, a block of 4 bytes can repeat a byte 2^21 times.
+"""
 Sizes: TypeAlias = tuple[int, int]
 """(estimate, bound) of an unpacked size, in bytes."""
 
 
 def unpacked_bytes(codec: int, data: bytearray, start: int, stop: int, end: int) -> Sizes:
-    """Return the unpacked size of a stream. `codec` is from a batch's attributes; with an unknown one the
-    stream counts as not compressed.
+    """Return the unpacked size of the compressed stream `data[start:stop]`, as (estimate, bound); only the
+    bytes before `end` have arrived. `codec` is the number in a batch's attributes; a stream with an unknown
+    number counts as not compressed.
     """
     packed = stop - start
     if packed <= 0:
@@ -77,13 +84,18 @@ _GZIP_LEAST: Final = 18
 _SAMPLE_PACKED: Final = 4096
 _SAMPLE_UNPACKED: Final = 32768
 _PART_UNPACKED: Final = 8192
-"""Number of bytes that are unpacked of a member at most, in each of two steps."""
+"""Maximum number of bytes to unpack in each of the two steps that sample a member of a gzip stream."""
 CONFIRMED_MAX: Final = 1 << 20
-"""Maximum size (bytes) at the end of a gzip stream that is confirmed by unpacking; that takes 2 ms."""
+"""Maximum size (bytes) that a gzip stream may state at its end for Weir to confirm it by unpacking the
+stream, which takes 2 ms for this size.
+"""
 
 
 def _gzip(data: bytearray, start: int, stop: int, end: int) -> Sizes:
-    """The last bytes have the size modulo 2^32: a longer stream is never in the buffer as a whole."""
+    """Return (estimate, bound) of a gzip stream. The stream's last four bytes state its unpacked size (modulo
+    2^32, but a stream of more bytes is never in the buffer as a whole). If they have not arrived, or the
+    stream has several members, the estimate comes from unpacking samples.
+    """
     most = (stop - start) * RATIO_MAX[GZIP]
     if end < stop:
         return int(_gzip_ratio(data, start, end, _SAMPLE_UNPACKED) * (stop - start)), most
@@ -96,9 +108,10 @@ def _gzip(data: bytearray, start: int, stop: int, end: int) -> Sizes:
 
 
 def is_gzip_size_false(data: bytearray, start: int, stop: int) -> bool:
-    """Unpack a gzip stream that is at hand. Return True if it has more bytes than its end says; no honest
-    writer makes one, and Java's reader refuses it. Stop behind the size that it says. Streams of several
-    members, and those whose size is above `CONFIRMED_MAX`, are not unpacked.
+    """Unpack a gzip stream that has arrived in full. Return True if it has more bytes than its last four
+    bytes state: no honest writer produces such a stream, and Java's reader refuses it. Stop unpacking behind
+    the stated size. Return False, without unpacking, for streams of several members, and for stated sizes
+    above `CONFIRMED_MAX`.
     """
     if stop - start < _GZIP_LEAST or data.find(_GZIP_HEAD, start + 1, stop) >= 0:
         return False
@@ -112,8 +125,8 @@ def is_gzip_size_false(data: bytearray, start: int, stop: int) -> bool:
 
 
 def _gzip_parts(data: bytearray, start: int, stop: int) -> int:
-    """Unpack the beginning of each member. Bytes that only look like a member's beginning count to the one
-    before.
+    """Estimate the unpacked size (bytes) of a gzip stream of several members, from unpacking the beginning of
+    each. A position that only looks like a member's beginning gets the ratio of the member before it.
     """
     unpacked, ratio = 0.0, 1.0
     position = start
@@ -128,8 +141,9 @@ def _gzip_parts(data: bytearray, start: int, stop: int) -> int:
 
 
 def _gzip_ratio(data: bytearray, start: int, here: int, unpacked_max: int) -> float:
-    """Return the ratio near the stream's beginning, without the first part, which finds little to copy; 0 if
-    it is not gzip.
+    """Return the compression ratio near the start of a gzip stream, measured by unpacking two samples; 0 if
+    the bytes are not gzip. The second sample counts, because the compressor finds little to copy in the first
+    one.
     """
     unpacker = zlib.decompressobj(31)
     position, ratio = start, 0.0
@@ -150,11 +164,13 @@ def _gzip_ratio(data: bytearray, start: int, here: int, unpacked_max: int) -> fl
 
 _SNAPPY_HEAD: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEAD_BYTES: Final = 16
-"""Size with two version fields."""
+"""Size (bytes) of the header that snappy-java writes: 8 magic bytes and two int32 version numbers."""
 
 
 def _snappy(data: bytearray, start: int, stop: int, end: int) -> Sizes:
-    """Each block begins with its unpacked size; without snappy-java's framing the stream is one block."""
+    """Return (estimate, bound) of a snappy stream: the sum of the unpacked sizes that its blocks state at
+    their beginning. A stream without snappy-java's header is one block.
+    """
     here = min(stop, end)
     if not data.startswith(_SNAPPY_HEAD, start):
         size = _varint(data, start, here)
@@ -172,7 +188,9 @@ def _snappy(data: bytearray, start: int, stop: int, end: int) -> Sizes:
 
 
 def _varint(data: bytearray, position: int, here: int) -> int:
-    """Read at most 32 bits, the lowest first."""
+    """Return the value of the varint at `position`: at most 32 bits, the lowest first. Bytes from `here` on
+    have not arrived and count as 0.
+    """
     value = shift = 0
     while position < here and shift < 35:
         byte = data[position]
@@ -185,7 +203,10 @@ def _varint(data: bytearray, position: int, here: int) -> int:
 
 
 def _scaled(codec: int, unpacked: int, most: int, position: int, start: int, stop: int) -> Sizes:
-    """Scale the sizes from the bytes before `position` to the whole stream."""
+    """Return (estimate, bound) of the stream `data[start:stop]`, if the bytes before `position` unpack to
+    `unpacked` (at most `most`) bytes. The estimate gives the other bytes the same ratio, the bound gives them
+    the codec's greatest ratio.
+    """
     if position >= stop:
         return unpacked, most
     scaled = unpacked * (stop - start) // max(1, position - start)
@@ -197,7 +218,9 @@ _RAW: Final = 0x80000000
 
 
 def _lz4(data: bytearray, start: int, stop: int, end: int) -> Sizes:
-    """The frame's own size field is ignored: brokers do not compare it with the blocks."""
+    """Return (estimate, bound) of an LZ4 frame, from its blocks. The frame's own size field is ignored,
+    because brokers do not compare it with the blocks.
+    """
     here = min(stop, end)
     if here - start < _LZ4_HEAD_BYTES:
         return 0, (stop - start) * RATIO_MAX[LZ4]
@@ -234,9 +257,9 @@ _SEQUENCES_MAX: Final = 32
 
 
 def _lz4_block(data: bytearray, start: int, stop: int, size: int) -> int:
-    """Estimate the unpacked size of a compressed block of `size` bytes; `data[start:stop]` is at
-    hand: its first sequences, extrapolated with the second half of these. (The first ones find little to
-    copy.)
+    """Estimate the unpacked size (bytes) of a compressed LZ4 block of `size` bytes; only `data[start:stop]`
+    has arrived. The first sequences are read. The other bytes are assumed to have the ratio of the second
+    half of these sequences, because the compressor finds little to copy for the first half.
     """
     position, unpacked = start, 0
     half, half_unpacked = start, 0
@@ -266,11 +289,13 @@ def _lz4_block(data: bytearray, start: int, stop: int, size: int) -> int:
 
 
 _RUN_MAX: Final = 16450
-"""Number of bytes in the length of the longest run, in a block of 4 MB."""
+"""Maximum number of bytes in which LZ4 writes one length: enough for a run of 4 MB, the largest block."""
 
 
 def _lz4_run(data: bytearray, position: int, stop: int) -> int:
-    """Read a continued length: bytes of 255, and the first other byte."""
+    """Return the rest of an LZ4 length that is continued at `position`: the sum of all following bytes of 255
+    and the first other byte.
+    """
     most = min(stop, position + _RUN_MAX)
     if position < most and data[position] != 255:
         return data[position]
@@ -282,8 +307,9 @@ _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPED: Final = 0x184D2A50
 _ZSTD_BLOCK_MAX: Final = 131072
 _REPEATED_FULL: Final = 1 << 20
-"""Number of repeated bytes that the estimate counts in full; it takes half of further ones. 1 MB of zeros
-costs a broker 0.2 µs per kB, 7 to 200 MB cost it 0.06 to 0.1 (3.9.1).
+"""Number of repeated bytes in a zstd frame that the estimate counts in full; further ones count half, because
+they cost a broker less. Measured at 3.9.1: 1 MB of zeros costs a broker 0.2 µs per kB, 7 to 200 MB cost it
+0.06 to 0.1.
 """
 _DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 _CONTENT_BYTES: Final = (0, 2, 4, 8)
@@ -308,7 +334,9 @@ def _zstd(data: bytearray, start: int, stop: int, end: int) -> Sizes:
 
 
 def _zstd_frame(data: bytearray, start: int, here: int) -> tuple[int, int, int]:
-    """Return (unpacked size of the blocks walked, its bound, position behind these blocks)."""
+    """Return (estimated unpacked size of the zstd blocks read, bound of that size, position behind these
+    blocks).
+    """
     flags = data[start + 4]
     whole, position, most = flags & 32, start + 5, _ZSTD_BLOCK_MAX
     if not whole:
@@ -356,11 +384,13 @@ def _zstd_frame(data: bytearray, start: int, here: int) -> tuple[int, int, int]:
 
 
 _MATCH_BYTES: Final = 13
-"""Average length of a sequence's match: 12 to 13 bytes in JSON and in text."""
+"""Assumed average number of bytes that one zstd sequence copies: 12 to 13 in JSON and in text."""
 
 
 def _zstd_block(data: bytearray, start: int, stop: int) -> int:
-    """Estimate the unpacked size of a block: its literals and the matches of its sequences."""
+    """Estimate the unpacked size (bytes) of a compressed zstd block: its literals, and `_MATCH_BYTES` for
+    each of its sequences.
+    """
     if stop - start < 8:
         return 0
     bits = int.from_bytes(data[start : start + 5], "little")

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 COUNT_WANTED: Final = 100
 """Minimum number of requests in a reading, so that the last request adds little to the sum."""
 SPENT_WANTED_US: Final = 25_000.0
-"""Minimum request time (µs) in a reading. The resolution of a throttle time is about a tenth of that."""
+"""Minimum request time (µs) in a reading, so that rounding matters little: the resolution of a throttle time
+corresponds to about a tenth of this.
+"""
 EDGE_S: Final = 0.02
 """Time (s) around a full second in which Weir's clock and the broker's may disagree about the window."""
 
@@ -56,10 +58,12 @@ class Windows:
 
 
 class Reading(NamedTuple):
-    """A series of requests up to the first response with a throttle time."""
+    """Measurement of one series of equal requests, which ends with the first response that has a throttle
+    time.
+    """
 
     requests: int
-    """Number of requests answered, including the last."""
+    """Number of requests that were answered, including the one whose response had a throttle time."""
     throttle_ms: int
     """Throttle time (ms) in the last response."""
     elapsed_s: float
@@ -67,7 +71,7 @@ class Reading(NamedTuple):
 
 
 def percent_for(total_us: float, windows: Windows) -> float:
-    """Return the highest quota (percent of a thread) that `total_us` exceeds."""
+    """Return the quota (percent of a thread) to set so that requests of `total_us` just exceed it."""
     return total_us / US_PER_PERCENT / windows.span_s
 
 

@@ -23,7 +23,9 @@ WAIT_US: Final = 1000.0
 replicas.
 """
 UNANSWERED_US: Final = 200_000.0
-"""Maximum unconfirmed cost (µs) that is charged if a client does not wait for the response."""
+"""Maximum of the unconfirmed cost (µs) that is charged for a request whose client does not wait for a
+response, so that no latency can confirm the cost.
+"""
 
 
 def confirmed_us(us: float, unconfirmed_us: float, latency_us: float) -> float:
@@ -55,15 +57,17 @@ class Cost:
         of responses of this version to an older format.
         """
         self.api = api
-        """Coefficients of the API; `request_features` uses the coefficients for features of a request."""
+        """Coefficients of the API, from the table of request costs. `request_features` uses those that depend
+        on a request's content.
+        """
         self.us = api.us
-        """Cost (µs) of a request without its bytes."""
+        """Cost (µs) of a request of this API, before its bytes are added."""
         self.us_per_byte = api.us_per_request_kb / _BYTES_PER_KB
         per_response_kb = api.us_per_response_kb + (api.us_per_converted_kb if converted else 0.0)
         self.us_per_response_byte = per_response_kb / _BYTES_PER_KB
         self._cold_max_us = cold.us
         self.cold_from_us = cold.from_us
-        """Minimum idle time (µs) of the broker that has an additional cost."""
+        """Idle time (µs) of the broker from which on its next request has an additional cost."""
         self._cold_full_us = cold.full_us
 
     def cold_us(self, gap_us: float) -> float:
@@ -73,7 +77,7 @@ class Cost:
         return self._cold_max_us * min(1.0, gap_us / self._cold_full_us)
 
     def begun_us(self, length: int) -> float:
-        """Return the cost (µs) that is known when a request of this frame length is forwarded to a busy
-        broker.
+        """Return the part of the cost (µs) that is known before the response: that of a request of this frame
+        length, forwarded to a broker that was not idle.
         """
         return self.us + self.us_per_byte * length

@@ -20,12 +20,12 @@ _COLD: Final = "cold"
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Measured costs of one kind of request."""
+    """Measured costs of one kind of request, in several repetitions (rounds) of the whole measurement."""
 
     api: str
     """Kafka's name of the API."""
     us: Sequence[float]
-    """Cost (µs of one thread) of a request, per round."""
+    """Cost (µs of one thread) of one request, by round: one number for each repetition of the measurement."""
     features: Mapping[str, float]
     """Name of a coefficient → number of times that it applies to the request."""
     gap_us: float = 0.0
@@ -33,11 +33,13 @@ class Readings:
 
     @property
     def typical(self) -> Sample:
-        """Median cost of the rounds, with the features."""
+        """Sample with the median cost of all rounds."""
         return Sample(median(self.us), self.features)
 
     def in_round(self, number: int) -> Sample | None:
-        """Return the cost in a round, counted from 0; None if the round has no reading."""
+        """Return the sample of one round (repetition of the measurement), counted from 0; None if this
+        request was not measured in that round.
+        """
         return Sample(self.us[number], self.features) if number < len(self.us) else None
 
 
@@ -50,20 +52,20 @@ class Coefficient:
     name: str
     """Name of the field in `ApiCost` or `ColdCost`; see `cost_fitting.UNPACKED` for coefficients by codec."""
     old: float | None
-    """Former value; None if the API had no coefficients of its own."""
+    """Value (µs) before this calibration; None if the API had no coefficients of its own."""
     new: float
-    """New value."""
+    """Value (µs) that this calibration found."""
     low: float
-    """Lowest value in any single round."""
+    """Lowest value (µs) that a fit to a single round gives."""
     high: float
-    """Highest value in any single round."""
+    """Highest value (µs) that a fit to a single round gives."""
     measured: bool = True
     """True if the value was fitted to readings; False if the former value was scaled."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostFindings:
-    """The coefficients that follow from all readings."""
+    """Result of a calibration: the coefficients fitted to all readings, and their accuracy."""
 
     coefficients: list[Coefficient]
     ratio: float
@@ -72,8 +74,9 @@ class CostFindings:
     """API → largest factor between a reading and its estimate by the new coefficients; at least 1."""
 
     def overrides(self, broker: str, source: str, old: CostTable) -> Overrides:
-        """Return the coefficients as a file of costs. `broker` is the release measured, `source` the origin
-        of the figures; `old` gives the times of the cold cost.
+        """Return the coefficients in the form of an operator's file of costs. `broker` is the measured Kafka
+        release, `source` the date and method of the measurement. `old` is the former table, from which the
+        idle times of the cold cost are taken.
         """
         by_api: dict[str, dict[str, float]] = {}
         for one in self.coefficients:
@@ -133,7 +136,9 @@ def _misfit(one: Readings, new: Mapping[str, float]) -> float:
 
 
 def _fitted(own: Sequence[Readings], names: Sequence[str]) -> dict[str, tuple[float, float, float]]:
-    """Return name → (coefficient, lowest value of single rounds, highest value of single rounds), in µs."""
+    """Return a dict of coefficient name → (its value, lowest and highest value of fits to single rounds), in
+    µs.
+    """
     whole = fit([one.typical for one in own], names)
     rounds = []
     for number in range(max(len(one.us) for one in own)):
@@ -145,8 +150,8 @@ def _fitted(own: Sequence[Readings], names: Sequence[str]) -> dict[str, tuple[fl
 
 
 def _cold(paused: Sequence[Readings], found: Sequence[Coefficient], old: CostTable) -> list[Coefficient]:
-    """Return the coefficient of the cold cost: the cost of requests sent after pauses beyond the estimate by
-    their coefficients. Empty without such readings.
+    """Return the coefficient of the cold cost in a list: the cost of requests sent after pauses, beyond the
+    estimate by their API's coefficients. The list is empty if no request was sent after a pause.
     """
     values = []
     for one in paused:

@@ -69,7 +69,7 @@ class ColdCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class CostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Costs at one kind of broker."""
+    """Request costs at one generation of brokers."""
 
     format: Literal[1] = 1
     broker: str
@@ -83,7 +83,7 @@ class CostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Kafka's name of the API, such as `OffsetCommit` → cost."""
 
     def of(self, api: str) -> ApiCost:
-        """Return the cost of a request of this API."""
+        """Return the cost coefficients of this API; `rest` if the table has none for the API."""
         return self.apis.get(api, self.rest)
 
 

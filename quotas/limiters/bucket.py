@@ -55,8 +55,8 @@ class TokenBucket:
             self._tokens = min(self._span_s * self.quota, self._tokens - cost)
 
     def inherit(self, other: TokenBucket) -> None:
-        """Begin with the balance of `other`, with 0 if that balance is negative. The time since the last
-        refill of `other` counts at the quota of this bucket, as after a change of its quota.
+        """Begin with the balance of the bucket `other`, or with 0 if that balance is negative. Tokens since
+        the last refill of `other` are added at this bucket's quota.
         """
         self._tokens, self._last_ms = max(other._tokens, 0.0), other._last_ms
 
@@ -65,8 +65,8 @@ class TokenBucket:
         return float(INT64_MAX) if self.quota is None else self._balance(self.quota, now_ms)
 
     def peek_rate(self, now_ms: int) -> float:
-        """Return missing tokens / seconds in which an empty bucket fills (tokens per second); 0 without a
-        quota.
+        """Return a rate (tokens per second) for metrics: the number of missing tokens divided by the seconds
+        in which an empty bucket fills; 0 without a quota. Does not refill the bucket.
         """
         return 0.0 if self.quota is None else self.quota - self._balance(self.quota, now_ms) / self._span_s
 

@@ -32,11 +32,15 @@ class Chargeable:
         raise NotImplementedError
 
     def charge_untold(self, value: float, now_ms: int) -> None:
-        """Charge `value` units for a response that can tell no throttle time."""
+        """Charge `value` units for a response that has no field for a throttle time, so that its client
+        cannot be told to wait.
+        """
         raise NotImplementedError
 
     def charge_api(self, api_key: int, value: float, now_ms: int) -> int:
-        """Charge a request of this API like `charge`. Only `RequestBudget` counts APIs separately."""
+        """Charge `value` units for a request of this API; return the throttle time (ms), 0 if the usage is
+        within the limit. Only `RequestBudget` counts usage by API.
+        """
         del api_key
         return self.charge(value, now_ms)
 
@@ -82,15 +86,19 @@ class Budget(Chargeable):
         self.tags = tags
         self._is_shadow = is_shadow
         self.charged: float = 0.0
-        """Number of units charged since the beginning."""
+        """Number of units that `charge` has charged since this budget was created."""
         self.throttled = 0
-        """Number of requests that were answered with a throttle time, charged or not."""
+        """Number of requests that were answered with a throttle time. Includes requests that were not charged
+        themselves, but told the rest of a throttle time (`tell_rest`).
+        """
         self.throttle_ms_total = 0
         """Sum of the throttle times (ms) of the throttled requests."""
         self.throttled_until_ms = now_ms
-        """Time (ms) at which the last throttle time ends; the creation time before the first."""
+        """Time (ms) at which the latest of the throttle times ends; the creation time if no request was
+        throttled.
+        """
         self.charged_ms = now_ms
-        """Time (ms) of the last charge; the creation time before the first charge."""
+        """Time (ms) of the last call of `charge` or `absorb`; the creation time before the first call."""
         self._reported: float = 0.0
         """Value of `charged` at the previous call of `delta`."""
         self._rate = Rate(num_samples, 1000 * window_s)
@@ -120,12 +128,14 @@ class Budget(Chargeable):
         self.throttled, self.throttle_ms_total = counted
 
     def _exceeded(self, rate: float, now_ms: int) -> int:
-        """Return and count the throttle time (ms) of a charge after which `rate` is above the limit."""
+        """Compute and count the throttle time of a charge after which `rate` (units per second) is above the
+        limit; return it (ms).
+        """
         wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
         return self._told(wait_ms, now_ms) if wait_ms else 0
 
     def _told(self, wait_ms: int, now_ms: int) -> int:
-        """Count a request that is told to wait for `wait_ms`; return `wait_ms`."""
+        """Add a request that is told to wait for `wait_ms` to the counters; return `wait_ms`."""
         until_ms, last_ms = now_ms + wait_ms, self.throttled_until_ms
         self.throttled += 1
         if not self._is_shadow or last_ms <= now_ms:
@@ -142,15 +152,16 @@ class Budget(Chargeable):
         return charged
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record units charged elsewhere in the current sample; they count for the throttle time of the next
-        charge.
+        """Record units that another process or limiter has charged under the same limit. They lengthen the
+        throttle time of the next charge here.
         """
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
     def tell_rest(self, now_ms: int) -> int:
-        """Count a request that is not charged, but told the rest of the throttle time; return the rest (ms),
-        0 if the throttle time is over.
+        """Return the rest (ms) of the throttle time that clients of this budget were told; 0 if that time is
+        over. If there is a rest, count a throttled request: the caller tells the rest to a request that is
+        not charged.
         """
         rest_ms = max(self.throttled_until_ms - now_ms, 0)
         if rest_ms:
@@ -159,13 +170,13 @@ class Budget(Chargeable):
         return rest_ms
 
     def inherit(self, other: Budget) -> None:
-        """Begin with the usage of `other`, which must have the same windows. Counters and throttle times are
-        not copied.
+        """Begin with the samples of `other`, which must have the same `num_samples` and `window_s`. Counters
+        and throttle times are not copied.
         """
         self._rate.inherit(other._rate)
 
     def becomes(self, kind: type[Budget]) -> Budget:
-        """Return a new limiter of another `kind` with the usage, counters and throttle time of this
+        """Return a new limiter of the class `kind` with the limit, usage, counters and throttle time of this
         budget.
         """
         successor = kind(
@@ -184,8 +195,9 @@ class Budget(Chargeable):
         return successor
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return True if no former charge counts any more, and no told throttle time lasts beyond `now_ms`. A
-        budget that was never charged is idle.
+        """Return True if removing this budget would lose nothing: no former charge can add to a later
+        throttle time, and no told throttle time lasts beyond `now_ms`. A budget that was never charged is
+        idle.
         """
         if self.charged == 0.0 and self._rate.peek(now_ms) == 0.0:
             return True

@@ -17,20 +17,24 @@ UNLIMITED: Final = math.inf
 
 
 class Limiter(Protocol):
-    """One limit, its usage, and counters. Times are ms on one clock."""
+    """Protocol of an object that has one limit, measures the usage under the limit, and counts charges and
+    throttles. Times are ms on one clock.
+    """
 
     tags: Tags
     """Tags of the clients that share the limit."""
     limit: float
     """Units per second; `UNLIMITED` for no limit."""
     charged: float
-    """Number of units charged by `charge` since the beginning."""
+    """Number of units charged by `charge` since this limiter was created."""
     charged_ms: int
-    """Time (ms) of the last `charge` or `absorb`, or of the beginning."""
+    """Time (ms) of the last call of `charge` or `absorb`; before the first call, the time at which the
+    limiter was created.
+    """
     throttled: int
-    """Number of charges that returned a throttle time."""
+    """Number of calls of `charge` that returned a throttle time above 0."""
     throttle_ms_total: int
-    """Sum of the throttle times (ms) that charges returned."""
+    """Sum of the throttle times (ms) that calls of `charge` returned."""
 
     def charge(self, units: float, now_ms: int) -> int:
         """Charge `units`; return the throttle time (ms), 0 if the usage is within the limit."""
@@ -39,13 +43,17 @@ class Limiter(Protocol):
         """Return the units charged since the previous call of `delta`."""
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record units that were charged elsewhere. They count for the throttle time of the next charge."""
+        """Record units that another process or limiter has charged under the same limit. They lengthen the
+        throttle time of the next charge here.
+        """
 
     def rate(self, now_ms: int) -> float:
         """Return the current rate in units per second, for metrics. Has no effect on later charges."""
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit; used units stay used."""
+        """Replace the limit (units per second). The usage so far stays, and counts against the new limit."""
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return True if no former charge counts any more, and no throttle lasts beyond `now_ms`."""
+        """Return True if removing the limiter would lose nothing: no former charge can add to a later
+        throttle time, and no throttle time that was returned lasts beyond `now_ms`.
+        """

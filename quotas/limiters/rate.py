@@ -42,7 +42,7 @@ class Rate(Samples):
         """Minimum length (ms) of the window."""
 
     def add(self, value: float, now_ms: int) -> float:
-        """Record `value` and return the new rate per second: `record` and `measure` in one step."""
+        """Record `value`, and return the new rate (units per second), like `record` and then `measure`."""
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._purge(now_ms)
@@ -54,11 +54,15 @@ class Rate(Samples):
         return reduce(add, values) / (self._window_since(self._oldest_ms, now_ms) / 1000.0)
 
     def measure(self, now_ms: int) -> float:
-        """Return the rate per second; empty expired samples, as Kafka does at a reading."""
+        """Return the rate (units per second). Samples that have expired are emptied, as in Kafka, where each
+        reading does this.
+        """
         return self.total(now_ms) / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the length (ms, at least 1) of the window; empty expired samples."""
+        """Return the length (ms, at least 1) of the time over which the rate is measured. Samples that have
+        expired are emptied.
+        """
         self._settle(now_ms)
         return self._window_since(self._oldest_ms, now_ms)
 

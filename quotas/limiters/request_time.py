@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quotas.table.entities import Tags
 
 US_PER_PERCENT: Final = 10_000.0
-"""Number of microseconds in one percent of a second."""
+"""Number of microseconds of a thread in one unit of a charge: one percent of a second."""
 API_KEYS_OWN: Final = 128
 """Number of API keys with an entry of their own in `RequestBudget.by_api`. All other keys share one entry:
 Kafka uses about a hundred keys, and a client can send 65,536.
@@ -39,8 +39,9 @@ class RequestBudget(Budget):
         window_s: int = WINDOW_S_DEFAULT,
         is_shadow: bool = False,
     ) -> None:
-        """Begin at `now_ms` without usage; parameters as in `Budget`. Throttle times are at most one window
-        long, as in Kafka (ClientRequestQuotaManager).
+        """Begin at `now_ms` without usage. `limit` is in percent of one thread; `num_samples` and `window_s`
+        are Kafka's `quota.window.num` and `quota.window.size.seconds`. Throttle times are at most one window
+        (`window_s`) long, as in Kafka (ClientRequestQuotaManager).
         """
         super().__init__(
             tags,
@@ -52,21 +53,27 @@ class RequestBudget(Budget):
             is_shadow=is_shadow,
         )
         self.by_api: dict[int, float] = {}
-        """API key → percent charged ever; `OTHER_APIS` for keys from `API_KEYS_OWN` on."""
+        """API key → request time (percent-seconds) charged since this budget was created. API keys from
+        `API_KEYS_OWN` on share the entry `OTHER_APIS`.
+        """
         self._pending = 0.0
-        """Percent charged in the current quiet time but not yet recorded in `_rate`."""
+        """Request time (percent-seconds) that was charged, but is not yet recorded in the samples of `_rate`.
+        Charges are added up here while the rate is surely below half of the limit.
+        """
         self._room = -1.0
-        """Percent that may be pending while the rate surely stays below half of the limit; below 0 if the
-        rate must be computed at each charge.
+        """Maximum of `_pending` (percent-seconds) at which the rate is surely below half of the limit; below
+        0 if each charge must compute the rate.
         """
         self._quiet_from_ms = self._quiet_until_ms = now_ms
         self.near = False
-        """True if more than half of the limit was in use at the last charge. Connections then have one
-        request in flight, as at a broker, so that the limit is not exceeded by many requests at once.
+        """True if the last charge found more than half of the limit in use. Each connection then has at most
+        one request in flight, as at a broker: several at once could exceed the limit by far.
         """
 
     def charge_api(self, api_key: int, percent: float, now_ms: int) -> int:
-        """Charge a request of this API; return the throttle time (ms) of its client, 0 for none."""
+        """Charge the request time `percent` (percent-seconds) of a request of this API; return the throttle
+        time (ms), 0 if the usage is within the limit.
+        """
         try:
             self.by_api[api_key] += percent
         except KeyError:
@@ -79,7 +86,9 @@ class RequestBudget(Budget):
         return self._charge_in_full(percent, now_ms)
 
     def _charge_in_full(self, percent: float, now_ms: int) -> int:
-        """Record pending charges and this charge; return the throttle time (ms), 0 if within the limit."""
+        """Record the pending charges and this charge in the samples, and compute the rate. Return the
+        throttle time (ms), 0 if the rate is within the limit.
+        """
         self._record_pending()
         self.charged_ms = now_ms
         rate = self._rate.add(percent, now_ms)
@@ -93,13 +102,17 @@ class RequestBudget(Budget):
         return 0
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge request time (percent-seconds) of no particular API; return the throttle time (ms)."""
+        """Charge request time (percent-seconds) without an API, so that `by_api` does not count it. Return
+        the throttle time (ms), 0 if the usage is within the limit.
+        """
         self._record_pending()
         self._room = -1.0
         return super().charge(value, now_ms)
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record request time (percent-seconds) that was charged elsewhere; see `Budget.absorb`."""
+        """Record request time (percent-seconds) that another process or limiter has charged under the same
+        limit. It lengthens the throttle time of the next charge here.
+        """
         self._record_pending()
         self._room = -1.0
         super().absorb(units, now_ms)
@@ -110,7 +123,9 @@ class RequestBudget(Budget):
         self._room = -1.0
 
     def inherit(self, other: Budget) -> None:
-        """Begin with the usage of `other`; see `Budget.inherit`."""
+        """Begin with the samples of `other`, which must have the same `num_samples` and `window_s`. Counters
+        and throttle times are not copied.
+        """
         if isinstance(other, RequestBudget):
             other._record_pending()
         super().inherit(other)
@@ -127,6 +142,8 @@ class RequestBudget(Budget):
             self._room, self._pending = self._room - self._pending, 0.0
 
     def _first_of(self, api_key: int, percent: float) -> None:
-        """Add the first charge of an API to `by_api`, or a charge of the other APIs."""
+        """Add a charge of an API without an entry in `by_api`: make its entry, or add the charge to the entry
+        `OTHER_APIS`.
+        """
         entry = api_key if 0 <= api_key < API_KEYS_OWN else OTHER_APIS
         self.by_api[entry] = self.by_api.get(entry, 0.0) + percent

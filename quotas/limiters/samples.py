@@ -87,7 +87,9 @@ class Samples:
         self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
     def _settle(self, now_ms: int) -> None:
-        """Empty the expired samples; add a sample if the ring has none."""
+        """Empty the samples that have expired, and note until when no other sample can expire. Add a sample
+        if the ring is empty.
+        """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             if not self._starts:
                 self._append(now_ms)
@@ -95,7 +97,9 @@ class Samples:
             self._note_span()
 
     def _open(self, now_ms: int) -> None:
-        """Begin a new sample if the window of the current one is over at `now_ms`."""
+        """Make sure that the current sample may take a value at `now_ms`: begin a new sample if the ring is
+        empty, or if the window of the current one is over.
+        """
         if not self._starts:
             self._append(now_ms)
         elif now_ms - self._starts[self._current] >= self.window_size_ms:
@@ -122,14 +126,16 @@ class Samples:
                 self._reset(slot, now_ms)
 
     def _note_span(self) -> None:
-        """Set the quiet time: it ends when the current sample closes or the first sample can expire."""
+        """Set `quiet_from_ms` and `quiet_until_ms`: the time in which the current sample stays open and no
+        sample expires.
+        """
         start_ms = self._starts[self._current]
         self._oldest_ms = min(self._starts)
         self.quiet_from_ms = start_ms
         self.quiet_until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
 
     def _look(self, now_ms: int) -> tuple[float, int]:
-        """Return (sum, start in ms of the oldest sample) that a reading would find, without emptying
+        """Return (sum of the live samples, start in ms of the oldest sample), without emptying the expired
         samples.
         """
         dead_ms = now_ms - self._lifetime_ms

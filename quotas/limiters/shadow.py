@@ -15,30 +15,36 @@ from quotas.limiters.budgets import Budget, Chargeable
 
 
 class Shadowed(Chargeable):
-    """Charges both limiters; returns the throttle times of the enforced limiter, 0 if that is None."""
+    """Charges an enforced and a shadow limiter together. Returns the throttle times of the enforced limiter,
+    0 if there is no enforced limiter.
+    """
 
     __slots__ = ("_enforced", "_shadow")
 
     def __init__(self, enforced: Budget | None, shadow: Budget) -> None:
-        """Bundle a shadow limiter with the enforced limiter of the same client; None without one."""
+        """Bundle the limiters of one client. `enforced` is None if only a shadow entry applies."""
         self._enforced = enforced
         self._shadow = shadow
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge `value` to both; return the throttle time (ms) of the enforced limiter."""
+        """Charge `value` units to both limiters; return the throttle time (ms) of the enforced one, 0 if only
+        the shadow limiter is present.
+        """
         self._shadow.charge(value, now_ms)
         return 0 if self._enforced is None else self._enforced.charge(value, now_ms)
 
     def charge_untold(self, value: float, now_ms: int) -> None:
-        """Charge `value` to both for a response that can tell no throttle time. The shadow limiter still
-        counts the request as throttled.
+        """Charge `value` units to both limiters for a response that has no field for a throttle time. The
+        shadow limiter still counts the request as throttled.
         """
         self._shadow.charge(value, now_ms)
         if self._enforced is not None:
             self._enforced.charge_untold(value, now_ms)
 
     def charge_api(self, api_key: int, value: float, now_ms: int) -> int:
-        """Charge a request of this API to both; return the throttle time (ms) of the enforced limiter."""
+        """Charge `value` units to both limiters for a request of this API; return the throttle time (ms) of
+        the enforced one, 0 if only the shadow limiter is present.
+        """
         self._shadow.charge_api(api_key, value, now_ms)
         return 0 if self._enforced is None else self._enforced.charge_api(api_key, value, now_ms)
 
@@ -47,5 +53,7 @@ B = TypeVar("B", bound=Budget)
 
 
 def shadowed(enforced: B | None, shadow: B | None) -> Chargeable | None:
-    """Return one limiter that charges these two; None if both are None."""
+    """Return one limiter that charges the enforced and the shadow limiter. If one of them is None, only the
+    other is charged. Return None if both are None.
+    """
     return enforced if shadow is None else Shadowed(enforced, shadow)

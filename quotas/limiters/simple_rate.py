@@ -20,11 +20,15 @@ class SimpleRate(Samples):
     __slots__ = ()
 
     def measure(self, now_ms: int) -> float:
-        """Return the rate per second; empty expired samples, as Kafka does at a reading."""
+        """Return the rate (units per second). Samples that have expired are emptied, as in Kafka, where each
+        reading does this.
+        """
         return self.total(now_ms) / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the length (ms, at least W) of the window; empty expired samples."""
+        """Return the time (ms) since the start of the oldest sample, but at least `window_size_ms`. Samples
+        that have expired are emptied.
+        """
         self._settle(now_ms)
         return max(now_ms - self._oldest_ms, self.window_size_ms)
 

@@ -52,7 +52,9 @@ _PER_MS_MAX: Final = 1e30
 
 
 def paced(budget: Budget, pacing: Pacing) -> Budget:
-    """Return `budget` if it already has this pacing, else a new budget with its usage and this pacing."""
+    """Return `budget` if it has this pacing already; else a new budget with this pacing and the usage of
+    `budget`.
+    """
     kind = KINDS[pacing]
     return budget if type(budget) is kind else budget.becomes(kind)
 
@@ -77,11 +79,13 @@ class SmoothBudget(Budget):
         throttle_ms_max: int = INT32_MAX,
         is_shadow: bool = False,
     ) -> None:
-        """Begin at `now_ms` with the full credit; parameters as in `Budget`. `num_samples` and `window_s`
-        only change the rate that metrics show.
+        """Begin at `now_ms` with the full credit. `limit` is in units/s; `throttle_ms_max` is the maximum
+        throttle time (ms). `num_samples` and `window_s` only change the rate that metrics show.
         """
         self._debt = -math.inf
-        """Units owed at `_debt_ms`. A negative number is credit; at most `_credit` units of credit count."""
+        """Number of units that clients owed at `_debt_ms`. A negative number is credit for unused time, at
+        most `_credit` units.
+        """
         self._debt_ms = now_ms
         self._per_ms = 0.0
         self._credit = 0.0
@@ -120,21 +124,25 @@ class SmoothBudget(Budget):
         return 0 if debt <= 0 else self._owing(debt, now_ms)
 
     def _owing(self, debt: float, now_ms: int) -> int:
-        """Return and count the throttle time (ms) until `debt` (units) is paid; 0 without a limit."""
+        """Compute and count the throttle time of a client that owes `debt` units; return it (ms). Return 0 if
+        there is no limit.
+        """
         if self.limit == UNLIMITED:
             return 0
         wait_ms = math.ceil(min(debt / self._per_ms, self._throttle_ms_max) - _HAIR_MS)
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Add units charged elsewhere to the debt; they count for the throttle time of the next charge."""
+        """Add units to the debt that another process or limiter has charged under the same limit. They
+        lengthen the throttle time of the next charge here.
+        """
         debt = max(self._debt - self._per_ms * (now_ms - self._debt_ms), -self._credit)
         self._debt, self._debt_ms = debt + units, now_ms
         super().absorb(units, now_ms)
 
     def inherit(self, other: Budget) -> None:
-        """Begin with the rate of `other`, and with its debt if `other` is a SmoothBudget; see
-        `Budget.inherit`.
+        """Begin with the samples of `other`, which must have the same `num_samples` and `window_s`, and with
+        its debt if `other` is a SmoothBudget. Counters and throttle times are not copied.
         """
         super().inherit(other)
         if isinstance(other, SmoothBudget):

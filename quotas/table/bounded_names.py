@@ -30,7 +30,9 @@ _DIGEST_CHARS: Final = 64
 
 
 def is_bounded(user: str, client_id: str) -> bool:
-    """Return True if both names are kept unchanged even if the quota table does not contain them."""
+    """Return True if a user and a client-id are short enough to be kept unchanged in any case, so that
+    `bounded_tags` need not be called.
+    """
     return len(user) <= NAME_CHARS_MAX and len(client_id) <= NAME_CHARS_MAX and client_id != OVERFLOW
 
 

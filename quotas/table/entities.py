@@ -23,7 +23,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """Type of `DEFAULT`. It differs from every string, so that a user may be called `<default>`."""
+    """Type of `DEFAULT`, which stands for the default user, client-id or IP address. A type of its own
+    differs from every string, so that a user may be called `<default>`.
+    """
 
     DEFAULT = "<default>"
 
@@ -32,7 +34,7 @@ DEFAULT: Final = Default.DEFAULT
 """Name of the default user, client-id or IP address in an `Entity`."""
 
 Name: TypeAlias = str | Literal[Default.DEFAULT]
-"""A non-empty name, or the default."""
+"""Name in an entity: a non-empty string, or `DEFAULT`."""
 
 
 class Prefix(NamedTuple):
@@ -100,7 +102,9 @@ class Tags(NamedTuple):
 
 
 class Part(Enum):
-    """Form of the user, or of the client-id, in the entities of a level."""
+    """Form that the user, or the client-id, has in the entities of a level: absent, a name, the default, or a
+    prefix.
+    """
 
     NAMED = "named"
     PREFIX = "prefix"
@@ -110,7 +114,9 @@ class Part(Enum):
 
     @classmethod
     def of(cls, name: Name | Prefix | None) -> Part:
-        """Return the form of `name`, an entity's user or client-id."""
+        """Return the form (absent, name, default or prefix) of `name`, which is an entity's user or
+        client-id.
+        """
         if isinstance(name, str):
             return cls.NAMED
         if name is None:
@@ -119,8 +125,8 @@ class Part(Enum):
 
 
 class Level(NamedTuple):
-    """A kind of entity. Each combination of names (or prefixes) of the parts that are not absent has a
-    budget.
+    """A kind of entity: the form of its user and the form of its client-id. Each combination of names (or
+    prefixes) of the parts that are not absent has a budget.
     """
 
     user: Part

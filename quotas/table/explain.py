@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """Result of looking at an entry or a level."""
+    """Effect that an entry has on a client, or the fact that a level has no entry for the client."""
 
     WINS = "wins"
     """The entry applies, and is enforced."""
@@ -37,14 +37,16 @@ class Verdict(Enum):
     OUTRANKED = "outranked"
     """An entry of higher precedence wins."""
     NOT_MEANT = "not meant"
-    """The entry does not apply to clients without a client-id."""
+    """The entry does not apply, because the client has no client-id."""
     NO_ENTRY = "no entry"
-    """The level has no entry for the client."""
+    """No entry of this level is for the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry that could apply to the client, or a level without such an entry."""
+    """One line of the explanation: an entry that could apply to the client, or a level that has no such
+    entry.
+    """
 
     who: str
     """Entity of the entry or level, as text, such as `user alice, client-id <default>`."""
@@ -61,19 +63,21 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The limit of one quota for a client, a topic, or an address, and the steps that lead to the limit."""
+    """Explanation of one quota for a client, a topic, or an address: the limit, and the entries that were
+    looked at to find it.
+    """
 
     key: QuotaKey
     subject: str
     """Kind of subject: `client`, `topic` or `ip`. A topic's quota applies in addition to the client's."""
     steps: tuple[Step, ...]
-    """Steps in order of precedence."""
+    """Entries and levels that were looked at, in order of precedence."""
     limit: Limit | None
-    """Enforced limit; None for no limit."""
+    """Limit that is enforced; None if the subject has no enforced limit."""
     shared_by: str
     """Description of the clients that share the enforced limit; "" for no limit."""
     shadow: Limit | None
-    """Shadow limit, which is only counted; None for no limit."""
+    """Limit of a shadow entry, which is counted but not enforced; None if the subject has no such limit."""
     shadow_shared_by: str
     """Description of the clients that share the shadow limit; "" for no limit."""
 
@@ -90,13 +94,15 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Limits of all quotas of a client, and the reasons for them."""
+    """Limits of a client under all quotas, with the entries that lead to each limit."""
 
     user: str
     client_id: str
     """Client-id that the client sends."""
     taken_as: str
-    """Client-id that is looked up: `client_id`, or the name that stands for an empty client-id."""
+    """Client-id that is looked up in the table: `client_id`, or the configured name that stands for an empty
+    client-id.
+    """
     ip: str | None
     topic: str | None
     charges: tuple[Charge, ...]
@@ -145,14 +151,16 @@ def _reach(key: QuotaKey, limit: Limit) -> str:
 
 
 class _Candidate(NamedTuple):
-    """The entity of a level for the client: an entry of this entity could apply to the client."""
+    """An entity whose entry, if the table has one, could apply to the client: one per level, or one per
+    matching prefix.
+    """
 
     who: str
-    """Entity as text."""
+    """Text for operators that describes the entity, such as `user alice, client-id <default>`."""
     entity: Entity | None
-    """Entity of the level for the client; None if no entry can have this entity."""
+    """Entity to look up in the table; None if no entry of this level can apply to the client."""
     why_not: str = ""
-    """Reason why the entry does not apply to the client; "" if it applies."""
+    """Reason why an entry of this entity does not apply to the client; "" if it applies."""
 
 
 def _client_charge(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Charge:
@@ -206,13 +214,15 @@ def _charge(
 
 
 def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:
-    """Yield a step per entry of the candidates, an entity's shadow entry before its enforced entry, and a
-    step per candidate without an entry.
+    """Yield a step per entry that the candidates have, an entity's shadow entry before its enforced entry.
+    Yield one step for a candidate without an entry.
     """
     enforced: _Candidate | None = None
-    """The first candidate with an enforced entry."""
+    """First candidate with an enforced entry that applies; None if no candidate so far has one."""
     first: _Candidate | None = None
-    """The first candidate with any entry; only its shadow entry is counted."""
+    """First candidate with an entry that applies, enforced or shadow; None if no candidate so far has one.
+    Only this candidate's shadow entry is counted.
+    """
     for candidate in candidates:
         who, entity, why_not = candidate
         entries = 0
@@ -236,8 +246,8 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
 
 
 def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, str]:
-    """Return verdict and reason for an entry that applies to the client; `before` has the winning entry, if
-    that is another one.
+    """Return (verdict, reason) for an entry that applies to the client. `before`: candidate of higher
+    precedence that wins over this entry; None if this entry wins.
     """
     shadow = "shadow: " if is_shadow else ""
     if before is not None:
@@ -248,8 +258,8 @@ def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, st
 
 
 def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Iterator[_Candidate]:
-    """Yield a candidate per level in order of precedence; for a level of prefixes, one per matching prefix,
-    the longest first.
+    """Yield the entities to look up for a client, as candidates, in order of precedence: one per level, and
+    for a level of prefixes one per matching prefix, the longest first.
     """
     prefixes = _prefixes(table, key, client_id)
     for level in LEVELS:
@@ -266,7 +276,9 @@ def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> 
 
 
 def _name(part: Part, name: str) -> Name | None:
-    """Return the user, or the client-id, of a client's entity at a level."""
+    """Return the user, or the client-id, that an entity has at a level where it has the form `part`. `name`:
+    the client's own user or client-id.
+    """
     return None if part is Part.ABSENT else DEFAULT if part is Part.DEFAULT else name
 
 
@@ -300,7 +312,7 @@ def _prefixes(table: QuotaTable, key: QuotaKey, client_id: str) -> list[Entity]:
 
 
 def _client_words(tags: Tags) -> str:
-    """Return a description of the clients that share a budget."""
+    """Return a description, for operators, of the clients that share the budget with these tags."""
     whose = f"of user {tags.user} " if tags.user else ""
     if tags.client_id_prefix:
         which = f"whose client-id begins with {tags.client_id_prefix}, together"

@@ -28,7 +28,7 @@ class Skipped(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        """Return place, key and reason as one line."""
+        """Return the place, the quota's key and the reason for skipping as one line."""
         return f"{self.where}: {self.key + ': ' if self.key is not None else ''}{self.reason}"
 
 
@@ -53,7 +53,9 @@ class Imported:
             self.values[entity, _KEYS[key]] = value
 
     def skip(self, where: str, key: str | None, reason: str) -> None:
-        """Record a quota that cannot be imported; `key` is None for all quotas of `where`."""
+        """Record a quota that cannot be imported, with the reason. `where`: path of a znode, or an entity.
+        `key`: None for all quotas of `where`.
+        """
         self.skipped.append(Skipped(where, key, reason))
 
     def _refusal(self, entity: Entity, key: str, value: float) -> str | None:

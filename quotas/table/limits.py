@@ -42,17 +42,20 @@ class _LevelQuotas(NamedTuple):
     per_client_id: bool
     """True if each client-id or prefix has a budget of its own."""
     names_user: bool
-    """True if the entries name users."""
+    """True if the entries of this level name users; False if they are for the default user or for any user.
+    """
     names_client_id: bool
-    """True if the entries name client-ids."""
+    """True if the entries of this level name client-ids or prefixes; False if they are for the default
+    client-id or for any.
+    """
     prefix_chars: int
     """Number of characters in each prefix; 0 if the level has no prefixes."""
     values: dict[tuple[str, str], float]
     """(user, client-id or prefix) → value; "" for a part that the entries do not name."""
     shadows: set[tuple[str, str]]
-    """Keys of `values` that are shadow entries."""
+    """Keys of `values`, (user, client-id or prefix), whose entries are shadow entries."""
     options: dict[tuple[str, str], Options]
-    """Key of `values` → options, for entries with options."""
+    """(user, client-id or prefix) → options; only for entries that have options."""
 
     @classmethod
     def of(cls, level: Level, prefix_chars: int) -> _LevelQuotas:
@@ -83,13 +86,14 @@ class Limits:
         options: Mapping[tuple[Entity, bool], Options] = MappingProxyType({}),
         pacing: Pacing = Pacing.KAFKA,
     ) -> None:
-        """Prepare the entities' values (units per second). If an entity is in both, its shadow entry counts.
-        `options`: (entity, True for its shadow entry) → options; `pacing`: default of entries without pacing.
+        """Prepare the values (units per second) of the enforced entries `quotas` and the entries `shadow` for
+        lookup. If an entity is in both, its shadow entry counts. `options`: (entity, True for its shadow
+        entry) → options. `pacing`: default of entries without pacing.
         """
         self._pacing = pacing
         self._has_options = pacing is not Pacing.KAFKA or bool(options)
         levels: dict[tuple[Level, int], _LevelQuotas] = {}
-        """(level, number of characters in its prefixes) → quotas."""
+        """(level, number of characters in the level's prefixes or 0) → all quotas of that level."""
         self._unleveled: dict[tuple[str, Name], tuple[float, bool]] = {}
         """(`topic` or `ip`, name) → (value, True for a shadow entry); these entities belong to no level."""
         self._is_shadow = False
@@ -222,7 +226,9 @@ class Limits:
         return (Pacing.KAFKA, Scope.BROKER) if found is None else self._options(found[0], found[1])
 
     def _shared(self, tags: Tags) -> tuple[_LevelQuotas, tuple[str, str], float] | None:
-        """Return (level, key, value) of the entry for the clients that share `tags`; None for no entry."""
+        """Return (level, key in its `values`, value) of the entry that limits the clients with these `tags`;
+        None if no entry does.
+        """
         user, client_id, prefix, _topic, _ip = tags
         prefix_chars = len(prefix)
         has_user, has_client_id = user != "", client_id != "" or prefix_chars > 0
@@ -241,7 +247,7 @@ class Limits:
         return self._has_options
 
     def same_as(self, other: Limits) -> bool:
-        """Return True if both have the same values and options for the same entities."""
+        """Return True if these limits and `other` have the same values and options for the same entities."""
         return (
             self._levels == other._levels
             and self._unleveled == other._unleveled

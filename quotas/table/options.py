@@ -40,4 +40,4 @@ class Options(NamedTuple):
 
 
 PLAIN: Final = Options()
-"""Options of an entry without options."""
+"""Options of an entry that sets no option: the configured pacing, and one budget per broker."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(
     r"""#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.DOTALL
 )
-"""A comment or a string of TOML."""
+"""Regular expression that matches one comment or one string of TOML."""
 
 
 def edited(
@@ -77,7 +77,7 @@ def edited(
 
 
 def _ended(text: str) -> str:
-    """Return the text with a line end after its last line."""
+    """Return the text, with a line end added if its last line has none."""
     return text if not text or text.endswith("\n") else text + _line_end(text)
 
 
@@ -92,13 +92,15 @@ class _Edit(NamedTuple):
     """Number of the entry in the file, from 0."""
     before: Entry
     after: Entry
-    """The changed entry; the entry is removed if this has no rates."""
+    """Entry after the change. If it has no rates, the entry is removed from the file."""
 
 
 def _plan(
     entries: list[Entry], changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None
 ) -> tuple[list[_Edit], list[Entry]]:
-    """Return the changes of existing entries, in the order of the file, and the new entries."""
+    """Return (edits of entries that the file has, in the order of the file; new entries to append), which
+    together make the `changes`.
+    """
     wanted: dict[Entity, dict[QuotaKey, float | None]] = {}
     for (entity, key), value in changes.items():
         wanted.setdefault(entity, {})[key] = value
@@ -157,15 +159,17 @@ def _without_long_strings(text: str) -> str:
 
 
 def _core_stop(kinds: list[str], start: int, stop: int) -> int:
-    """Return the line after an entry's last value, before comments and blank lines."""
+    """Return the number of the line after an entry's last value. Comments and blank lines at the entry's end
+    come after that line.
+    """
     while stop > start + 1 and (_is_blank(kinds[stop - 1]) or _is_comment(kinds[stop - 1])):
         stop -= 1
     return stop
 
 
 def _own_lines(kinds: list[str], start: int, core_stop: int, stop: int) -> tuple[int, int]:
-    """Return (first, last + 1) of the lines to remove with an entry; `stop` is the next header, or
-    the end.
+    """Return (first, last + 1) of the lines to remove if an entry is removed, including the comments that
+    surely belong to it. `stop`: line of the next header, or the number of lines.
     """
     first = start
     while first > 0 and _is_comment(kinds[first - 1]):
@@ -192,7 +196,9 @@ def _is_comment(line: str) -> bool:
 
 
 def _altered(lines: list[str], edit: _Edit) -> list[str]:
-    """Return the changed lines of one entry, with their former line ends."""
+    """Return the lines of one entry after the change `edit`. Each line keeps its kind of line end (LF or
+    CRLF).
+    """
     text = "".join(line.removesuffix("\r") + "\n" for line in lines)
     changed = _by_document(text, [edit._replace(at=0)]).removesuffix("\n").split("\n")
     inner = "\r" if lines[0].endswith("\r") else ""

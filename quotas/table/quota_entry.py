@@ -85,7 +85,7 @@ class EntryError(ValueError):
 
 
 class Entry(NamedTuple):
-    """The content of one entry."""
+    """One entry of a quota file: entity, mode, quotas and options."""
 
     entity: Entity
     is_shadow: bool
@@ -119,9 +119,8 @@ def read_entry(values: Mapping[str, object]) -> Entry:
 def entry_lines(
     entry: Entry, comments: Mapping[QuotaKey, Iterable[str]] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Yield the lines of an entry that `read_entry` reads back as equal, each quota below its comments.
-
-    Raises QuotaFileError if the format cannot represent the entry.
+    """Yield the lines of TOML for an entry, each quota below its comments. `read_entry` reads an equal entry
+    from these lines. Raises QuotaFileError if the format cannot represent the entry.
     """
     entity, is_shadow, rates, (pacing, scope) = entry
     yield f"[[{ENTRY}]]"
@@ -301,8 +300,8 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _written(key: str, name: Name | Prefix) -> str:
-    """Return a name as in the file, without quotes. Raises QuotaFileError if the format cannot
-    represent it.
+    """Return a user, client-id or other name in the spelling of a quota file, without quotes. Raises
+    QuotaFileError if the format cannot represent it.
     """
     if isinstance(name, Default):
         return DEFAULT_MARKER
@@ -324,7 +323,7 @@ def _is_canonical(address: str) -> bool:
 
 
 def _is_unit(key: QuotaKey, rate: float) -> bool:
-    """Return True if the rate is a number of the kind that `UNITS` describes."""
+    """Return True if the rate is a whole number, or its quota may have a fraction and the rate is not NaN."""
     return _is_whole(rate) or (key in _LEAST and not math.isnan(rate))
 
 
@@ -333,7 +332,7 @@ def _is_whole(rate: float) -> bool:
 
 
 def _plain(bound: float) -> str:
-    """Return a bound as text, without an exponent from 1e-6 on."""
+    """Return a minimum or maximum as text for error messages, without an exponent if it is at least 1e-6."""
     return f"{bound:f}" if 1e-6 <= bound < 1 else str(bound)
 
 

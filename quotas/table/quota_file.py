@@ -51,7 +51,7 @@ def parse(text: str) -> QuotaTable:
 
 
 def read(text: str) -> list[Entry]:
-    """Return the entries of a quota file, in its order. Raises QuotaFileError."""
+    """Return the entries of a quota file, given its text, in the order of the file. Raises QuotaFileError."""
     document = _toml(text)
     tables = document.pop(ENTRY, [])
     for unknown in document:
@@ -101,7 +101,9 @@ def render_entries(entries: list[Entry]) -> str:
 
 
 def header_lines(text: str) -> list[int]:
-    """Return the numbers, from 0, of the lines that look like the header of an entry."""
+    """Return the numbers (from 0) of the lines of a quota file that look like the header of an entry,
+    `[[quota]]`.
+    """
     return [number for number, line in enumerate(text.split("\n")) if _HEADER.match(line)]
 
 
@@ -127,13 +129,15 @@ class _Locator:
         return headers if len(headers) == self._entries else []
 
     def entry(self, number: int) -> str:
-        """Return the place of an entry, as text; entry and line count from 1."""
+        """Return the place of an entry in the file as text for error messages; entries and lines count from
+        1.
+        """
         headers = self._headers()
         return f"[[{ENTRY}]] entry {number}" + (f" (line {headers[number - 1]})" if headers else "")
 
     def key(self, number: int, key: str | None) -> str:
-        """Return the place of a key in an entry, as text; the place of the entry if the key is None or not
-        found.
+        """Return the place of a key in an entry as text for error messages; the place of the entry if the key
+        is None or not found.
         """
         headers = self._headers()
         if headers and key is not None:

@@ -20,15 +20,15 @@ class QuotaKey(Enum):
     """The kinds of quotas, with Kafka's names."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
-    """Bytes per second."""
+    """Bytes per second that a client may produce."""
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
-    """Bytes per second."""
+    """Bytes per second that a client may fetch."""
     REQUEST_PERCENTAGE = "request_percentage"
     """Percent of one thread's time."""
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-    """Partitions created, added or deleted per second."""
+    """Partitions per second that a client may create, add or delete."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
-    """Connections per second."""
+    """New connections per second that an IP address may open."""
 
 
 _OF_CLIENTS: Final = (
@@ -49,7 +49,7 @@ def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
 
 
 Quota: TypeAlias = tuple[Entity, QuotaKey]
-"""An entity and one of its quotas."""
+"""Key of a configured value: an entity, and the kind of quota."""
 
 
 class QuotaTable:
@@ -102,7 +102,9 @@ class QuotaTable:
         self._all_in_shadow: QuotaTable | None = None
         self._paced: QuotaTable | None = None
         self.is_prepared = False
-        """True once `prepared` has run. Unchanged limits are then the same objects as in the former table."""
+        """True once `prepared` has run. Limits that are equal to those of the former table are then the same
+        objects, so that a comparison by `is` finds the changed limits.
+        """
 
     @property
     def values(self) -> Mapping[Quota, float]:
@@ -111,7 +113,7 @@ class QuotaTable:
 
     @property
     def shadow(self) -> Mapping[Quota, float]:
-        """Shadow values, which are only counted; read-only, like `values`."""
+        """Values of shadow entries, which are counted but not enforced: (entity, key) → value. Read-only."""
         return MappingProxyType(self._shadow)
 
     def options(self, *, shadow: bool = False) -> Mapping[Quota, Options]:
@@ -222,7 +224,7 @@ class QuotaTable:
         return self._all_in_shadow
 
     def paced(self, pacing: Pacing) -> QuotaTable:
-        """Return a table with another default pacing, made at the first call."""
+        """Return this table with another default pacing. The new table is made at the first call and kept."""
         if self.pacing is pacing:
             return self
         if self._paced is None:
@@ -268,7 +270,9 @@ def _old_if_same(new: Limits, old: Limits) -> Limits:
 
 
 def _kept(options: Mapping[Quota, Options] | None, values: Mapping[Quota, float]) -> dict[Quota, Options]:
-    """Return the options that differ from the defaults and belong to a value."""
+    """Return the options without those that equal the defaults, and without those of quotas that have no
+    value in `values`.
+    """
     return {quota: its for quota, its in (options or {}).items() if quota in values and its != PLAIN}
 
 

@@ -52,7 +52,7 @@ class _NodeError(ValueError):
 
 
 class _Content(msgspec.Struct):
-    """Content of a node, with undecoded values."""
+    """JSON content of a znode: its quotas and credentials, whose values are not decoded."""
 
     config: dict[str, msgspec.Raw] = {}
 
@@ -115,8 +115,8 @@ def entity_at(path: str) -> Entity:
 
 
 def _user(written: str) -> Name:
-    """Return the user in a path. Raises _NodeError for another encoding than Kafka's, because brokers compare
-    encoded users.
+    """Return the decoded user of a znode's path. Raises _NodeError if the user is not encoded as Kafka
+    encodes it: brokers compare encoded users, so they ignore such a node.
     """
     name = _name(written)
     if name is not DEFAULT and sanitize(name) != written:
@@ -135,7 +135,9 @@ def _ip(written: str) -> Name:
 
 
 def _name(written: str) -> Name:
-    """Return a name of a path, percent-decoded like Java's URLDecoder. Raises _NodeError."""
+    """Return a name from a znode's path, percent-decoded like by Java's URLDecoder. Raises _NodeError if the
+    name cannot be decoded.
+    """
     if written == DEFAULT.value:
         return DEFAULT
     if not written:
@@ -161,7 +163,9 @@ def _config(content: bytes | None) -> dict[str, msgspec.Raw]:
 
 
 def _number(written: msgspec.Raw) -> float:
-    """Return a quota's value. Kafka writes a string; persons may have written a number. Raises _NodeError."""
+    """Return the value of a quota in a znode as a number. Kafka writes it as a string; an administrator may
+    have written a number. Raises _NodeError.
+    """
     try:
         value = msgspec.json.decode(written, type=str | int | float)
     except msgspec.DecodeError:
