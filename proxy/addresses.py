@@ -70,7 +70,9 @@ class PortRange:
         return self.first_node_id + self.last - self.first
 
     def host(self, _node_id: int, host: str) -> str:
-        """Return `host` unchanged: clients reach every broker at the address at which they have reached Weir."""
+        """Return `host` unchanged: clients reach every broker at the address at which they have reached
+        Weir.
+        """
         return host
 
     def unmapped(self, node_ids: list[int]) -> str | None:

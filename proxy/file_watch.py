@@ -57,5 +57,7 @@ class FileWatch:
         return settled and found != self.read
 
     async def look(self) -> bool:
-        """Return the result of `has_changed`. A thread computes it, because a network file system may hang."""
+        """Return the result of `has_changed`. A thread computes it, because a network file system may
+        hang.
+        """
         return await trio.to_thread.run_sync(self.has_changed, abandon_on_cancel=True)

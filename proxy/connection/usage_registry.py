@@ -86,7 +86,9 @@ class UsageRegistry:
         return usage_counters
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Yield a usage record for each client and API group of this broker with usage since the last drain."""
+        """Yield a usage record for each client and API group of this broker with usage since the last
+        drain.
+        """
         pending = self.pending
         pending.interval += 1
         active, pending.active = pending.active, []

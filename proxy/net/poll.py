@@ -16,7 +16,7 @@ class Poll(Protocol):
     """The part of `select.epoll` that the reactor uses; tests simulate one without a kernel."""
 
     def register(self, fd: int, eventmask: int) -> None:
-        """Watch `fd` for READ, WRITE, both or neither."""
+        """Watch the descriptor `fd` for READ, WRITE, both or neither."""
 
     def modify(self, fd: int, eventmask: int) -> None:
         """Change the events that `fd` is watched for."""

@@ -20,10 +20,11 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The keywords of RFC 2253 in Java (AVAKeyword)."""
+"""Keywords that Java writes for attribute types in the form of RFC 2253 (AVAKeyword), by object identifier.
+"""
 STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; other types are written in
-hex.
+"""ASN.1 tags of the values that are written as text: UTF8String, PrintableString, T61String, IA5String,
+GeneralString, BMPString. Values of other types are written in hex.
 """
 ESCAPED: Final = frozenset(',=+<>#;"\\')
 SPACE: Final = " \r"
@@ -36,7 +37,9 @@ validity.
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a DER certificate. Raises ValueError."""
+    """Return the subject of a DER certificate in the form of RFC 2253. Raises ValueError if the certificate
+    cannot be read.
+    """
     from cryptography import x509  # slow to import, and needed only for client certificates
 
     tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
@@ -82,7 +85,9 @@ def _character(character: str) -> str:
 
 
 def _elements(content: bytes) -> Iterator[bytes]:
-    """Yield consecutive elements, with tags and lengths. Raises ValueError."""
+    """Yield consecutive ASN.1 elements, each with its tag and length. Raises ValueError if an element is
+    malformed.
+    """
     while content:
         start, length = _head(content)
         if start + length > len(content):
@@ -97,7 +102,9 @@ def _content(element: bytes) -> bytes:
 
 
 def _head(element: bytes) -> tuple[int, int]:
-    """Return the offset and length of an element's content. Raises ValueError."""
+    """Return the offset and length of the content of an ASN.1 element. Raises ValueError if the element is
+    malformed.
+    """
     if len(element) < 2:
         raise ValueError("a certificate's name is cut short")
     first = element[1]
@@ -108,7 +115,7 @@ def _head(element: bytes) -> tuple[int, int]:
 
 
 def _number(content: bytes) -> str:
-    """Return an object identifier in dotted form."""
+    """Return an ASN.1 object identifier in dotted form, such as 2.5.4.3."""
     arcs: list[int] = []
     arc = 0
     for byte in content:

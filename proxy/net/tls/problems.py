@@ -12,9 +12,11 @@ from typing import Final
 from proxy.close_reasons import CloseReason
 
 HOSTNAME_MISMATCH: Final = frozenset({62, 64})
-"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+"""Codes by which OpenSSL says that a certificate is for another host: X509_V_ERR_HOSTNAME_MISMATCH and
+X509_V_ERR_IP_ADDRESS_MISMATCH.
+"""
 EXPIRED: Final = 10
-"""X509_V_ERR_CERT_HAS_EXPIRED."""
+"""Code by which OpenSSL says that a certificate has expired: X509_V_ERR_CERT_HAS_EXPIRED."""
 NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "HTTPS_PROXY_REQUEST"}
 )

@@ -34,14 +34,14 @@ class TlsRules:
 
     @property
     def files(self) -> list[ContextOfFiles]:
-        """Return every context that is made of files."""
+        """Contexts of both sides that are made of files; a side without TLS has none."""
         sides = (self.listener.files if self.listener is not None else None, self.upstream)
         return [files for files in sides if files is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerRules:
-    """TLS for clients."""
+    """The checked TLS settings for clients."""
 
     files: ContextOfFiles
     mapping: PrincipalMapping
@@ -50,7 +50,7 @@ class ListenerRules:
 
 
 def tls_rules(settings: Settings, listen: Address) -> TlsRules:
-    """Check the settings of both sides. Raises ConfigError."""
+    """Return the checked TLS settings for clients and for brokers. Raises ConfigError."""
     return TlsRules(_listener(settings, listen), _upstream(settings))
 
 
