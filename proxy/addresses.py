@@ -240,8 +240,8 @@ def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddresses:
-    """The addresses of brokers that one client is told; `host` is the address at which the client has reached
-    Weir.
+    """The addresses of brokers that Weir tells one client. `host` is the address at which that client has
+    reached Weir.
     """
 
     host: str

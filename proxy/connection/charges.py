@@ -87,8 +87,9 @@ def charge_request_time(
 
 
 def count_time(connection: Charged, usage_counters: UsageCounters, us: float, throttle_ms: int) -> None:
-    """Count as usage the charged time `us` (µs), scaled by the broker's speed
-    (`BrokerQuotas.percent_per_us`), and the throttle time (ms) that the charge has caused.
+    """Count the charged time `us` (µs) as usage, scaled by the broker's speed
+    (`BrokerQuotas.percent_per_us`). Count also the throttle time (ms) that the charge has caused; 0 for no
+    throttle.
     """
     usage_counters.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
     if throttle_ms > 0:
@@ -141,7 +142,7 @@ class LocalResponse:
         """Time (ms) until which the longest throttle caused by this request lasts; 0 for no throttle."""
 
     def charge(self, length: int) -> None:
-        """Charge the client's request, whose response has `length` bytes (without the length prefix)."""
+        """Charge the client's request. Its response has `length` bytes (without the length prefix)."""
         self._charge(self._plan, self._us, length)
 
     def charge_question(self, api_key: int, version: int, request_length: int, length: int) -> None:

@@ -45,7 +45,7 @@ class ParseCache:
     __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Begin with no cached decision."""
         self.plan: Plan | None = None
         self.head = b""
         """Bytes of the request from its client-id to the last field that the decision depends on."""
@@ -76,7 +76,7 @@ class ParseCache:
 
 
 class Client:
-    """The client of one connection."""
+    """The client of one connection: its principal, client-id, quotas and cached decision."""
 
     __slots__ = (
         "_cached_client_id",
@@ -132,7 +132,9 @@ class Client:
         self.exchange: Exchange | None = None
         """The SASL exchange in progress; None if there is no exchange. Only `follow` sets the field."""
         self.sasl_in_progress = False
-        """True if the client's next bytes must pass `tokens.from_client` before `Inbound` reads requests."""
+        """True if the client's next bytes may be SASL tokens, or requests that show the end of a SASL
+        exchange: `tokens.from_client` must process them before `Inbound` reads requests.
+        """
         self.sends_sasl_tokens = False
         """True if both sides send bare SASL tokens, without Kafka headers."""
         self._cached_client_id = b""
@@ -169,7 +171,7 @@ class Client:
         """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
         self.parse_cache = ParseCache()
         self.usage = usage
-        """Counter of this connection's usage; None if usage is not recorded."""
+        """Object that counts this connection's usage; None if usage is not recorded."""
 
     @property
     def recorded(self) -> bool:
@@ -200,7 +202,7 @@ class Client:
         return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
-        """Look up the ledger for a request whose header has no client-id (ControlledShutdown v0)."""
+        """Look up the quotas for a request whose header has no client-id (ControlledShutdown v0)."""
         self._look_up("", now_ms)
         self._cached_client_id, self._generation = b"", -1
 

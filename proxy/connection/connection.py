@@ -216,12 +216,12 @@ class Connection:
         )
         # Fields of handlers
         self.authorized_again = False
-        """True if the broker has just confirmed that the client is authorized for the request at hand, to
-        which Weir itself replies.
+        """True if the broker has just confirmed that the client is authorized for the request that is being
+        decided about, to which Weir itself replies.
         """
         self.decoded: object = None
-        """Result of a query for the request at hand, which is decided about again: the decoded request, or
-        the error of decoding it.
+        """Result of a query for a request that Weir decides about again: the decoded request, or the error of
+        decoding it; None otherwise.
         """
         self.speaks_api_versions_3 = False
         """True if the client has sent ApiVersions in v3 or newer."""
@@ -409,8 +409,8 @@ class Connection:
                 return
 
     def answered(self) -> None:
-        """Process the end of a response: send the next replies of Weir's own, and if no request is in flight
-        any more, leave the state that waits for responses.
+        """Send Weir's own replies that are next in order, after the end of a response. If no request is in
+        flight any more, leave the state that waits for responses.
         """
         in_flight = self.in_flight
         if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
@@ -433,8 +433,8 @@ class Connection:
         self.effects.change()
 
     def end(self, now_ms: int) -> None:
-        """Finish the accounting after both sockets were closed: charge the part of a response that was sent,
-        and the time of all requests in flight.
+        """Finish the accounting of a connection whose sockets are closed: charge the part of a response that
+        was sent, and the time of all requests in flight.
         """
         self.now_ms = now_ms
         self.transition(Event.CLOSE)
@@ -452,7 +452,7 @@ class Connection:
             self.client.usage.end()
 
     def wake(self) -> None:
-        """Send a deferred response that has become ready. Called on the reactor's thread."""
+        """Send a deferred response that is ready now. Call this on the reactor's thread."""
         self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
         self.answered()
         self.effects.change()
@@ -469,12 +469,12 @@ class Connection:
 
     @property
     def broker_versions(self) -> Plans:
-        """Plans (rules for processing each API version) for the versions that the broker speaks."""
+        """Plans for the API versions that the broker speaks; a plan says how to process one version."""
         return self.plans
 
     @property
     def cluster(self) -> ClusterState:
-        """Topics of the cluster that Weir has seen; all connections share the object."""
+        """Topics of the cluster that Weir has seen. All connections to the cluster share the object."""
         return self.plans.cluster
 
     @property
@@ -490,7 +490,7 @@ class Connection:
         return self.plans.identities
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
-        """Use the plans for a broker that speaks these versions (API key → range)."""
+        """Use from now on the plans for a broker that speaks these versions (API key → range of versions)."""
         self.plans = self.plans.for_broker(broker)
 
     def charge_time(self, plan: Plan, length: int) -> None:

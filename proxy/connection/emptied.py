@@ -14,7 +14,7 @@ KEPT_BYTES_MAX = 16 * 1024 * 1024  # not Final: mypyc would inline it, and tests
 
 
 class EmptiedResponse:
-    """One response that loses its records while it arrives."""
+    """A fetch response whose records are removed while its bytes arrive."""
 
     __slots__ = ("_head", "_remover", "head_bytes")
 

@@ -56,8 +56,8 @@ NO_CORRELATION_ID: Final = 1 << 32
 
 
 class RequestInFlight:
-    """One request. Its connection reuses the record for later requests, so no other code may keep a
-    reference.
+    """A request that waits for its response. The connection reuses the record for later requests, so no other
+    code may keep a reference.
 
     For a request that is forwarded, `Inbound` sets the fields from `kind` to `usage_counters`.
     """
@@ -86,7 +86,7 @@ class RequestInFlight:
         kind: int = PLAIN,
         usage_counters: UsageCounters | None = None,
     ) -> None:
-        """Begin with a request that has no cost yet."""
+        """Begin with a request that has cost no request time yet."""
         self.kind = kind
         self.correlation_id = correlation_id
         self.plan = plan
@@ -130,7 +130,7 @@ class RequestInFlight:
         self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
 
     def tell(self, until_ms: int) -> None:
-        """Have the response tell a throttle time that lasts until `until_ms` (ms)."""
+        """Have the request's response tell a throttle time that lasts until `until_ms` (ms)."""
         self.kind = CHARGED
         if until_ms > self.until_ms:
             self.until_ms = until_ms
@@ -175,8 +175,8 @@ class RequestInFlight:
         self.unconfirmed_us = 0.0
 
     def leave(self, connection: Charged) -> None:
-        """Charge and count a request whose client has closed before the response: the broker processes the
-        request nevertheless.
+        """Charge a request, and count it as usage, if its client closes the connection before the response:
+        the broker processes the request nevertheless.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters
         if self.unconfirmed_us:

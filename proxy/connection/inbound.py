@@ -71,7 +71,7 @@ class Inbound:
     )
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with no bytes read."""
+        """Begin with no bytes read from the client."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
         """The request that is being forwarded while its remaining bytes arrive; None between requests."""
@@ -80,7 +80,7 @@ class Inbound:
         self._arriving_bytes = 0
         """Frame length (bytes) of the request in `_arriving`."""
         self._timed = False
-        """True if request time is charged or usage is recorded."""
+        """True if request time is charged, or usage is recorded, on this connection."""
         self._cost_us = 0.0
         """Request time (µs) that the latest request has cost so far."""
         self._is_near = False
@@ -249,8 +249,8 @@ class Inbound:
         return connection.client.time_ledger is not None and arrived_bytes < needed_bytes
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
-        """Look up the ledger of the request at hand. Return False if the request must wait: for more bytes,
-        or because a throttle of the client holds the first request of a connection.
+        """Look up the quotas of the client that sent the request. Return False if the request must wait: for
+        more bytes, or because a throttle of the client holds the first request of a connection.
         """
         connection = self._connection
         if not plan.has_client_id:

@@ -48,7 +48,7 @@ class Outbound:
     __slots__ = ("_begun", "_connection", "_emptied", "_measured_until_ms", "_report_ms", "_stream_rewrite")
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with no bytes read."""
+        """Begin with no bytes read from the broker."""
         self._connection = connection
         self._begun = False
         """True if the response that is being processed was counted as usage, and the time of its request was
@@ -57,13 +57,13 @@ class Outbound:
         self._emptied: EmptiedResponse | None = None
         """The response that is being processed, if its records are being removed; else None."""
         self._stream_rewrite: StreamRewrite | None = None
-        """Rewriter of the response at hand while its parts are forwarded; None if no rewrite is needed."""
+        """Rewriter of the response that is being forwarded in parts; None if no rewrite is needed."""
         self._measured_until_ms = 0
         """Time (ms) until which the throttle lasts that the counted bytes of the present response have
         caused.
         """
         self._report_ms = INCOMPLETE
-        """Throttle time (ms) that the response at hand must tell; INCOMPLETE until the response has been
+        """Throttle time (ms) that the present response must tell; INCOMPLETE until the response has been
         charged.
         """
 
@@ -189,8 +189,8 @@ class Outbound:
         replies.send_local(connection)
 
     def _mute_emptied(self, record: RequestInFlight) -> int:
-        """Mute the connection because of the quotas that its client exceeds, for a response without records.
-        Return the time (ms) at which the throttle ends.
+        """Take no requests from the client because of the quotas that it exceeds, after a response without
+        records. Return the time (ms) at which the throttle ends.
         """
         tell, ledger = record.plan.tell, record.ledger
         assert tell is not None
@@ -259,9 +259,9 @@ class Outbound:
     def _process(  # noqa: C901  # a call per branch costs each charged response
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> ResponseEdit | Wait | None:
-        """Charge the response at hand, set its throttle time, and return the edit that rewrites it: None for
-        no edit, WAIT if more bytes are needed, EMPTYING if it loses its records. Charges happen once, even if
-        the same bytes are presented again.
+        """Charge the present response, set its throttle time, and return the edit that rewrites it: None for
+        no edit, WAIT if more bytes are needed, EMPTYING if it loses its records. The response is charged
+        once, even if the same bytes are presented again.
 
         The response `data[frame:end]` answers the oldest request in flight; `complete` if all of it has
         arrived. `length` is its frame length (bytes).

@@ -39,7 +39,7 @@ class Event(IntEnum):
     """Cause of a transition from one state to another."""
 
     THROTTLE = 0
-    """A charge or a hold has set a time before which no request is taken."""
+    """A charge or a hold has set a time (ms) before which no request is taken."""
     RELEASE = 1
     """The throttle time is over, or the hold of a new connection's first request."""
     SERIAL_REQUEST = 2

@@ -16,7 +16,7 @@ FORMER_MAX: Final = 16
 
 
 class ConnectionUsage:
-    """Counts the usage of one connection's client. The client may change: see `become`."""
+    """Counts the usage of one connection's client. The client may change: `become` sets it."""
 
     __slots__ = (
         "_again",
@@ -132,8 +132,8 @@ class ConnectionUsage:
         return self._registry.usage_counters(self._client, group)
 
     def usage_counters(self, group: int, api_key: int, api_version: int) -> UsageCounters:
-        """Return the counters for a request of this API group (an index of `GROUPS`), and count this
-        connection once per interval.
+        """Return the usage counters for a request of this API group (an index of `GROUPS`), and count this
+        connection for that group once per interval between drains.
         """
         client = self._client
         assert client is not None  # `Client.identify` comes before

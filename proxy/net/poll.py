@@ -30,7 +30,7 @@ class Poll(Protocol):
         """
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while some fd is ready."""
+        """Return a descriptor that is readable while some watched descriptor is ready."""
 
     def close(self) -> None:
-        """Close the descriptor of the poll."""
+        """Close the poll's own descriptor; the watched descriptors stay open."""

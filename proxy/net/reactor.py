@@ -152,8 +152,8 @@ class Reactor:
         self.epoll.register(fd, events)
 
     def modify(self, fd: int, events: int) -> None:
-        """Change the events for which `fd` is watched. With no events, only a broken connection is
-        reported.
+        """Change the events for which the descriptor `fd` is watched. With no events, only a broken
+        connection is reported.
         """
         self.epoll.modify(fd, events)
 
@@ -262,8 +262,8 @@ class Reactor:
                     return
 
     def _run_later(self) -> None:
-        """Run the work left by earlier turns, the oldest first, until the time of the turn is over; at least
-        one call.
+        """Run calls that earlier turns left (`later`), the oldest first, until the time of the turn is over;
+        at least one call.
         """
         for _ in range(len(self._later)):  # calls added in this turn wait for the next turn
             call, failed = self._later.popleft()
@@ -284,8 +284,8 @@ class Reactor:
             self.unregister(fd)
 
     def _failed(self, failed: Failed | None, error: Exception) -> None:
-        """Report an exception, then call the handler that ends its connection. An exception of that handler
-        is reported too.
+        """Report a callback's exception, then call the handler that ends the callback's connection. An
+        exception of that handler is reported too.
         """
         with suppress(Exception):
             self.on_error(error)

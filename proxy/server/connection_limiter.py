@@ -68,5 +68,5 @@ class ConnectionLimiter:
         return None
 
     def leave(self, host: str) -> None:
-        """Count the end of a connection that `enter` has not rejected."""
+        """Count the end of a connection from this address that `enter` has not rejected."""
         self._counts.close(plain_ip(host))

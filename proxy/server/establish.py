@@ -263,7 +263,9 @@ class Connector:
 
 
 class _PendingConnection:
-    """A client that has no broker yet. The TLS handshake may change its socket and node id."""
+    """A client that has no broker connection yet. The TLS handshake may change the client's socket and node
+    id.
+    """
 
     __slots__ = ("node_id", "peer", "plain", "sock")
 

@@ -73,7 +73,9 @@ class Listeners:
         self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
 
     async def refuse(self, node_id: int | None, until: Callable[[], Awaitable[None]]) -> None:
-        """Have the kernel refuse connections to a listener until `until` returns; its port stays taken."""
+        """Have the kernel refuse connections to a listener until the coroutine function `until` returns. The
+        port stays taken meanwhile.
+        """
         for sock in self._sockets[node_id]:
             trio.lowlevel.notify_closing(sock)
         await self._replace(node_id, sockets.bind)

@@ -179,12 +179,14 @@ class Server:
 
     @property
     def buffered(self) -> BufferedBytes:
-        """Number of bytes that connections have read and not sent yet, and its limit."""
+        """Number of bytes that all connections have read and not sent yet, and its limit
+        (`buffered_bytes_max`).
+        """
         return self._reactor.buffered
 
     @property
     def received_bytes(self) -> tuple[int, int]:
-        """Number of bytes received from clients, and from brokers, since the start."""
+        """Number of bytes received from clients, and number received from brokers, since the start."""
         from_clients, from_brokers = self.counters.bytes_from_clients, self.counters.bytes_from_brokers
         for relay in self._relays:
             of_client, of_broker = relay.received_bytes

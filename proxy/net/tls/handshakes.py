@@ -35,7 +35,7 @@ TIMEOUT_S: Final = 10.0
 count.
 """
 THREADS: Final = 2
-"""Number of threads that compute handshakes."""
+"""Number of threads that compute clients' handshakes at the same time; as many compute brokers'."""
 
 
 class RefusedError(Exception):

@@ -113,7 +113,7 @@ def _rule(match: re.Match[str]) -> Rule:
 
 
 def _with_literal_references(replacement: str, groups: int) -> str:
-    """Escape the `$` of groups that the pattern lacks, as Kafka does.
+    """Escape each `$` in a replacement that refers to a group that the pattern lacks, as Kafka does.
 
     If there are several, Kafka puts the backslashes of all but the first in the wrong places; so does this.
     """
@@ -131,7 +131,9 @@ def _with_literal_references(replacement: str, groups: int) -> str:
 
 
 def _pieces(replacement: str, pattern: re.Pattern[str]) -> tuple[Piece, ...]:
-    """Parse a replacement like Matcher.appendReplacement. Raises ValueError where that fails."""
+    """Split a replacement into text and numbers of groups, like Java's Matcher.appendReplacement. Raises
+    ValueError where that method fails.
+    """
     pieces: list[Piece] = []
     rest = replacement
     while rest:

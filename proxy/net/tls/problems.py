@@ -25,7 +25,9 @@ NOTHING_IN_COMMON: Final = frozenset(
     {"UNSUPPORTED_PROTOCOL", "NO_SHARED_CIPHER", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW"}
 )
 OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
-"""Parts of alerts by which a peer refuses the certificate it was shown, or demands one."""
+"""Parts of the names of TLS alerts by which a peer refuses the certificate that Weir has shown, or demands
+one.
+"""
 BROKER_CLOSED: Final = (
     "it closed the connection during the TLS handshake, or right after: is its listener plain (leave out "
     "upstream_tls), or does it want another certificate (upstream_cert)?"

@@ -27,7 +27,9 @@ DOMAIN: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """TLS settings for clients and for brokers; None for a side without TLS."""
+    """The checked TLS settings for clients (`listener`) and for brokers (`upstream`); None for a side without
+    TLS.
+    """
 
     listener: ListenerRules | None
     upstream: ContextOfFiles | None
