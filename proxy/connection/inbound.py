@@ -49,9 +49,7 @@ TURN_FRAMES: Final = 32
 later turn, so that other connections get their turns in between. 32 charged requests take about 0.25 ms.
 """
 REPLY_FRAMES: Final = 8
-"""Number of frames of `TURN_FRAMES` that one reply of Weir's own uses up, because a reply takes longer than
-forwarding a request.
-"""
+"""Number of frames that one reply of Weir's own counts as when a turn is limited to `TURN_FRAMES` frames."""
 
 
 class Inbound:
