@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class AdvertisedListeners(Protocol):
-    """Weir's listeners for brokers."""
+    """The host and port of Weir's listener for each broker, as clients are told."""
 
     def port(self, node_id: int) -> int | None:
         """Return the port of Weir's listener for a node; None if the node has no listener."""
@@ -66,11 +66,13 @@ class PortRange:
 
     @property
     def last_node_id(self) -> int:
-        """Largest node id that has a port."""
+        """Largest node id for which the range has a port."""
         return self.first_node_id + self.last - self.first
 
     def host(self, _node_id: int, host: str) -> str:
-        """Return `host`: all nodes are reached at the address at which the client has reached Weir."""
+        """Return `host` unchanged: clients reach every broker at the address at which they have reached
+        Weir.
+        """
         return host
 
     def unmapped(self, node_ids: list[int]) -> str | None:
@@ -99,7 +101,9 @@ class ServerNames:
     at_port: int
 
     def port(self, node_id: int) -> int | None:
-        """Return the shared port; None for negative ids, which stand for no broker."""
+        """Return the port that all brokers share; None for a negative node id, because such an id stands for
+        no broker.
+        """
         return self.at_port if node_id >= 0 else None
 
     def host(self, node_id: int, _host: str) -> str:
@@ -107,7 +111,7 @@ class ServerNames:
         return f"broker-{node_id}.{self.domain}"
 
     def unmapped(self, _node_ids: list[int]) -> str | None:
-        """Return None: every node id has a name."""
+        """Return None, which stands for no settings to change: every node id has a server name."""
         return None
 
     def node_id(self, name: str | None) -> int | None:
@@ -181,10 +185,9 @@ class AddressBook:
         return self._listeners.unmapped(node_ids)
 
     def node_at(self, upstream: Address) -> int | None:
-        """Return the node id of the broker that was last seen at this address; None if no broker was.
-
-        A broker that was removed from the cluster keeps its entry, and another broker may use its address
-        now.
+        """Return the node id of the broker that was last seen at this address; None if no broker was ever
+        seen there. A broker that was removed from the cluster keeps its entry, so another broker may use the
+        address now.
         """
         latest_first = reversed(self._upstream.items())
         return next((node_id for node_id, address in latest_first if address == upstream), None)
@@ -222,8 +225,8 @@ class AddressBook:
 
 
 def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
-    """Return the settings to change so that these node ids have ports. The advised range is never smaller
-    than the present one.
+    """Return the advice for operators: the settings to change so that these node ids have ports. The advised
+    range of ports is never smaller than the present one.
     """
     last = max(ports.last, ports.first + last_id - first_id)
     if last > PORT_MAX:
@@ -237,8 +240,8 @@ def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddresses:
-    """The addresses of brokers that one client is told; `host` is the address at which the client has reached
-    Weir.
+    """The addresses of brokers that Weir tells one client. `host` is the address at which that client has
+    reached Weir.
     """
 
     host: str

@@ -14,11 +14,11 @@ PRIVATE: Final = 0o600
 
 
 def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: bytes | None = None) -> Stamp:
-    """Write `content` to `path` durably, and return the file's stamp. Raises OSError; the old file stays
-    then.
+    """Replace the file at `path` by a file with this content, which survives a crash. Return the new file's
+    modification time, size and inode. Raises OSError; the old file stays in that case.
 
-    An existing file keeps its permissions, and its owner if Weir may set it; a new file gets `mode`. With
-    `instead_of`, the file is replaced only if its content is `instead_of`; otherwise return None.
+    An existing file keeps its permissions, and its owner if Weir may set the owner; a new file gets `mode`.
+    With `instead_of`, the file is replaced only if its content is `instead_of`; otherwise return None.
     """
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:

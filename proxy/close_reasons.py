@@ -24,8 +24,8 @@ class CloseReason(StrEnum):
     REQUEST_TOO_SHORT = "request_too_short"
     REQUEST_VERSION_UNKNOWN = "request_version_unknown"
     TOPICS_UNNAMED = "topics_unnamed"
-    """The client used a version without topic names while topics have rates. It may reconnect, and is then
-    offered other versions.
+    """The client used a request version that has no topic names, while topics have rates. The client may
+    reconnect, and Weir then offers it only versions with topic names.
     """
     TOPIC_PROTECTED = "topic_protected"
     """A client that is no admin has sent records for one of Weir's own topics, in a request that Weir could
@@ -35,13 +35,17 @@ class CloseReason(StrEnum):
     NAME_UNREADABLE = "name_unreadable"
     """The broker has accepted a client whose name Weir cannot read, and no substitute name is configured."""
     BUFFERED_BYTES = "buffered_bytes"
-    """All connections together hold more bytes than `buffered_bytes_max`, and this connection held most."""
+    """All connections together hold more bytes than `buffered_bytes_max`, and this connection held more than
+    the others.
+    """
     TLS_ON_PLAIN_PORT = "tls_on_plain_port"
     PLAIN_ON_TLS_PORT = "plain_on_tls_port"
     CLIENT_HANDSHAKE_FAILED = "client_handshake_failed"
     CLIENT_HANDSHAKE_TIMEOUT = "client_handshake_timeout"
     UNFINISHED_HANDSHAKES = "unfinished_handshakes"
-    """TLS handshakes from the client's address that have not ended use half of all places for handshakes."""
+    """The client's IP address has TLS handshakes that have not ended, and these use half of all places for
+    connections.
+    """
     CLIENT_CERTIFICATE_MISSING = "client_certificate_missing"
     CLIENT_CERTIFICATE_INVALID = "client_certificate_invalid"
     """The client's certificate has expired, or no authority in `tls_client_ca` has signed it."""

@@ -24,7 +24,7 @@ class Counters:
     requests_unread: Counter[int] = field(default_factory=Counter)
     """Number of requests that Weir could not read, by API key; they were forwarded unchanged."""
     protected_refused: Counter[int] = field(default_factory=Counter)
-    """Number of refused changes of Weir's own topics, by API key."""
+    """Number of changes of Weir's own topics that Weir refused, by API key."""
     throttles: int = 0
     """Number of times that a client was throttled."""
     authentications_succeeded: Counter[str] = field(default_factory=Counter)
@@ -39,7 +39,9 @@ class Counters:
     """Number of failures of Weir's own tasks, by task (`proxy.control.supervisor`)."""
 
     def note_ended(self, reason: CloseReason, from_client_bytes: int, from_broker_bytes: int) -> None:
-        """Count the end of a connection, and the number of bytes received from each side."""
+        """Count a connection that has ended, by close reason, and the bytes that it has received from each
+        side.
+        """
         self.sessions_open -= 1
         self.closed[reason] += 1
         self.bytes_from_clients += from_client_bytes

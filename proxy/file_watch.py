@@ -16,12 +16,14 @@ import trio
 LOOK_S: Final = 1.0
 
 Stamp: TypeAlias = tuple[int, int, int] | None
-"""Modification time, size, inode, which change with the content; None if the file is missing."""
+"""Modification time (ns), size (bytes) and inode of a file, which show a change of its content; None if the
+file is missing.
+"""
 
 
 def stamp(path: Path) -> Stamp:
-    """Return the file's stamp, None if the file is missing. Take the stamp before reading the file, so that a
-    later change is detected.
+    """Return the file's modification time (ns), size (bytes) and inode; None if the file is missing. Call
+    this before reading the file, so that a later change is detected.
     """
     try:
         found = path.stat()
@@ -34,24 +36,28 @@ class FileWatch:
     """Detects changes of files that are read together."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Begin with no file read."""
+        """Begin as if no file was read yet."""
         self._paths = tuple(paths)
         self._seen: tuple[Stamp, ...] = ()
         self.read: tuple[Stamp, ...] = ()
-        """Stamps of the files when they were last read, successfully or not."""
+        """Results of `stamps` from before the files were last read, whether reading succeeded or not."""
 
     def stamps(self) -> tuple[Stamp, ...]:
-        """Return the files' present stamps. Take them before reading the files, so that a later change is
-        detected.
+        """Return the present modification time, size and inode of each file (`Stamp`). Call this before
+        reading the files, so that a later change is detected.
         """
         return tuple(map(stamp, self._paths))
 
     def has_changed(self) -> bool:
-        """Return True if the files have changed since `read`, and have not changed since the last look."""
+        """Return True if the files differ from the state recorded in `read`, and are in the same state as at
+        the latest call of this method. So a change counts once it has lasted from one call to the next.
+        """
         found = self.stamps()
         settled, self._seen = found == self._seen, found
         return settled and found != self.read
 
     async def look(self) -> bool:
-        """Return the result of `has_changed`, called in a thread."""
+        """Return the result of `has_changed`. A thread computes it, because a network file system may
+        hang.
+        """
         return await trio.to_thread.run_sync(self.has_changed, abandon_on_cancel=True)

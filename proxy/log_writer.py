@@ -40,7 +40,7 @@ class LostLines:
         self._lock = threading.RLock()  # a finalizer may log while its thread holds the lock
 
     def add(self, lines: int) -> None:
-        """Count lost lines."""
+        """Add a number of lost lines to the count. Callable from any thread."""
         with self._lock:
             self.count += lines
 
@@ -62,7 +62,7 @@ class LogWriter:
         self._changed = threading.Condition(threading.RLock())  # reentrant, as in LostLines
         self._closed = False
         self._line_begun = False
-        """True if the latest line was written in part."""
+        """True if only a part of the latest line was written, because writing failed."""
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def put(self, line: str) -> None:

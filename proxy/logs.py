@@ -47,14 +47,16 @@ def _escaped(text: str) -> str:
 
 
 class _Lines:
-    """Writes lines to a file; counts lines that cannot be written."""
+    """Writes log lines to a file, and counts as lost the lines that cannot be written."""
 
     def __init__(self, file: TextIO | None) -> None:
         """Begin to write to `file`; None if the process was started without standard error."""
         self._file = file
 
     def msg(self, message: str) -> None:
-        """Write a line, or count it as lost. (structlog calls a method per level.)"""
+        """Write one log line; count the line as lost if writing fails. structlog calls a method per log
+        level; all these methods are this one.
+        """
         if self._file is None:
             LOST.add(1)
             return
@@ -68,19 +70,21 @@ class _Lines:
 
 
 class _KeptLine:
-    """Keeps a line instead of writing it."""
+    """A logger for structlog that keeps the latest error line as text instead of writing the line."""
 
     def __init__(self) -> None:
         self.line = ""
 
     def error(self, message: str) -> None:
-        """Keep the line."""
+        """Store the rendered line in `line`, with an end of line. structlog calls this method for a line of
+        level error.
+        """
         self.line = message + "\n"
 
 
 class _Guarded:
-    """Runs the last processors of a log line, and never raises an error of theirs: log lines contain names
-    and errors of any kind.
+    """Runs the last processors of a log line. If a processor raises, the line is dropped instead: a line
+    contains names and errors of any kind, whose rendering may fail.
     """
 
     def __init__(self, processors: list[structlog.types.Processor]) -> None:
@@ -89,7 +93,9 @@ class _Guarded:
     def __call__(
         self, logger: structlog.types.WrappedLogger, method: str, event: structlog.types.EventDict
     ) -> Any:  # each processor takes the result of the one before
-        """Return the rendered line. Raises DropEvent if a processor fails; structlog then drops the line."""
+        """Return the rendered log line. If a processor fails, count the line as lost and raise DropEvent, for
+        which structlog drops the line.
+        """
         rendered: Any = event
         try:
             for processor in self._processors:
@@ -101,7 +107,9 @@ class _Guarded:
 
 
 def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
-    """Configure structlog for the process. The form `auto` is console on a terminal, and JSON otherwise."""
+    """Configure structlog for the process. The form `auto` stands for `console` if standard error is a
+    terminal, and for `json` otherwise.
+    """
     stderr = sys.stderr
     on_terminal = stderr is not None and stderr.isatty()
     console = form == "console" or (form == "auto" and on_terminal)
@@ -124,8 +132,9 @@ def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
 
 @contextmanager
 def in_background() -> Iterator[None]:
-    """Within the block, write all text for `sys.stderr` in the background: no write blocks or raises. At its
-    end, wait up to `proxy.log_writer.FLUSH_S` for lines that are not written yet.
+    """Within the `with` block, put all text for `sys.stderr` into a queue that a thread writes out, so that
+    no write blocks or raises. At the end of the block, wait up to `proxy.log_writer.FLUSH_S` for the lines in
+    the queue.
     """
     stderr = sys.stderr
     if stderr is None:  # the process was started without standard error
@@ -148,7 +157,9 @@ def lost_lines() -> int:
 
 
 def _notice(count: int) -> str:
-    """Return the line that tells the number of lost lines; it is logged at every level."""
+    """Return the log line that tells operators the number of lost lines. The line is logged at every log
+    level.
+    """
     kept = _KeptLine()
     log = structlog.wrap_logger(kept)
     log.error("log lines lost", count=count)
@@ -156,13 +167,17 @@ def _notice(count: int) -> str:
 
 
 def _raw(file: TextIO) -> Raw:
-    """Return the unbuffered file below a text file; its buffer if there is no such file, as in tests."""
+    """Return the unbuffered file below a text file. A text file without one, as in tests, has its buffer
+    returned.
+    """
     raw: Raw = getattr(file.buffer, "raw", file.buffer)
     return raw
 
 
 class _Queued(io.TextIOBase):
-    """A replacement of standard error that puts its lines into a queue. Lines of one write stay together."""
+    """A replacement of standard error that puts complete lines into a queue. The lines of one call of `write`
+    stay together.
+    """
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -186,7 +201,7 @@ class _Queued(io.TextIOBase):
         return len(text)
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True: Python's text files have this method, and a replacement of one needs it."""
         return True
 
     def isatty(self) -> bool:

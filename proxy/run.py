@@ -34,7 +34,7 @@ from quotas.table.options import Pacing
 log = structlog.get_logger("weir")
 
 COLLECTED_EVERY_S: Final = 3600.0
-"""Time between two full runs of the garbage collector."""
+"""Time (s) between two full runs of the garbage collector."""
 _NEVER: Final = 2**31 - 1
 
 
@@ -63,7 +63,7 @@ def _check_system() -> None:
 
 
 class Chosen(NamedTuple):
-    """The store that the configuration describes, and its first quotas."""
+    """The quota store that the configuration describes, and the quotas read from it at the start."""
 
     store: QuotaStore
     table: QuotaTable
@@ -72,7 +72,9 @@ class Chosen(NamedTuple):
 
 
 def choose(config: Config) -> Chosen:
-    """Open the configured store and read it for the first time, before Trio runs. Raises ConfigError."""
+    """Open the configured quota store and read the quotas for the first time, before Trio runs. Raises
+    ConfigError.
+    """
     settings = config.settings
     if settings.quota_store == "file":
         if settings.quota_snapshot:
@@ -93,7 +95,7 @@ def choose(config: Config) -> Chosen:
 
 
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
-    """Return a registry with the table in force and the configured windows."""
+    """Return a quota registry with these quotas and the configured windows."""
     settings = config.settings
     return QuotaRegistry(
         table,
@@ -109,8 +111,8 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the only exception in nested groups of one exception, which nurseries make; else the outermost
-    group with several.
+    """Return the only exception within nested exception groups of one exception each, which nurseries make;
+    else the outermost group that has several exceptions.
     """
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
@@ -167,7 +169,7 @@ async def _collect_garbage() -> None:
 
 
 def _say_costs(config: Config) -> None:
-    """Log the source of request costs, unless only the shipped costs are used."""
+    """Log the file of request costs and the scale of request time, each only if it is configured."""
     settings, costs = config.settings, config.request_time.costs
     if settings.request_costs:
         log.info("request costs read", file=settings.request_costs, broker=costs.broker, source=costs.source)

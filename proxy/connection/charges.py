@@ -34,31 +34,35 @@ _PRODUCE: Final = ApiKey.PRODUCE.value
 
 
 class Charged(Protocol):
-    """The part of a connection that charging needs."""
+    """The fields and methods of a connection that this module uses to charge request time."""
 
     @property
     def now_ms(self) -> int:
         """Current time (ms)."""
 
     clock: Clock
-    """The time in µs."""
+    """Clock of the transport, which tells the current time in microseconds."""
     settled_us: int
-    """Time (µs) until which the broker's work on this connection is charged, as far as latencies tell."""
+    """Time (µs) until which the broker's work on this connection is charged already, as far as the broker's
+    response times show that work.
+    """
 
     @property
     def quotas(self) -> BrokerQuotas:
-        """Quotas of the clients of the broker behind the connection."""
+        """Quotas of the clients at the broker that this connection leads to."""
 
     @property
     def plans(self) -> Plans:
-        """Plans for the versions that the broker speaks."""
+        """Plans (rules for processing each API version) for the versions that the broker speaks."""
 
     @property
     def client(self) -> Client:
         """Client of the connection; its usage may be recorded."""
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request for `throttle_ms`; return the time (ms) at which this ends."""
+        """Take no request from the client for `throttle_ms` (ms); return the time (ms) at which the throttle
+        ends.
+        """
 
 
 def charge_request_time(
@@ -83,8 +87,9 @@ def charge_request_time(
 
 
 def count_time(connection: Charged, usage_counters: UsageCounters, us: float, throttle_ms: int) -> None:
-    """Count as usage the charged time `us` (µs), scaled by the broker's speed
-    (`BrokerQuotas.percent_per_us`), and the throttle time (ms) that the charge has caused.
+    """Count the charged time `us` (µs) as usage, scaled by the broker's speed
+    (`BrokerQuotas.percent_per_us`). Count also the throttle time (ms) that the charge has caused; 0 for no
+    throttle.
     """
     usage_counters.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
     if throttle_ms > 0:
@@ -95,7 +100,7 @@ def count_request(
     connection: Charged, plan: Plan, usage_counters: UsageCounters, length: int, *, answered: bool
 ) -> None:
     """Count as usage a request of `length` bytes (without the length prefix) that has arrived completely.
-    With `answered` False (acks=0), close its counters: no response will come.
+    With `answered` False (acks=0), also close the request's trace, because no response will come.
     """
     charged = length if plan.api_key == _PRODUCE else 0
     usage_counters.arrived(LENGTH_BYTES + length, charged, connection.now_ms)
@@ -104,7 +109,9 @@ def count_request(
 
 
 def sent(connection: Charged, usage_counters: UsageCounters, length: int) -> None:
-    """Count a response of Weir's own that is sent now; `length` (bytes) includes the length prefix."""
+    """Count as usage a response that Weir itself has made and sends now; `length` (bytes) includes the length
+    prefix.
+    """
     usage_counters.answered(length, 0, connection.now_ms)
     usage_counters.over()
 
@@ -122,8 +129,8 @@ class LocalResponse:
         ledger: ClientLedger | None,
         usage_counters: UsageCounters | None,
     ) -> None:
-        """Begin with a request that has cost `us` (µs) so far. `ledger` is None if its time is not charged;
-        `usage_counters` is None if usage is not recorded.
+        """Begin the accounting of a request that has cost `us` (µs) so far. `ledger` is None if the request's
+        time is not charged; `usage_counters` is None if usage is not recorded.
         """
         self._connection = connection
         self._plan = plan
@@ -135,12 +142,13 @@ class LocalResponse:
         """Time (ms) until which the longest throttle caused by this request lasts; 0 for no throttle."""
 
     def charge(self, length: int) -> None:
-        """Charge the client's request, whose response has `length` bytes (without the length prefix)."""
+        """Charge the client's request. Its response has `length` bytes (without the length prefix)."""
         self._charge(self._plan, self._us, length)
 
     def charge_question(self, api_key: int, version: int, request_length: int, length: int) -> None:
-        """Charge a request that Weir has sent to the broker on the client's behalf: its API key and version,
-        and the lengths (bytes) of request and response.
+        """Charge a request that Weir has sent to the broker on the client's behalf. `api_key` and `version`
+        name its API; `request_length` and `length` are the lengths (bytes) of the request and of its
+        response.
         """
         plans = self._connection.plans
         plan = plans.get((api_key, version)) or plans.make(api_key, version)
@@ -155,24 +163,24 @@ class LocalResponse:
             self._until_ms = max(self._until_ms, until_ms)
 
     def settled(self, frame: bytes) -> bytes:
-        """Count the client's response frame, which must be sent now. Return the frame with the throttle time
-        that is left, see `told`.
+        """Count the client's response frame as usage, and return the frame with the remaining throttle time
+        (ms) written into it. The caller must send the frame now.
         """
         if self.usage_counters is not None:
             sent(self._connection, self.usage_counters, len(frame))
         return self.told(frame)
 
     def told(self, frame: bytes) -> bytes:
-        """Return the client's response frame with the throttle time (ms) that is left written into it."""
+        """Return the client's response frame with the remaining throttle time (ms) written into it."""
         report_ms = self._until_ms - self._connection.now_ms
         return reported(frame, self._plan, report_ms) if report_ms > 0 else frame
 
 
 def reported(frame: bytes, plan: Plan, report_ms: int) -> bytes:
-    """Return Weir's own response frame with a throttle time of at least `report_ms`.
+    """Return a response frame of Weir's own in which the throttle time is at least `report_ms` (ms).
 
-    The frame is returned unchanged if its version has no such field. The same holds for a version that Weir
-    does not know, because such a request is answered in version 0 (ApiVersions), which has no such field.
+    A frame without such a field is returned unchanged. So is the response to a request in a version that Weir
+    does not know: Weir answers it in version 0 (ApiVersions), which has no such field.
     """
     known = versions(plan.api_key)
     if known is None or plan.version not in known:

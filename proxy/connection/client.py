@@ -45,22 +45,27 @@ class ParseCache:
     __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Begin with no cached decision."""
         self.plan: Plan | None = None
         self.head = b""
         """Bytes of the request from its client-id to the last field that the decision depends on."""
         self.forward: Forward | None = None
         self.generation = -1
-        """Generation of the quotas (`BrokerQuotas.generation`) when the request was parsed."""
+        """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when the request was
+        parsed.
+        """
         self.budget: Budget | None = None
-        """The budget that must not be throttled for the decision to hold; None if it depends on no budget."""
+        """Budget whose throttle makes the cached decision invalid; None if the decision depends on no budget.
+        """
         self.unless: NeedsLook | None = None
         """Function that returns True if a request that begins with `head` needs its own decision; None if
         the cached decision holds for all such requests.
         """
 
     def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
-        """Cache the decision for requests of the plan that begin with `head`, unless `head` is too long."""
+        """Cache the decision to forward requests of this plan that begin with `head`. No effect if `head` is
+        too long.
+        """
         if len(head) <= HEAD_BYTES_MAX:
             self.plan, self.head, self.forward = plan, head, forward
             self.generation, self.budget, self.unless = generation, budget, None
@@ -71,7 +76,7 @@ class ParseCache:
 
 
 class Client:
-    """The client of one connection."""
+    """The client of one connection: its principal, client-id, quotas and cached decision."""
 
     __slots__ = (
         "_cached_client_id",
@@ -112,7 +117,7 @@ class Client:
         usage: ConnectionUsage | None,
         in_flight_max: int,
     ) -> None:
-        """Begin with a client that has sent no request; see `Connection` for the parameters."""
+        """Begin with a client that has sent no request. The parameters are those of `Connection`."""
         self._quotas = quotas
         self.brokers = brokers
         self._identities = identities
@@ -125,22 +130,26 @@ class Client:
         self.authenticated = False
         """True if the broker has accepted the client by SASL."""
         self.exchange: Exchange | None = None
-        """The SASL exchange in progress; None if there is no exchange. See `follow`."""
+        """The SASL exchange in progress; None if there is no exchange. Only `follow` sets the field."""
         self.sasl_in_progress = False
-        """True if the client's next bytes must pass `tokens.from_client` before `Inbound` reads requests."""
+        """True if the client's next bytes may be SASL tokens, or requests that show the end of a SASL
+        exchange: `tokens.from_client` must process them before `Inbound` reads requests.
+        """
         self.sends_sasl_tokens = False
         """True if both sides send bare SASL tokens, without Kafka headers."""
         self._cached_client_id = b""
         """Client-id that `ledger` was looked up for, as on the wire: its length (two bytes), then the text.
         """
         self._generation = -1
-        """Generation of the quotas when `ledger` was looked up."""
+        """Number of changes of the quotas (`BrokerQuotas.generation`) at the time when `ledger` was looked
+        up.
+        """
         self.ledger = NO_LIMITS
-        """Ledger of the latest request's client; see `identify`."""
+        """Quotas and charges of the client that sent the latest request; `identify` looks up the ledger."""
         self.time_ledger: ClientLedger | None = None
-        """`ledger`, if request time is charged or usage is recorded; else None."""
+        """The same object as `ledger` if request time is charged or usage is recorded; else None."""
         self.in_flight_max = in_flight_max
-        """Maximum number of requests in flight."""
+        """Maximum number of requests of the client that may be in flight on this connection."""
         self.first_request_seen = False
         """True once this connection's first request was admitted. Until then the request may be held for
         request time that other connections of its client have used.
@@ -150,20 +159,23 @@ class Client:
         for throttles of byte rates that other connections of its client have caused.
         """
         self.first_hold_end_ms: int | None = None
-        """Time (ms) at which all holds of first requests end; None before the first hold."""
+        """Time (ms) at which every hold of a first request of this connection must end; None before the first
+        hold.
+        """
         self.first_fetch_seen = False
-        """True once this connection's first share fetch was admitted; see `first_produce_seen`. Other fetches
-        are not held: a client over its quota gets responses without records.
+        """True once this connection's first share fetch was admitted. Until then the request may be held for
+        throttles of byte rates that other connections of its client have caused. Other fetches are not held:
+        a client over its quota gets responses without records.
         """
         self.topics_produced: set[bytes] = set()
         """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
         self.parse_cache = ParseCache()
         self.usage = usage
-        """Usage of this connection; None if usage is not recorded."""
+        """Object that counts this connection's usage; None if usage is not recorded."""
 
     @property
     def recorded(self) -> bool:
-        """True if usage is recorded."""
+        """True if the usage of this connection is recorded."""
         return self.usage is not None
 
     def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> ClientLedger | None:
@@ -190,7 +202,7 @@ class Client:
         return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
-        """Look up the ledger for a request whose header has no client-id (ControlledShutdown v0)."""
+        """Look up the quotas for a request whose header has no client-id (ControlledShutdown v0)."""
         self._look_up("", now_ms)
         self._cached_client_id, self._generation = b"", -1
 
@@ -207,7 +219,9 @@ class Client:
 
     @property
     def before_login(self) -> bool:
-        """True if the broker takes no request but those of SASL, and ApiVersions, from this client yet."""
+        """True if the client has not authenticated by SASL yet, and the broker therefore takes no request
+        from it but those of SASL, and ApiVersions.
+        """
         return not self.authenticated and self._node_id in self._identities.behind_sasl
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
@@ -253,8 +267,8 @@ class Client:
         *,
         budget: Budget | None = None,
     ) -> None:
-        """Cache this decision for requests that begin with the same `data[frame:stop]`; see
-        `Client.cache_parse` in `proxy.handlers.plan`.
+        """Cache the decision to forward a request, for all requests that begin with the same bytes as
+        `data[frame:stop]`.
         """
         quotas = self._quotas
         if self.is_broker or quotas.topics is not None:
@@ -264,6 +278,6 @@ class Client:
         )
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the decision cached for `plan` to requests for which `needs_look` returns False."""
+        """Restrict the cached decision to requests of `plan` for which `needs_look` returns False."""
         if self.parse_cache.plan is plan:
             self.parse_cache.unless = needs_look

@@ -54,21 +54,24 @@ class ConnectionLimits:
     """Limits of a connection; all connections share one object."""
 
     frame_bytes_max: int = 100 * 1024 * 1024
-    """Maximum length of a request frame. The default is that of Kafka's `socket.request.max.bytes`."""
+    """Maximum length (bytes) of a request frame. The default is that of Kafka's `socket.request.max.bytes`.
+    """
     response_bytes_max: int = 2**31 - 1
-    """Maximum length of a response frame."""
+    """Maximum length (bytes) of a response frame."""
     in_flight_max: int = 1000
     """Maximum number of requests in flight per connection."""
     stream_above_bytes: int = 256 * 1024
     """Maximum size (bytes) of a frame that may be buffered whole. Larger frames are forwarded in parts."""
     held_bytes_max: int = 1024 * 1024
-    """Maximum length of a request that is kept until all of it has arrived (`Plan.whole`)."""
+    """Maximum length (bytes) of a request that is kept until all of it has arrived (`Plan.whole`)."""
     first_hold_ms_max: int = 5_000
     """Maximum time (ms) for which a new connection's first request is held for throttles that other
     connections of its client have caused; 0 for no hold, as at a broker.
     """
     throttle_ms_max: int = INT32_MAX
-    """Maximum throttle time (ms) that a client is told. Units charged beyond that time stay charged."""
+    """Maximum throttle time (ms) that a client is told. A longer throttle is cut to this time, but the usage
+    that caused it stays charged.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +171,12 @@ class Connection:
         self.held_until_ms = 0
         """Time (ms) until which no response is sent to the client (hold mode only)."""
         self.left: tuple[int, ...] | None = None
-        """Numbers of requests in flight and bytes unsent when a client that has closed its half was last
-        checked; None before the first check. A change of them is progress.
+        """Numbers of requests in flight and of bytes not sent yet, from the latest check of a client that has
+        closed its half; None before the first check. A change of these numbers counts as progress.
         """
         self.linger_until_ms = 0
-        """Time (ms) until which a client that has closed its half is kept if its requests make no progress.
+        """Time (ms) at which the connection of a client that has closed its half is closed, unless one of its
+        requests makes progress earlier.
         """
         self.violation: Violation | None = None
         """The first violation of the protocol; None while both peers keep to it."""
@@ -181,19 +185,25 @@ class Connection:
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
         self.client_turn_over = self.broker_turn_over = False
-        """True if frames from that side wait only for the next turn of the transport."""
+        """True if frames from the client (`client_turn_over`) or from the broker (`broker_turn_over`) wait
+        only for the next turn of the transport.
+        """
         self.paused: RequestInFlight | None = None
-        """Request whose query has paused until the next turn of the transport; None if no query has."""
+        """Request whose query continues in the next turn of the transport; None if no query waits for that
+        turn.
+        """
         self.request_rest_bytes = 0
         """Number of bytes still to arrive of a request that is being forwarded; taken in every state."""
         self.rest_held_until_ms = 0
         """Time (ms) until which the remaining bytes of the request that is being forwarded are held, because
-        they may hold the first records for a topic over its rate. 0 if they are not held.
+        these bytes may contain the first records for a topic over its rate; 0 if the bytes are not held.
         """
         self.response_rest_bytes = 0
         """Number of bytes still to arrive of a response that is being forwarded."""
         self.byte_counter: ByteCounter | None = None
-        """Counter of the response that is being forwarded; None if the response needs no counter."""
+        """Object that counts the bytes per topic of the response that is being forwarded; None if these bytes
+        are not counted.
+        """
         self.client = Client(
             quotas,
             plans.identities,
@@ -206,30 +216,31 @@ class Connection:
         )
         # Fields of handlers
         self.authorized_again = False
-        """True if the broker has just confirmed that the client is authorized for the request at hand, to
-        which Weir itself replies.
+        """True if the broker has just confirmed that the client is authorized for the request that is being
+        decided about, to which Weir itself replies.
         """
         self.decoded: object = None
-        """Result of a query for the request at hand, which is decided about again: the decoded request, or
-        the error of decoding it.
+        """Result of a query for a request that Weir decides about again: the decoded request, or the error of
+        decoding it; None otherwise.
         """
         self.speaks_api_versions_3 = False
         """True if the client has sent ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
         """State of the client's fetch session (KIP-227), tracked while topics have rates."""
         self.fetch_length = 0
-        """Length (bytes) of the longest fetch request of the latest fetch session; see
-        `Context.fetch_length`.
-        """
+        """Length (bytes) of the longest fetch request of the latest fetch session."""
         self.unconfirmed_us = 0.0
-        """Request time (µs) that the estimate of the request at hand may miss; see `Context.unconfirmed_us`.
-        """
+        """Request time (µs) by which the latest request may cost more than Weir's estimate."""
         self.settled_us = 0
-        """Time (µs) until which the broker's work on this connection is charged, as far as latencies tell."""
+        """Time (µs) until which the broker's work on this connection is charged already, as far as the
+        broker's response times show that work.
+        """
         self.produce_shape: tuple[Plan, bytes, int, float] | None = None
-        """Beginning of the latest produce request; see `Context.produce_shape`."""
+        """Beginning of the latest produce request with one partition, kept while request time is charged;
+        else None. `Context.produce_shape` describes the four values.
+        """
         self.report_ms = 0
-        """Throttle time (ms) to report in the response that is being rewritten."""
+        """Throttle time (ms) to write into the response that is being rewritten."""
         # Shared with other connections
         self.plans = plans
         """Plans for the versions that the broker speaks, once ApiVersions has told these; until then, plans
@@ -268,11 +279,15 @@ class Connection:
         return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
 
     def client_room_bytes(self, now_ms: int) -> int:
-        """Return the maximum number of bytes to read from the client; 0 for no maximum."""
+        """Return the maximum number of bytes that the transport may read from the client now; 0 for no
+        maximum.
+        """
         return 0 if self.may_take(now_ms) else self.request_rest_bytes
 
     def client_left(self) -> None:
-        """Have the connection close after the responses in flight: the client has closed its half."""
+        """Tell the connection that the client has closed its half: the connection closes after the responses
+        in flight.
+        """
         self.effects.change()
 
     def drain(self) -> None:
@@ -299,12 +314,12 @@ class Connection:
 
     @property
     def waits_for_turn(self) -> bool:
-        """True if frames or a query wait only for the next turn of the transport."""
+        """True if frames or a query wait only for the transport's next turn, not for bytes or for a time."""
         return self.client_turn_over or self.broker_turn_over or self.paused is not None
 
     def begin_turn(self) -> None:
-        """Allow both sides to process frames again that were left for a later turn, and continue a query that
-        has paused. Afterwards there may be bytes to send.
+        """Let both sides process the frames that an earlier turn of the transport has left, and continue a
+        query that has paused. There may be bytes to send afterwards.
         """
         self.client_turn_over = self.broker_turn_over = False
         record, self.paused = self.paused, None
@@ -321,7 +336,9 @@ class Connection:
         return not (self.in_flight or self.request_rest_bytes or self.response_rest_bytes)
 
     def waits_because(self, now_ms: int) -> str:
-        """Return why no request is taken from the client now, for operators; "" if one may be taken."""
+        """Return the reason, as text for operators, why no request is taken from the client now; "" if one
+        may be taken.
+        """
         if self.state == OPEN or (self.state == THROTTLED and self.throttled_until_ms <= now_ms):
             waits = {
                 "the client does not read its responses": bool(self.client_end.unsent),
@@ -336,7 +353,7 @@ class Connection:
     # Transitions
 
     def transition(self, event: Event) -> None:
-        """Move to the state that follows the event."""
+        """Set the state that follows the present one after this event, as `NEXT` says."""
         self.state = NEXT[self.state][event]
 
     def mute(self, throttle_ms: int) -> int:
@@ -392,8 +409,8 @@ class Connection:
                 return
 
     def answered(self) -> None:
-        """Process the end of a response: send the next replies of Weir's own, and if no request is in flight
-        any more, leave the state that waits for responses.
+        """Send Weir's own replies that are next in order, after the end of a response. If no request is in
+        flight any more, leave the state that waits for responses.
         """
         in_flight = self.in_flight
         if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
@@ -416,8 +433,8 @@ class Connection:
         self.effects.change()
 
     def end(self, now_ms: int) -> None:
-        """Finish the accounting after both sockets were closed: charge the part of a response that was sent,
-        and the time of all requests in flight.
+        """Finish the accounting of a connection whose sockets are closed: charge the part of a response that
+        was sent, and the time of all requests in flight.
         """
         self.now_ms = now_ms
         self.transition(Event.CLOSE)
@@ -435,7 +452,7 @@ class Connection:
             self.client.usage.end()
 
     def wake(self) -> None:
-        """Send a deferred response that has become ready. Called on the reactor's thread."""
+        """Send a deferred response that is ready now. Call this on the reactor's thread."""
         self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
         self.answered()
         self.effects.change()
@@ -443,40 +460,42 @@ class Connection:
             self.on_wake()
 
     def forget_decoded(self) -> None:
-        """Forget the result of a query for the request at hand: the request was decided about."""
+        """Delete the result of a query (`decoded`), because the request that needed the result was decided
+        about.
+        """
         self.decoded = None
 
     # Called by handlers
 
     @property
     def broker_versions(self) -> Plans:
-        """Versions that the broker speaks, with their plans."""
+        """Plans for the API versions that the broker speaks; a plan says how to process one version."""
         return self.plans
 
     @property
     def cluster(self) -> ClusterState:
-        """Topics of the cluster that Weir has seen; all connections share the object."""
+        """Topics of the cluster that Weir has seen. All connections to the cluster share the object."""
         return self.plans.cluster
 
     @property
     def buffer_bytes(self) -> int:
-        """Maximum size of a frame that may be buffered whole."""
+        """Maximum size (bytes) of a frame that may be buffered until all of it has arrived."""
         return self.limits.stream_above_bytes
 
     @property
     def identities(self) -> Identities:
-        """Rules for principals that the wire does not show, and principals learnt; shared by all
-        connections.
+        """Rules that give a principal to clients whose bytes do not show one, and the principals learnt so
+        far. All connections share the object.
         """
         return self.plans.identities
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
-        """Use the plans for a broker that speaks these versions (API key → range)."""
+        """Use from now on the plans for a broker that speaks these versions (API key → range of versions)."""
         self.plans = self.plans.for_broker(broker)
 
     def charge_time(self, plan: Plan, length: int) -> None:
-        """Charge the request time of the response at hand, whose frame has `length` bytes, although the
-        decision about its request made it exempt.
+        """Charge the request time of the latest response, whose frame has `length` bytes. For a request that
+        was exempt when it was forwarded, and whose response shows that it must be charged.
         """
         usage, ledger = self.client.usage, self.client.time_ledger
         usage_counters = None if usage is None else usage.at_hand
@@ -485,8 +504,8 @@ class Connection:
             charge_request_time(self, plan, plan.cost.us, ledger, usage_counters, length)
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Count as usage the results of the mutations in the client's request that has led to a query:
-        partitions created or deleted, refused changes, and the throttle time (ms).
+        """Count as usage the results of a mutation request (partitions to create or delete) that Weir answers
+        after a query: the number of partitions, the number of refused changes, and the throttle time (ms).
         """
         usage = self.client.usage
         if usage is None or usage.queried is None:

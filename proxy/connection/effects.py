@@ -6,7 +6,8 @@ from proxy.close_reasons import CloseReason  # a field's type: mypyc wants it at
 
 
 class Effects:
-    """Orders of a connection to its transport. The connection reuses one object.
+    """The bytes that a connection has for its transport to send, and what else the transport must do. The
+    connection reuses one object.
 
     After each event, the transport sends the bytes. If `changed`, it calls `Connection.settle` and obeys the
     other fields.
@@ -30,7 +31,8 @@ class Effects:
         """Bytes to send to the broker now, in order: views of the buffer that the connection processed last.
         """
         self.to_client: list[memoryview | bytes] = []
-        """Bytes to send to the client now, in order, like `to_broker`."""
+        """Bytes to send to the client now, in order: views of the buffer that the connection processed last.
+        """
         self.changed = False
         """True if the transport must call `Connection.settle`: the fields below may be out of date."""
         self.read_client = True
@@ -40,8 +42,8 @@ class Effects:
         self.deadline_ms = 0
         """Time (ms) at which the transport must call `Connection.settle`; 0 for no deadline."""
         self.again = False
-        """True if frames wait for the transport's next turn. The transport must then call
-        `Connection.begin_turn` in a later turn, and present the bytes that it has kept.
+        """True if frames wait for the transport's next turn. The transport must call `Connection.begin_turn`
+        in a later turn, and present the bytes that it has kept.
         """
         self.close_reason: CloseReason | None = None
         """Reason why both sockets are to be closed now; None while the connection stays open."""
@@ -49,7 +51,7 @@ class Effects:
         """Details of the close reason, for the log."""
 
     def change(self) -> None:
-        """Have the transport call `Connection.settle`."""
+        """Set `changed`, so that the transport calls `Connection.settle`."""
         self.changed = True
 
 
@@ -61,7 +63,7 @@ class End:
     __slots__ = ("eof", "kept", "left", "unsent")
 
     def __init__(self) -> None:
-        """Begin with an open socket and no bytes."""
+        """Begin with an open socket and no bytes in either direction."""
         self.kept: bytes | memoryview = b""
         """Bytes that were read from the socket and that the connection has not consumed."""
         self.unsent: memoryview = NOTHING

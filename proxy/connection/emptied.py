@@ -14,24 +14,28 @@ KEPT_BYTES_MAX = 16 * 1024 * 1024  # not Final: mypyc would inline it, and tests
 
 
 class EmptiedResponse:
-    """One response that loses its records while it arrives."""
+    """A fetch response whose records are removed while its bytes arrive."""
 
     __slots__ = ("_head", "_remover", "head_bytes")
 
     def __init__(self, version: int, head: bytes) -> None:
-        """Begin a response of this version of Fetch. `head` is its frame up to and including the tagged
-        fields of its header.
+        """Begin to read a fetch response. `version` is the version of Fetch. `head` is the response's frame
+        up to and including the tagged fields of the response header.
         """
         self._head = head
         self._remover = RecordsRemover(version, kept_bytes_max=KEPT_BYTES_MAX)
         self.head_bytes = len(head)
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Process the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+        """Process the next bytes of the response's body, `data[start:stop]`. Raises ProtocolError if these
+        bytes are malformed.
+        """
         self._remover.feed(data, start, stop)
 
     def frame(self) -> bytearray:
-        """Return the whole frame without records. Raises ProtocolError if the response ended early."""
+        """Return the response's whole frame without its records. Raises ProtocolError if the response ended
+        too early.
+        """
         frame = bytearray(self._head + self._remover.body())
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
         return frame

@@ -19,7 +19,7 @@ the broker hangs.
 
 
 def find_end(connection: Connection, now_ms: int) -> None:
-    """Set the close reason in the effects if the connection is over."""
+    """Set the close reason in the connection's effects if the connection must close now."""
     client, broker = connection.client_end, connection.broker_end
     if connection.violation is not None:
         _over(connection, connection.violation.reason, connection.violation.detail)

@@ -37,7 +37,9 @@ class Kind(IntEnum):
     DEFERRED = 3
     """Weir responds as soon as `deferred` has a frame."""
     QUERY = 4
-    """The broker responds to a request that the query `query` has sent; or the query has paused."""
+    """Weir has sent this request to the broker for the query `query`, and the broker responds; or the query
+    has paused.
+    """
     TOKEN = 5
     """The broker responds with a bare SASL token."""
 
@@ -54,8 +56,8 @@ NO_CORRELATION_ID: Final = 1 << 32
 
 
 class RequestInFlight:
-    """One request. Its connection reuses the record for later requests, so no other code may keep a
-    reference.
+    """A request that waits for its response. The connection reuses the record for later requests, so no other
+    code may keep a reference.
 
     For a request that is forwarded, `Inbound` sets the fields from `kind` to `usage_counters`.
     """
@@ -84,22 +86,28 @@ class RequestInFlight:
         kind: int = PLAIN,
         usage_counters: UsageCounters | None = None,
     ) -> None:
-        """Begin with a request that has no cost yet."""
+        """Begin with a request that has cost no request time yet."""
         self.kind = kind
         self.correlation_id = correlation_id
         self.plan = plan
         self.ledger: ClientLedger | None = None
-        """Ledger of the client, if the response's bytes are charged; else None."""
+        """Quotas of the client, to which the response's bytes are charged; None if these bytes are not
+        charged.
+        """
         self.until_ms = 0
-        """Time (ms) until which a throttle caused by the request lasts; 0 for no throttle."""
+        """Time (ms) until which the throttle lasts that this request has caused; 0 for no throttle."""
         self.cost_us = 0.0
         """Request time (µs of one thread) that the request has cost so far."""
         self.unconfirmed_us = 0.0
-        """Request time (µs) by which the request may cost more than `cost_us`; 0 if `cost_us` is reliable."""
+        """Request time (µs) by which the request may cost more than `cost_us`; 0 if `cost_us` is reliable.
+        The broker's response time then shows the true cost.
+        """
         self.arrived_us = 0
         """Time (µs) at which the request's last byte arrived, if its cost is unconfirmed."""
         self.time_ledger: ClientLedger | None = None
-        """Ledger of the client, if the request's time is still to be charged; else None."""
+        """Quotas of the client, to which the request's time is still to be charged; None if the time is not
+        to be charged any more.
+        """
         self.usage_counters = usage_counters
         """Usage counters of the client and API group; None if usage is not recorded."""
         self.reply = b""
@@ -107,27 +115,29 @@ class RequestInFlight:
         self.deferred: Deferred | None = None
         """Response of a DEFERRED request, prepared on another thread or task."""
         self.query: RunningQuery | None = None
-        """Query that a QUERY request belongs to."""
+        """Query of Weir's own that sent this request to the broker; None for other requests."""
         self.local: LocalResponse | None = None
-        """Accounting of a deferred response, or of the client's request that has led to the query."""
+        """Accounting of the client's request that a deferred response or a query answers; None for other
+        requests.
+        """
 
     def ask(self, correlation_id: int) -> None:
-        """Begin to wait for the response to a query's question."""
+        """Begin to wait for the broker's response to the next request of a query."""
         self.correlation_id = correlation_id
 
     def answer(self, frame: bytes) -> None:
-        """Respond with the frame that a query has returned."""
+        """Make this a request that Weir answers with the frame that a query has returned."""
         self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
 
     def tell(self, until_ms: int) -> None:
-        """Have the response tell a throttle time that lasts until `until_ms` (ms)."""
+        """Have the request's response tell a throttle time that lasts until `until_ms` (ms)."""
         self.kind = CHARGED
         if until_ms > self.until_ms:
             self.until_ms = until_ms
 
     def empty(self, until_ms: int) -> None:
-        """Have the response lose its records and tell a throttle time that lasts until `until_ms` (ms). The
-        bytes of that response are not charged.
+        """Have the response sent without its records and with a throttle time that lasts until `until_ms`
+        (ms). The bytes of that response are not charged.
         """
         self.ledger = None
         self.tell(until_ms)
@@ -154,8 +164,9 @@ class RequestInFlight:
                 self.until_ms = until_ms
 
     def _confirm(self, connection: Charged) -> None:
-        """Correct an unconfirmed cost by the time that the broker took. The same time is charged once only,
-        though several requests of the connection may have waited for each other.
+        """Correct the estimated cost of the request by the broker's response time, if the cost is
+        unconfirmed. Time in which several requests of the connection have waited for each other is charged
+        once.
         """
         now_us, begun_us = connection.clock.now_us, max(self.arrived_us, connection.settled_us)
         scale = connection.quotas.percent_per_us * US_PER_PERCENT
@@ -164,8 +175,8 @@ class RequestInFlight:
         self.unconfirmed_us = 0.0
 
     def leave(self, connection: Charged) -> None:
-        """Charge and count a request whose client has closed before the response: the broker processes the
-        request nevertheless.
+        """Charge a request, and count it as usage, if its client closes the connection before the response:
+        the broker processes the request nevertheless.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters
         if self.unconfirmed_us:

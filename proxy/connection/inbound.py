@@ -39,8 +39,8 @@ _unpack = REQUEST_HEAD.unpack_from
 _PRODUCE: Final = ApiKey.PRODUCE.value
 
 LOOK_BYTES: Final = 64 * 1024
-"""Number of bytes of a request to wait for before its cost is estimated, so that small packets do not make a
-request cheaper.
+"""Number of bytes of a request that must arrive before Weir estimates the request's cost, so that sending
+small packets does not make a request cheaper.
 """
 
 
@@ -49,7 +49,7 @@ TURN_FRAMES: Final = 32
 later turn, so that other connections get their turns in between. 32 charged requests take about 0.25 ms.
 """
 REPLY_FRAMES: Final = 8
-"""Number of frames of a turn that one reply of Weir's own counts as."""
+"""Number of frames that one reply of Weir's own counts as when a turn is limited to `TURN_FRAMES` frames."""
 
 
 class Inbound:
@@ -69,16 +69,16 @@ class Inbound:
     )
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with no bytes read."""
+        """Begin with no bytes read from the client."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
         """The request that is being forwarded while its remaining bytes arrive; None between requests."""
         self._forward = FORWARD
-        """The decision about `_arriving`."""
+        """The decision about the request in `_arriving`: to forward it, and how to charge it."""
         self._arriving_bytes = 0
-        """Frame length (bytes) of `_arriving`."""
+        """Frame length (bytes) of the request in `_arriving`."""
         self._timed = False
-        """True if request time is charged or usage is recorded."""
+        """True if request time is charged, or usage is recorded, on this connection."""
         self._cost_us = 0.0
         """Request time (µs) that the latest request has cost so far."""
         self._is_near = False
@@ -86,9 +86,10 @@ class Inbound:
         one request in flight.
         """
         self._is_near_arriving = False
-        """Value of `_is_near` for `_arriving`."""
+        """True if the client of the request in `_arriving` is near its quota of request time."""
         self._time_ledger: ClientLedger | None = None
-        """Ledger that the latest request's time is charged to; None if the request is exempt."""
+        """Quotas of the client to which the latest request's time is charged; None if the request is exempt.
+        """
         self._usage_counters: UsageCounters | None = None
         """Usage counters of the latest request; None if usage is not recorded."""
 
@@ -177,8 +178,8 @@ class Inbound:
     def _decide(
         self, plan: Plan, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> Decision | None:
-        """Return the decision about the request at hand, and set the fields of its cost; None if the request
-        must wait.
+        """Return the decision about the request in `data[frame:end]` (forward it, reply, query the broker),
+        and set the fields of its cost; None if the request must wait.
         """
         connection, timed = self._connection, self._timed
         quotas, client = connection.quotas, connection.client
@@ -228,7 +229,9 @@ class Inbound:
         return decision
 
     def _count(self, plan: Plan, decision: Decision, length: int, complete: bool) -> None:
-        """Set the usage counters of the request at hand; count the request if all of it has arrived."""
+        """Set the usage counters for the request that is being decided about, and count the request if all of
+        it has arrived.
+        """
         usage = self._connection.client.usage
         assert usage is not None
         usage_counters = self._usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version)
@@ -236,16 +239,16 @@ class Inbound:
             count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
 
     def _needs_more_for_cost(self, arrived_bytes: int) -> bool:
-        """Return True if more than the arrived bytes are needed to estimate the cost of the request
-        at hand.
+        """Return True if Weir must wait for more bytes of the request before it can estimate the request's
+        cost.
         """
         connection = self._connection
         needed_bytes = min(LOOK_BYTES, connection.limits.stream_above_bytes)
         return connection.client.time_ledger is not None and arrived_bytes < needed_bytes
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
-        """Look up the ledger of the request at hand. Return False if the request must wait: for more bytes,
-        or because a throttle of the client holds the first request of a connection.
+        """Look up the quotas of the client that sent the request. Return False if the request must wait: for
+        more bytes, or because a throttle of the client holds the first request of a connection.
         """
         connection = self._connection
         if not plan.has_client_id:
@@ -287,7 +290,7 @@ class Inbound:
         return 0 if client.is_broker else hold_ms
 
     def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Decision | None:
-        """Return the decision of the plan's `admit`; None if the request must wait.
+        """Return the decision of `Plan.admit` about the request; None if the request must wait.
 
         If the header or a field that decides about forwarding is malformed, the connection closes: no broker
         could read the request either.
@@ -316,8 +319,8 @@ class Inbound:
     # Requests that arrive in parts
 
     def _finish_request(self, data: bytearray, end: int) -> int:
-        """Process the next bytes of `_arriving`, which may be its last bytes. Return the position behind
-        them.
+        """Process the next bytes of the request in `_arriving`, up to its last one. Return the position
+        behind these bytes.
         """
         connection = self._connection
         taken = min(connection.request_rest_bytes, end)
@@ -344,14 +347,16 @@ class Inbound:
         return taken
 
     def _hold_rest(self, byte_counter: ByteCounter) -> None:
-        """Hold the rest of the arriving request, if it begins with records of a topic over its rate."""
+        """Hold the remaining bytes of the request that is being forwarded, if they begin with records of a
+        topic over its rate.
+        """
         hold_ms = byte_counter.first_hold_ms(self._connection)
         if hold_ms > 0:
             self._connection.hold_rest(hold_ms)
 
     def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, stop: int) -> bool:
-        """Feed the counter; return False if the request is malformed. The request is forwarded nevertheless,
-        and the broker refuses it.
+        """Count the arrived bytes of a request per topic; return False if the request is malformed. Weir
+        forwards a malformed request nevertheless, and the broker refuses it.
         """
         try:
             byte_counter.feed(data, 0, stop)
@@ -366,8 +371,8 @@ class Inbound:
         count_unread(connection.counters, plan.api_key, plan.version, client.user, client.peer)
 
     def _arrived(self, record: RequestInFlight, forward: Forward, length: int, *, serial: bool) -> None:
-        """Charge a request of this frame length (bytes) that has arrived completely, and add the request to
-        those in flight. If `serial`, the next request waits for the response.
+        """Charge a request of this frame length (bytes) that has arrived completely, and record it as in
+        flight. With `serial`, take the client's next request only after the response.
         """
         connection, plan = self._connection, record.plan
         plan.requests += 1
@@ -401,8 +406,9 @@ class Inbound:
             record.usage_counters.throttled(quota, until_ms - connection.now_ms)
 
     def _respond(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
-        """Carry out Reply, Defer or Query for the request `data[frame:stop]`. Return the position up to which
-        bytes are consumed: `stop`, or `frame` if the request is decided about again after the query.
+        """Carry out a decision other than forwarding (Reply, Defer or Query) for the request
+        `data[frame:stop]`. Return the position up to which bytes are consumed: `stop`, or `frame` if Weir
+        decides about the request again after the query.
         """
         connection = self._connection
         local: LocalResponse | None = None
@@ -427,8 +433,8 @@ class Inbound:
     def _count_not_forwarded(
         self, plan: Plan, data: bytearray, frame: int, usage_counters: UsageCounters, *, again: bool
     ) -> None:
-        """Count, as usage, a request that is not forwarded. A request with `again` is counted later, when the
-        final decision is known.
+        """Count, as usage, a request that Weir does not forward. A query's request with `again` is counted
+        later, when Weir decides about it again.
         """
         usage = self._connection.client.usage
         assert usage is not None
@@ -441,8 +447,8 @@ class Inbound:
     # Refusing
 
     def _check_cut(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> None:
-        """Close the connection if bytes that a decision needs cannot arrive: the request is complete, or its
-        first fields do not fit into the buffer.
+        """Close the connection if Weir waits for bytes of a request that cannot arrive: the request is
+        complete, or its first fields do not fit into the buffer.
         """
         if complete:
             self._malformed("the request ends within its first fields")
@@ -468,7 +474,7 @@ class Inbound:
         self._connection.violate(CloseReason.REQUEST_MALFORMED, detail)
 
     def _refuse_length(self, data: bytearray, position: int, length: int) -> None:
-        """Close the connection because of an invalid request length. Such bytes are mostly of another
+        """Close the connection because of an invalid request length. Such bytes mostly belong to another
         protocol than Kafka's; the close reason names TLS if the bytes look like TLS.
         """
         violate, longest = self._connection.violate, self._connection.limits.frame_bytes_max

@@ -35,7 +35,9 @@ _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 
 TURN_FRAMES: Final = 32
-"""Number of responses that are charged or changed in a turn; see `inbound.TURN_FRAMES`."""
+"""Maximum number of responses that are charged or changed in one turn of the reactor. Further responses wait
+for a later turn, so that other connections get their turns in between.
+"""
 EMPTYING: Final = Wait()
 """Result of `_process` for a response whose records are removed while the response arrives."""
 
@@ -46,19 +48,22 @@ class Outbound:
     __slots__ = ("_begun", "_connection", "_emptied", "_measured_until_ms", "_report_ms", "_stream_rewrite")
 
     def __init__(self, connection: Connection) -> None:
-        """Begin with no bytes read."""
+        """Begin with no bytes read from the broker."""
         self._connection = connection
         self._begun = False
-        """True if the response at hand was counted as usage, and the time of its request charged."""
+        """True if the response that is being processed was counted as usage, and the time of its request was
+        charged.
+        """
         self._emptied: EmptiedResponse | None = None
-        """The response at hand, if its records are being removed; else None."""
+        """The response that is being processed, if its records are being removed; else None."""
         self._stream_rewrite: StreamRewrite | None = None
-        """Rewriter of the response at hand while its parts are forwarded; None if no rewrite is needed."""
+        """Rewriter of the response that is being forwarded in parts; None if no rewrite is needed."""
         self._measured_until_ms = 0
-        """Time (ms) until which the throttle lasts that the byte counter of the response at hand has caused.
+        """Time (ms) until which the throttle lasts that the counted bytes of the present response have
+        caused.
         """
         self._report_ms = INCOMPLETE
-        """Throttle time (ms) that the response at hand must tell; INCOMPLETE until the response has been
+        """Throttle time (ms) that the present response must tell; INCOMPLETE until the response has been
         charged.
         """
 
@@ -140,14 +145,16 @@ class Outbound:
     # Responses without records
 
     def _empty(self, record: RequestInFlight, data: bytearray, body: int, frame: int, end: int) -> None:
-        """Begin to remove the records from the response `data[frame:end]`. Raises ProtocolError if it is
-        malformed.
+        """Begin to remove the records from the response `data[frame:end]`. Raises ProtocolError if the
+        response is malformed.
         """
         self._emptied = EmptiedResponse(record.plan.version, bytes(data[frame:body]))
         self._emptied.feed(data, body, end)
 
     def _empty_rest(self, rest_bytes: int) -> None:
-        """Expect `rest_bytes` further bytes of the response without records; if 0, send the response."""
+        """Wait for `rest_bytes` further bytes of the response whose records are being removed; with 0, send
+        the response.
+        """
         self._connection.response_rest_bytes = rest_bytes
         if not rest_bytes:
             self._finish_emptied()
@@ -182,8 +189,8 @@ class Outbound:
         replies.send_local(connection)
 
     def _mute_emptied(self, record: RequestInFlight) -> int:
-        """Mute the connection because of the quotas that its client exceeds, for a response without records.
-        Return the time (ms) at which the throttle ends.
+        """Take no requests from the client because of the quotas that it exceeds, after a response without
+        records. Return the time (ms) at which the throttle ends.
         """
         tell, ledger = record.plan.tell, record.ledger
         assert tell is not None
@@ -221,11 +228,12 @@ class Outbound:
         return taken
 
     def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> None:
-        """Count the next bytes of a response that is forwarded in parts, and charge the response at its end.
+        """Count per topic the next bytes, `data[:stop]`, of a response that is forwarded in parts. At the
+        response's end, charge the counted bytes to the topics' rates.
 
-        The head of that response was forwarded before its cost was known, so the response of the topic's next
-        fetch tells the throttle time. In hold mode the client is muted instead, because every fetch gets its
-        records.
+        The client has received the response's head before the charge, so that head tells no throttle time:
+        the response of the topic's next fetch tells it. In hold mode the client is muted instead, because
+        every fetch gets its records.
         """
         connection = self._connection
         try:
@@ -236,7 +244,7 @@ class Outbound:
             self._end_measuring(byte_counter)
 
     def _end_measuring(self, byte_counter: ByteCounter) -> None:
-        """Charge a response that was forwarded in parts and has ended."""
+        """Charge the counted bytes of a response that was forwarded in parts and has ended."""
         connection = self._connection
         connection.byte_counter = None
         if connection.hold:
@@ -251,9 +259,9 @@ class Outbound:
     def _process(  # noqa: C901  # a call per branch costs each charged response
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> ResponseEdit | Wait | None:
-        """Charge the response at hand, set its throttle time, and return the edit that rewrites it: None for
-        no edit, WAIT if more bytes are needed, EMPTYING if it loses its records. Charges happen once, even if
-        the same bytes are presented again.
+        """Charge the present response, set its throttle time, and return the edit that rewrites it: None for
+        no edit, WAIT if more bytes are needed, EMPTYING if it loses its records. The response is charged
+        once, even if the same bytes are presented again.
 
         The response `data[frame:end]` answers the oldest request in flight; `complete` if all of it has
         arrived. `length` is its frame length (bytes).
@@ -350,8 +358,8 @@ class Outbound:
     def _measure(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Count the bytes of the response at hand: now if the response is complete, else as its parts
-        arrive.
+        """Count the bytes of the present response per topic: all of them now if the response is complete,
+        else each part when it arrives.
         """
         connection = self._connection
         if complete:
@@ -374,7 +382,9 @@ class Outbound:
             self._end_measuring(byte_counter)
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
-        """Charge the counted bytes; return the time (ms) until which the throttle lasts, 0 for none."""
+        """Charge the bytes that were counted per topic; return the time (ms) until which the throttle lasts,
+        0 for none.
+        """
         connection = self._connection
         throttle_ms = byte_counter.charge(connection.now_ms)
         until_ms = self._mute(TOPIC, throttle_ms) if throttle_ms > 0 else 0
@@ -383,8 +393,8 @@ class Outbound:
         return until_ms
 
     def _mute(self, quota: int, throttle_ms: int) -> int:
-        """Mute the connection because of the response at hand, and record the throttle time as usage. Return
-        the time (ms) at which the throttle ends.
+        """Take no requests from the client because of the present response, and record the throttle time as
+        usage. Return the time (ms) at which the throttle ends.
         """
         connection = self._connection
         until_ms = connection.mute(throttle_ms)
@@ -411,8 +421,8 @@ class Outbound:
         return True
 
     def _growth(self, record: RequestInFlight, edit: ResponseEdit) -> int:
-        """Return the number of bytes by which the edit lengthens the response at hand, and count them as
-        usage.
+        """Return the number of bytes by which the edit lengthens the present response, and count these bytes
+        as usage.
         """
         growth = len(edit.replacement) - (edit.stop - edit.start)
         usage = self._connection.client.usage

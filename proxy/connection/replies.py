@@ -97,7 +97,9 @@ def answer_query(
 def _wait_for(
     connection: Connection, run: RunningQuery, question: bytes | None, local: LocalResponse | None
 ) -> None:
-    """Send the query's question; if the query has paused, have it continue in the next turn."""
+    """Send the next request of the query to the broker; if the query has paused, have it continue in the
+    transport's next turn.
+    """
     record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, QUERY)
     record.query, record.local = run, local
     connection.in_flight.append(record)
@@ -116,8 +118,8 @@ def _send_question(
 
 
 def go_on(connection: Connection, record: RequestInFlight) -> None:
-    """Let a query go on after a pause: the last request in flight, `record`. Raises ProtocolError if a
-    response is malformed.
+    """Let a paused query go on. `record` is the last request in flight, and belongs to the query. Raises
+    ProtocolError if a response is malformed.
     """
     run, local = record.query, record.local
     assert run is not None
@@ -136,7 +138,7 @@ def go_on(connection: Connection, record: RequestInFlight) -> None:
 
 
 def send_local(connection: Connection) -> None:
-    """Send those responses of Weir's own that are ready and whose earlier requests are all answered."""
+    """Send the responses of Weir's own that are ready and whose earlier requests are all answered."""
     in_flight = connection.in_flight
     while in_flight and not connection.response_rest_bytes and LOCAL <= in_flight[0].kind <= DEFERRED:
         record = in_flight[0]
@@ -154,7 +156,9 @@ def send_local(connection: Connection) -> None:
 
 
 def abandon_query(record: RequestInFlight) -> None:
-    """End the query of a client that has closed, and charge the question in flight to that client."""
+    """End the query of a client that has closed, and charge the client for the query's request that is in
+    flight.
+    """
     run, local = record.query, record.local
     assert run is not None
     if local is not None and not run.paused:

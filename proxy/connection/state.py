@@ -39,9 +39,9 @@ class Event(IntEnum):
     """Cause of a transition from one state to another."""
 
     THROTTLE = 0
-    """A charge or a hold has set a time before which no request is taken."""
+    """A charge or a hold has set a time (ms) before which no request is taken."""
     RELEASE = 1
-    """The throttle time, or the hold, is over."""
+    """The throttle time is over, or the hold of a new connection's first request."""
     SERIAL_REQUEST = 2
     """A request was forwarded whose response must arrive before the next request is taken."""
     SASL_REQUEST = 3
@@ -99,11 +99,13 @@ WHY: Final = (
     "the process is being stopped",
     "the connection is closed",
 )
-"""Reason why a connection takes no request, by state, for operators."""
+"""Reason, as text for operators, why a connection takes no request; one text per state, in the order of the
+states.
+"""
 
 
 def table() -> str:
-    """Return the transitions as a Markdown table: a row per state, a column per event."""
+    """Return the transitions between states as a Markdown table: a row per state, a column per event."""
     head = ["state", *(event.name for event in Event)]
     rows = [[state.name, *(_cell(state, NEXT[state][event]) for event in Event)] for state in State]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
@@ -114,7 +116,7 @@ def _cell(state: State, found: int) -> str:
 
 
 def diagram() -> str:
-    """Return the transitions as a Mermaid state diagram."""
+    """Return the transitions between states as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> OPEN"]
     for state in State:
         targets: dict[State, list[str]] = {}

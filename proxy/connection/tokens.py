@@ -103,7 +103,9 @@ def _token(connection: Connection, exchange: Exchange, data: bytearray, position
 
 
 def _is_request(data: bytearray, start: int) -> bool:
-    """Return True if `data[start:]` begins with an API key and a version, which are both below 256."""
+    """Return True if `data[start:]` begins like a request: with an API key and a version that are both below
+    256.
+    """
     return data[start] == 0 and data[start + 2] == 0
 
 
@@ -120,7 +122,8 @@ def _leave_raw(connection: Connection, exchange: Exchange) -> None:
 def _look_for_end(
     connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int
 ) -> None:
-    """Accept a hidden exchange as successful at the first request that a broker accepts only after success.
+    """Accept a SASL exchange whose end Weir cannot read as successful, at the first request that a broker
+    accepts only after success.
 
     That request may be preceded by ApiVersions, which a broker accepts at any time.
     """

@@ -12,11 +12,11 @@ _NEVER: Final = -1
 _OTHER: Final = GROUPS.index(Group.OTHER)
 _SECURITY: Final = GROUPS.index(Group.SECURITY)
 FORMER_MAX: Final = 16
-"""Maximum number of former clients for which a connection records that it was counted in the interval."""
+"""Maximum number of former clients of a connection for which the connection remembers that it was counted."""
 
 
 class ConnectionUsage:
-    """Counts the usage of one connection's client. The client may change: see `become`."""
+    """Counts the usage of one connection's client. The client may change: `become` sets it."""
 
     __slots__ = (
         "_again",
@@ -36,10 +36,13 @@ class ConnectionUsage:
         self.connection = connection
         self._client: ClientUsage | None = None
         self._seen: list[int] = []
-        """Interval in which this connection was last counted, by API group; `_NEVER` before the first count.
+        """Number of the interval between drains in which this connection was last counted, by API group;
+        `_NEVER` before the first count.
         """
         self._former: dict[ClientUsage, list[int]] = {}
-        """`_seen` of former clients: some connections alternate between clients, and count once for each."""
+        """Values of `_seen` for former clients of this connection. Some connections alternate between
+        clients, and each client counts such a connection once per interval.
+        """
         self._names = ("", "")
         self.queried: UsageCounters | None = None
         """Usage counters of the request that is answered by a query or by a deferred response."""
@@ -49,7 +52,7 @@ class ConnectionUsage:
         """Usage counters of the request whose response began last."""
 
     def become(self, user: str, client_id: str) -> None:
-        """Count further requests for this client (principal and client-id)."""
+        """Count further requests of this connection for another client (principal and client-id)."""
         if self._client is None or self._names != (user, client_id):
             self._leave()
             client = self._client = self._registry.client(user, client_id)
@@ -57,7 +60,7 @@ class ConnectionUsage:
             self._seen = self._former.pop(client, []) or [_NEVER] * len(GROUPS)
 
     def end(self) -> None:
-        """End the accounting: the connection is closed."""
+        """End the accounting of a connection that is closed."""
         self.answering(None)
         if self.queried is not None:
             self.queried.over()
@@ -73,7 +76,7 @@ class ConnectionUsage:
             self._client = None
 
     def answering(self, usage_counters: UsageCounters | None) -> None:
-        """Make these the counters of the response at hand, which begins now; close those of the response
+        """Set the usage counters for the response that begins now, and close the trace of the response
         before.
         """
         if self.at_hand is not None:
@@ -81,29 +84,29 @@ class ConnectionUsage:
         self.at_hand = usage_counters
 
     def grown(self, length: int) -> None:
-        """Add `length` bytes to the response at hand, because a rewrite has lengthened it; negative if
-        shortened.
+        """Add `length` (bytes, negative if the response became shorter) to the counted size of the present
+        response, because a rewrite has changed that size.
         """
         if self.at_hand is not None:
             self.at_hand.grown(length)
 
     def throttled(self, quota: int, throttle_ms: int) -> None:
-        """Count a throttle time (ms) that the response at hand tells because of a quota (an index of
-        `ByQuota`).
+        """Count a throttle time (ms) that the present response tells the client because of a quota (an index
+        of `ByQuota`).
         """
         if self.at_hand is not None:
             self.at_hand.throttled(quota, throttle_ms)
 
     def measured(self, *, under_way: bool) -> None:
-        """Note that the bytes of the response at hand are being counted and will be charged at its end; with
-        `under_way` False, that they were charged.
+        """Note that the bytes of the present response are being counted and will be charged at its end. With
+        `under_way` False, note that the bytes were charged.
         """
         if self.at_hand is not None:
             self.at_hand.measured(under_way=under_way)
 
     def again(self, usage_counters: UsageCounters) -> None:
-        """Keep the counters of the request at hand, which is not counted yet: it is presented again after a
-        query, and its cost until then belongs to it.
+        """Keep the usage counters of a request that Weir decides about again after a query. The request is
+        not counted yet, and the cost of the query belongs to it.
         """
         self._again = usage_counters
 
@@ -120,8 +123,8 @@ class ConnectionUsage:
         usage_counters.grown(answer)
 
     def _counts(self, user: str, group: int) -> UsageCounters:
-        """Return the counters for events that belong to no request. The client may not have sent a client-id
-        yet, or may just have authenticated as this user.
+        """Return the usage counters for events that belong to no request. The client may not have sent a
+        client-id yet, or may just have authenticated as this user.
         """
         if self._client is None or self._names[0] != user:
             self.become(user, self._names[1])
@@ -129,8 +132,8 @@ class ConnectionUsage:
         return self._registry.usage_counters(self._client, group)
 
     def usage_counters(self, group: int, api_key: int, api_version: int) -> UsageCounters:
-        """Return the counters for a request of this API group (an index of `GROUPS`), and count this
-        connection once per interval.
+        """Return the usage counters for a request of this API group (an index of `GROUPS`), and count this
+        connection for that group once per interval between drains.
         """
         client = self._client
         assert client is not None  # `Client.identify` comes before

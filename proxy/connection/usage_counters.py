@@ -21,23 +21,27 @@ _QUOTAS: Final = 5
 
 
 class PendingCounters:
-    """The counters and traces of one broker that the next drain takes."""
+    """Counters and traces of the clients of one broker that the next drain or the next look for traces will
+    take.
+    """
 
     __slots__ = ("_traces_max", "active", "interval", "traces", "traces_dropped")
 
     def __init__(self, traces_max: int) -> None:
         self.active: list[UsageCounters] = []
-        """Counters that have counted an event since the last drain."""
+        """Usage counters that have counted an event since the last drain."""
         self.interval = 0
         """Number of drains so far."""
         self.traces: list[RequestTrace] = []
-        """Traced requests that were not taken yet, in the order of their arrival."""
+        """Requests of sampled clients that no call of `take_traces` has taken yet, in the order of their
+        arrival.
+        """
         self.traces_dropped = 0
         """Number of traced requests that were dropped because `traces_max` were kept already."""
         self._traces_max = traces_max
 
     def note(self, traced: RequestTrace) -> None:
-        """Keep a traced request until it is taken; drop it if `traces_max` are kept."""
+        """Keep a traced request until it is taken; drop it if `traces_max` requests are kept already."""
         if len(self.traces) < self._traces_max:
             self.traces.append(traced)
         else:
@@ -55,9 +59,9 @@ class ClientUsage:
         self.traced = traced
         self.usage_counters: list[UsageCounters | None] = [None] * len(GROUPS)
         self.held = 0
-        """Number of connections that count for this client."""
+        """Number of open connections that record their usage in this object."""
         self.active = 0
-        """Number of this client's usage counters that are to be drained."""
+        """Number of this client's usage counters that have counted an event since the last drain."""
 
 
 class UsageCounters:
@@ -91,8 +95,8 @@ class UsageCounters:
         self.client = client
         self.group = group
         self.drained = 0
-        """Number of times that these counters were drained. A connection compares it to count once per
-        interval.
+        """Number of drains that have taken these counters. A connection compares it with the number at its
+        last count, to be counted once per interval.
         """
         self._clear()
 
@@ -109,7 +113,9 @@ class UsageCounters:
         self.violations: list[int] | None = None
 
     def arrived(self, length: int, charged: int, now_ms: int) -> None:
-        """Count a request of `length` bytes that has arrived; `charged` of them count for a byte rate."""
+        """Count a request of `length` bytes that has arrived. `charged` is the number of these bytes that
+        count for a byte rate. `now_ms` is used by traces only.
+        """
         del now_ms
         if not self._active:
             self._activate()
@@ -118,8 +124,8 @@ class UsageCounters:
         self.charged_bytes += charged
 
     def answered(self, length: int, charged: int, now_ms: int) -> None:
-        """Count a response of `length` bytes that has begun; `charged` of them count for a byte rate.
-        `now_ms` is used by traces only.
+        """Count a response of `length` bytes that has begun. `charged` is the number of these bytes that
+        count for a byte rate. `now_ms` is used by traces only.
         """
         del now_ms
         if not self._active:
@@ -134,8 +140,9 @@ class UsageCounters:
         self.request_time_us += us
 
     def throttled(self, quota: int, throttle_ms: int, violations: int = 1) -> None:
-        """Count a throttle time (ms) that a request was told because of `quota` (an index of `ByQuota`), and
-        the number of violations: 1, or the number of refusals.
+        """Count a throttle time (ms) that the client was told because of `quota` (an index of `ByQuota`).
+        `violations` is the number of times that the client has exceeded the quota: 1, or the number of
+        refused changes.
         """
         if not self._active:
             self._activate()
@@ -157,25 +164,25 @@ class UsageCounters:
         self.errors += 1
 
     def grown(self, length: int) -> None:
-        """Add `length` bytes to a response that was counted, because a rewrite has lengthened it; negative if
-        shortened.
+        """Add `length` (bytes, negative if the response became shorter) to the counted size of responses,
+        because a rewrite has changed the size of a response.
         """
         if not self._active:
             self._activate()
         self.bytes_out += length
 
     def over(self) -> None:
-        """Close the trace of a request that was answered or needs no answer. No effect on counters of a
-        group.
+        """Close the trace of a request that was answered or needs no answer. Without effect here: only
+        `RequestTrace` has a trace.
         """
 
     def measured(self, *, under_way: bool) -> None:
-        """Keep the trace open (`under_way`) while the bytes of its response are being counted, because the
-        charge comes at the end. No effect on counters of a group.
+        """Keep the trace of a request open while the bytes of its response are being counted (`under_way`),
+        because they are charged at the end. Without effect here: only `RequestTrace` has a trace.
         """
 
     def seen(self) -> None:
-        """Count one more connection that sends requests of this group."""
+        """Count one more connection whose client has sent requests of this API group in this interval."""
         if not self._active:
             self._activate()
         self.sessions += 1

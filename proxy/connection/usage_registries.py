@@ -34,7 +34,9 @@ class UsageRegistries:
         self._connections = 0
 
     def of(self, node_id: int | None) -> ConnectionUsage:
-        """Return the usage of a new connection to this broker; None for a broker whose id is not known."""
+        """Return a counter for the usage of a new connection to this broker; None if the broker's id is not
+        known.
+        """
         broker = -1 if node_id is None else node_id
         registry = self._registries.get(broker)
         if registry is None:

@@ -45,8 +45,9 @@ class UsageRegistry:
         return len(self._clients)
 
     def client(self, user: str, client_id: str) -> ClientUsage:
-        """Return the usage of a client for one more connection, which must call `leave` when it ends or
-        becomes another client. Clients beyond `clients_max` get the overflow entity's.
+        """Return the object in which one more connection of this client records its usage. The caller must
+        call `leave` when the connection ends or becomes another client's. Clients beyond `clients_max` share
+        one object.
         """
         key = shortened(user), shortened(client_id)
         client = self._clients.get(key)
@@ -58,7 +59,9 @@ class UsageRegistry:
         return client
 
     def leave(self, client: ClientUsage) -> None:
-        """Stop counting a connection for this client."""
+        """Note that a connection does not record its usage for this client any more. Delete the client if it
+        has no other connection and no usage to drain.
+        """
         if client is not self._shared:
             client.held -= 1
             self._forget(client)
@@ -70,8 +73,8 @@ class UsageRegistry:
                 del self._clients[key]
 
     def _is_sampled(self, key: tuple[str, str]) -> bool:
-        """Return True if the client is traced. This depends on its names only, so that every broker and every
-        Weir traces the same clients.
+        """Return True if all requests of this client are traced. The result depends only on the client's
+        names, so every broker and every Weir traces the same clients.
         """
         return crc32("\0".join(key).encode("utf-8", "surrogatepass")) < self._trace_hash_max
 
@@ -83,7 +86,9 @@ class UsageRegistry:
         return usage_counters
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Yield this broker's usage since the last drain, see `UsageRegistries.drain`."""
+        """Yield a usage record for each client and API group of this broker with usage since the last
+        drain.
+        """
         pending = self.pending
         pending.interval += 1
         active, pending.active = pending.active, []
@@ -93,7 +98,9 @@ class UsageRegistry:
                 self._forget(usage_counters.client)
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """Yield this broker's complete traces, see `UsageRegistries.take_traces`."""
+        """Yield a record for each complete trace of this broker's requests, and forget these traces.
+        `offset_ms` turns times of the reactor's clock into ms since 1970.
+        """
         over: list[RequestTrace] = []
         under_way: list[RequestTrace] = []
         for traced in self.pending.traces:

@@ -29,27 +29,29 @@ GRACE_MS: Final = 2_000
 AGAIN_MS: Final = 50
 """Time (ms) between two closes, as long as the number of bytes is above the limit."""
 STRICT_MS: Final = 60_000
-"""Time (ms) after a close in which there is no grace: clients similar to the closed ones may take their
-place.
+"""Time (ms) after a close because of the limit in which relays are closed without grace: clients similar to
+the closed ones may take their place.
 """
 CLOSED_MAX: Final = 32
 """Maximum number of relays that are closed at a time, which takes a millisecond or two."""
 
 
 class Holder(Protocol):
-    """A relay: the part that this module uses."""
+    """The fields and methods of a relay that this module uses."""
 
     held_bytes: int
     """Number of bytes that the relay keeps or has not sent."""
 
     def slow_down(self) -> None:
-        """Call `BufferedBytes.may_read` before each read, as long as `BufferedBytes.full` is True."""
+        """Call `BufferedBytes.may_read` before each read from a socket, as long as `BufferedBytes.full` is
+        True.
+        """
 
     def resume(self) -> None:
-        """Read again, if reading was stopped."""
+        """Read from both sockets again, if reading was stopped because of the limit."""
 
     def close(self, reason: CloseReason, detail: str = "") -> None:
-        """Close both sockets."""
+        """Close the client's and the broker's socket."""
 
 
 class BufferedBytes:
@@ -58,16 +60,16 @@ class BufferedBytes:
     def __init__(self, reactor: Reactor) -> None:
         """Begin with no relays, and the default limit."""
         self.bytes = 0
-        """Number of bytes that relays keep or have not sent."""
+        """Number of bytes that all relays together keep or have not sent."""
         self.full = False
-        """True if nothing new is read: from the time when the sum exceeds the limit until it has fallen to
-        seven eighths of the limit.
+        """True if relays may not read: from the time when `bytes` exceeds the limit until `bytes` has fallen
+        to seven eighths of the limit.
         """
         self.stops = 0
-        """Number of times that reading has stopped."""
+        """Number of times that reading has stopped because of the limit."""
         self.relays: set[Holder] = set()
         self.grace_ms = GRACE_MS
-        """Time (ms) above the limit after which relays are closed."""
+        """Time (ms) for which the number of bytes may stay above the limit before relays are closed."""
         self.on_change: Callable[[], None] | None = None
         """Function to call when reading stops and when it continues; None for no call."""
         self._reactor = reactor
@@ -76,20 +78,22 @@ class BufferedBytes:
         self._largest: Holder | None = None
         self._timer: Timer | None = None
         self._lenient_from_ms = 0
-        """Time (ms) from which the grace applies again."""
+        """Time (ms) from which `grace_ms` applies again: a minute after the latest close of a relay because
+        of the limit.
+        """
         self._closing = 1
-        """Number of relays to close next time."""
+        """Number of relays that the next close because of the limit will end."""
         self.limit(BYTES_MAX)
 
     def limit(self, bytes_max: int) -> None:
-        """Set the limit to `bytes_max` (bytes)."""
+        """Set the maximum number of bytes that all relays together may keep or leave unsent."""
         self.bytes_max = bytes_max
         self._resume_bytes = bytes_max - bytes_max // 8
         self._brokers_bytes = bytes_max + bytes_max // 8
 
     def change(self, relay: Holder, change: int) -> None:
-        """Add the change of a relay's bytes to the number. The relay calls this where it keeps, leaves
-        unsent, or frees bytes.
+        """Add the change of one relay's bytes to the sum of all relays. The relay calls this where it keeps
+        bytes, leaves bytes unsent, or frees bytes.
         """
         self.bytes += change
         if not self.full:
@@ -102,7 +106,7 @@ class BufferedBytes:
             self._reactor.later(self._choose)
 
     def leave(self, relay: Holder) -> None:
-        """Remove a relay that has ended, with its bytes."""
+        """Remove a relay that has ended, and subtract its bytes from the sum."""
         self.relays.discard(relay)
         self._stopped.discard(relay)
         held, relay.held_bytes = relay.held_bytes, 0

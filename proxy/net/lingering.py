@@ -24,7 +24,9 @@ class Lingering:
     __slots__ = ("_fd", "_reactor", "_sock", "_timer", "on_close")
 
     def __init__(self, reactor: Reactor, sock: Socket) -> None:
-        """Register a socket with the reactor, which must not know it yet, and discard its bytes."""
+        """Register a socket with the reactor, which must not have registered the socket before, and discard
+        the peer's bytes.
+        """
         self.on_close: Callable[[], None] | None = None
         """Function to call once the socket is closed; None for no call."""
         self._reactor = reactor
@@ -34,7 +36,7 @@ class Lingering:
         self._timer = reactor.call_at(reactor.now_ms + DISCARD_MS, self.close)
 
     def close(self) -> None:
-        """Close the socket; further calls have no effect."""
+        """Close the socket. Further calls have no effect."""
         if self._fd < 0:
             return
         self._reactor.unregister(self._fd)

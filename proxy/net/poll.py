@@ -16,7 +16,7 @@ class Poll(Protocol):
     """The part of `select.epoll` that the reactor uses; tests simulate one without a kernel."""
 
     def register(self, fd: int, eventmask: int) -> None:
-        """Watch `fd` for READ, WRITE, both or neither."""
+        """Watch the descriptor `fd` for READ, WRITE, both or neither."""
 
     def modify(self, fd: int, eventmask: int) -> None:
         """Change the events that `fd` is watched for."""
@@ -30,7 +30,7 @@ class Poll(Protocol):
         """
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable while some fd is ready."""
+        """Return a descriptor that is readable while some watched descriptor is ready."""
 
     def close(self) -> None:
-        """Close the descriptor of the poll."""
+        """Close the poll's own descriptor; the watched descriptors stay open."""

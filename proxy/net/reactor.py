@@ -38,8 +38,7 @@ log = structlog.get_logger("weir")
 
 BUFFER_BYTES: Final = 256 * 1024
 EVENTS_MAX: Final = 16
-"""Maximum number of ready sockets that a turn handles; the kernel reports the others first in the
-next turn.
+"""Maximum number of ready sockets that a turn handles. The kernel reports the others first in the next turn.
 """
 TURN_US: Final = 2_000
 """Time (µs) from the beginning of a turn after which it begins no more sockets, timers and work of earlier
@@ -75,7 +74,9 @@ class Timer:
 
 
 class Turns:
-    """Numbers and lengths of the reactor's turns; waiting for sockets is not part of a turn."""
+    """Statistics of the reactor's turns: their number and lengths. The time of waiting for sockets is not
+    part of a turn.
+    """
 
     __slots__ = ("busy_us", "longer", "longest_us", "number", "within")
 
@@ -118,7 +119,7 @@ class Reactor:
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.clock = Clock(clock_us())
-        """Time (µs) at which the current turn began."""
+        """Clock that all connections share. Its time (µs) is that at which the current turn began."""
         self.now_ms = self.clock.now_us // 1000
         """Time (ms) at which the current turn began."""
         self.epoll = epoll or select.epoll()
@@ -130,9 +131,9 @@ class Reactor:
         """Ready sockets (descriptor, events) that the latest turn had no time for."""
         self._later: deque[tuple[Callable[[], None], Failed | None]] = deque()
         self.turns = Turns()
-        """Numbers and lengths of turns."""
+        """Statistics of the turns: their number and lengths."""
         self._failures: dict[int, Failed] = {}
-        """Handlers of exceptions, by descriptor."""
+        """Functions to call with an exception of a socket's callback, by the socket's descriptor."""
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
@@ -151,8 +152,8 @@ class Reactor:
         self.epoll.register(fd, events)
 
     def modify(self, fd: int, events: int) -> None:
-        """Change the events that `fd` is watched for. With no events, only a broken connection is
-        reported.
+        """Change the events for which the descriptor `fd` is watched. With no events, only a broken
+        connection is reported.
         """
         self.epoll.modify(fd, events)
 
@@ -222,7 +223,9 @@ class Reactor:
         self.turns.note(self._clock_us() - now_us)
 
     def run(self, call: Callable[[], None], failed: Failed | None) -> None:
-        """Call `call` now, guarded like a callback; for calls into connections from outside of a turn."""
+        """Run `call` now. If it raises, report the exception and call `failed`. For calls into connections
+        from outside of a turn.
+        """
         try:
             call()
         except Exception as error:  # noqa: BLE001  # as in `turn`
@@ -259,8 +262,8 @@ class Reactor:
                     return
 
     def _run_later(self) -> None:
-        """Run the work left by earlier turns, the oldest first, until the time of the turn is over; at least
-        one call.
+        """Run calls that earlier turns left (`later`), the oldest first, until the time of the turn is over;
+        at least one call.
         """
         for _ in range(len(self._later)):  # calls added in this turn wait for the next turn
             call, failed = self._later.popleft()
@@ -281,8 +284,8 @@ class Reactor:
             self.unregister(fd)
 
     def _failed(self, failed: Failed | None, error: Exception) -> None:
-        """Report an exception, then call the handler that ends its connection. An exception of that handler
-        is reported too.
+        """Report a callback's exception, then call the handler that ends the callback's connection. An
+        exception of that handler is reported too.
         """
         with suppress(Exception):
             self.on_error(error)

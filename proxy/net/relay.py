@@ -25,12 +25,16 @@ from proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
 from proxy.net.side import Side, Socket, unconnected
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
-"""Called once, when both sockets are closed: (relay, reason, detail for the log)."""
+"""Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""
 
 DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
-"""Weir ends the connection while its client may still send: responses on their way must arrive."""
+"""Reasons for which Weir itself ends a connection while its client may still send. The client's socket
+lingers then, so that the responses on their way arrive.
+"""
 HEADS_BYTES: Final = 4096
-"""Added to a power of two, the size of a larger buffer: a frame of the longest length fits with its head."""
+"""Number of bytes added to twice the kept bytes for the size of a larger buffer, so that a frame of the
+greatest length fits with its head.
+"""
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
 
@@ -66,16 +70,19 @@ class Relay:
         connection.client_end, connection.broker_end = self._client, self._broker
         self._on_end = on_end
         self._calm = True
-        """True if both sides are read, and kept bytes wait for nothing but more bytes."""
+        """True if both sides are read, and the kept bytes of each side wait only for more bytes of that side.
+        """
         self._closed = False
         self._resumes = False
-        """True if the reactor will call `_resume`."""
+        """True if the reactor will call `_resume` in a later turn."""
         self.lingering: Lingering | None = None
-        """The client's socket, if it outlives the relay."""
+        """The client's socket, if it stays open for a moment after the relay has ended; else None."""
         self._timer: Timer | None = None
         self._timer_ms = 0
         self.held_bytes = 0
-        """Number of bytes that both sides keep or have not sent, as in `Reactor.buffered`."""
+        """Number of bytes that both sides keep or have not sent. `Reactor.buffered` adds these numbers up for
+        all relays.
+        """
         if reactor.buffered.full:
             self.slow_down()
         reactor.buffered.relays.add(self)
@@ -115,11 +122,15 @@ class Relay:
         self._on_end(self, reason, detail)
 
     def slow_down(self) -> None:
-        """Ask before each read whether the process may read (`Reactor.buffered`)."""
+        """Ask `Reactor.buffered` before each read from a socket, because all relays together hold too many
+        bytes.
+        """
         self._calm = False
 
     def resume(self) -> None:
-        """Read again: the process may."""
+        """Read from both sockets again: the bytes that all relays hold are below the limit, or this relay
+        holds most of them.
+        """
         self._reactor.run(self._obey, self._failed)
 
     # Events. The reactor guards them: a bug ends in `_failed`
@@ -139,12 +150,14 @@ class Relay:
             self._slowly_ready(broker, events)
 
     def _woken(self) -> None:
-        """Send: the connection has output without input."""
+        """Send the bytes that the connection has prepared although no bytes were read."""
         if not self._closed:
             self._reactor.run(self._flush_woken, self._failed)
 
     def _slowly_ready(self, side: Side, events: int) -> None:
-        """Handle a side's events; an error of its socket closes the relay."""
+        """Handle the events of a side's socket, in the general case; an error of the socket closes the
+        relay.
+        """
         try:
             self._side_ready(side, events)
         except BlockingIOError:  # no longer ready
@@ -156,12 +169,14 @@ class Relay:
             self._obey()
 
     def _failed(self, error: Exception) -> None:
-        """Close because of a bug in Weir."""
+        """Close the relay because a callback raised an exception: a bug in Weir."""
         detail = f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's contains all the bytes
         self.close(CloseReason.INTERNAL_ERROR, detail)
 
     def _pass_on(self, side: Side) -> None:
-        """Read, judge and send once: the common case, with no kept or unsent bytes."""
+        """Read from one socket, pass the bytes to the connection, and send its output: the common case, in
+        which no bytes were kept or left unsent before.
+        """
         reactor, effects = self._reactor, self.connection.effects
         try:
             count = side.recv_into(reactor.view)
@@ -209,7 +224,9 @@ class Relay:
             self._left(side)
 
     def _read(self, side: Side) -> None:
-        """Read, judge and send once."""
+        """Read from one socket behind the kept bytes, pass all bytes to the connection, and send its
+        output.
+        """
         kept = len(side.kept)
         buffer, view = self._buffer_for(side)
         room = 0
@@ -249,7 +266,9 @@ class Relay:
         return side.own, memoryview(side.own)
 
     def _judge(self, side: Side, buffer: bytearray, view: memoryview, end: int) -> None:
-        """Have `buffer[:end]` judged; keep the bytes that are not consumed, send the effects."""
+        """Pass `buffer[:end]` to the connection; keep the bytes that it does not consume, and send its
+        output.
+        """
         consumed = side.judge(buffer, view, end, self._reactor.now_ms)
         if buffer is side.own and not consumed:
             side.kept = view[:end]
@@ -270,7 +289,7 @@ class Relay:
         self._obey()
 
     def _flush(self) -> None:
-        """Send the bytes of the effects."""
+        """Send the bytes that the connection has put into its effects."""
         effects = self.connection.effects
         if effects.to_broker:
             segments, effects.to_broker = effects.to_broker, []
@@ -280,7 +299,9 @@ class Relay:
             self._send(self._client, segments)
 
     def _send(self, side: Side, segments: list[memoryview | bytes]) -> None:
-        """Send the unsent bytes and all segments with one call; keep bytes that do not fit."""
+        """Send the bytes left unsent before and these segments with one call; keep the bytes that the socket
+        does not accept.
+        """
         if side.unsent:
             segments = [side.unsent, *segments]
         try:
@@ -308,7 +329,7 @@ class Relay:
     # The process's limit
 
     def _hold(self) -> None:
-        """Tell the process how many bytes are kept or unsent."""
+        """Report to `Reactor.buffered` how many bytes the relay keeps or has not sent."""
         if self._closed:
             return
         held = self._client.held_bytes + self._broker.held_bytes
@@ -317,14 +338,16 @@ class Relay:
             self._reactor.buffered.change(self, change)
 
     def _may_read(self, side: Side) -> bool:
-        """Return True if the process may read more bytes of this side."""
+        """Return True if the limit of `Reactor.buffered` allows reading from this side."""
         buffered = self._reactor.buffered
         return not buffered.full or buffered.may_read(self, client=side is self._client)
 
     # Effects
 
     def _obey(self) -> None:
-        """Judge kept bytes, then do as the connection says: close, read, set the timer."""
+        """Pass kept bytes to the connection, then carry out what the connection demands: close, choose the
+        sockets to read, set the timer.
+        """
         if self._closed:
             return
         connection, now_ms = self.connection, self._reactor.now_ms
@@ -360,7 +383,7 @@ class Relay:
             self._reactor.later(self._resume, self._failed)
 
     def _resume(self) -> None:
-        """Go on with the frames that were left for another turn."""
+        """Process the frames that an earlier turn has left."""
         self._resumes = False
         if not self._closed:
             self.connection.begin_turn()
@@ -368,7 +391,7 @@ class Relay:
             self._obey()
 
     def _present(self, side: Side) -> None:
-        """Have the kept bytes judged."""
+        """Pass the kept bytes of this side to the connection again."""
         buffer, view = self._buffer_for(side)
         self._judge(side, buffer, view, len(side.kept))
 
@@ -383,7 +406,7 @@ class Relay:
             self._reactor.modify(side.fd, interest)
 
     def _set_timer(self, deadline_ms: int) -> None:
-        """Come back at the connection's next deadline."""
+        """Set the timer to the connection's next deadline (ms); 0 for no deadline."""
         if deadline_ms == self._timer_ms:
             return
         if self._timer is not None:

@@ -47,7 +47,9 @@ class Socket(Protocol):
 
 
 class Side(End):
-    """One of a relay's two sockets, with its state as the connection sees it (`End`)."""
+    """One of a relay's two sockets, together with the bytes that were read from it and not consumed, and the
+    bytes that it has not sent.
+    """
 
     __slots__ = (
         "fd",
@@ -74,21 +76,23 @@ class Side(End):
         self.judge: Judge = unconnected
         self.reset = reset
         self.own: bytearray | None = None
-        """Buffer that `kept` is a view of, if the kept bytes need more than the reactor's shared buffer; else
+        """Buffer that holds the bytes in `kept`, if the reactor's shared buffer is too small for them; else
         None.
         """
         self.received_bytes = 0
         """Number of bytes read from this socket."""
         self.interest = READ
         self.unsent_bytes = 0
-        """Size (bytes) of the memory that `unsent` is a view of."""
+        """Size (bytes) of the buffer that holds the bytes in `unsent`."""
 
     @property
     def held_bytes(self) -> int:
-        """Size (bytes) of the memory of `kept` and `unsent`."""
+        """Size (bytes) of the buffers that hold the bytes in `kept` and `unsent`."""
         return (len(self.kept) if self.own is None else len(self.own)) + self.unsent_bytes
 
 
 def unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:
-    """Judge of a side that has no connection yet, or no longer has one: raise AssertionError."""
+    """Raise AssertionError. Takes the place of `Inbound.judge` or `Outbound.judge` in a side whose connection
+    is not set yet or has ended, so that bytes read too early or too late show a bug.
+    """
     raise AssertionError("a side without a connection")

@@ -102,7 +102,7 @@ def bind(ips: Sequence[str], port: int) -> list[socket.socket]:
 
 
 def close_all(sockets: list[socket.socket]) -> None:
-    """Close all of these sockets."""
+    """Close all sockets in `sockets`."""
     for sock in sockets:
         sock.close()
 

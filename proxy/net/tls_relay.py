@@ -44,7 +44,9 @@ class TlsRelay(Relay):
         self._look_again()
 
     def _look_again(self) -> None:
-        """Read bytes waiting in the TLS library in the next turn, if the side may be read."""
+        """For each side that may be read: if the TLS library holds decrypted bytes, read them in the
+        reactor's next turn.
+        """
         if self._closed:
             return
         for side, sock in self._tls_sides:
@@ -63,8 +65,8 @@ class TlsRelay(Relay):
                     self._broker_ready(READ)
 
     def _stall(self, side: Side) -> None:
-        """Wait only for room to send, which reading needs first: bytes in the kernel would wake the relay
-        again and again.
+        """Watch the side's socket only for room to send: the TLS library must send before it can read, and
+        bytes in the kernel would wake the relay again and again.
         """
         self._calm = False
         if side.interest != WRITE:
@@ -72,7 +74,9 @@ class TlsRelay(Relay):
             self._reactor.modify(side.fd, WRITE)
 
     def _unstalled(self, side: Side, events: int) -> int:
-        """Return the events to handle: reading may have waited for room to send."""
+        """Return the events to handle. Add READ if reading had waited for room to send and there is room
+        now.
+        """
         for tls_side, sock in self._tls_sides:
             if tls_side is side and sock.wants_write and events & WRITE:
                 sock.wants_write = False
@@ -85,7 +89,7 @@ class TlsRelay(Relay):
 def new_relay(
     reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
 ) -> Relay:
-    """Return the relay that fits these sockets."""
+    """Return a relay for these sockets: a TlsRelay if one of the sockets has TLS, else a plain Relay."""
     if isinstance(client, TlsSocket) or isinstance(broker, TlsSocket):
         return TlsRelay(reactor, client, broker, connection, on_end)
     return Relay(reactor, client, broker, connection, on_end)

@@ -15,7 +15,9 @@ from typing import Final
 RECORD_BYTES: Final = 16 * 1024
 """Size of the largest TLS record, and so of the largest read from the library."""
 LONELY_BYTES: Final = 1024
-"""A shorter record is usually one whole request: polling for the next one is cheaper than looking for it."""
+"""Size (bytes) below which a TLS record is usually one whole request. After such a record, polling for the
+next one is cheaper than looking for it in the library.
+"""
 
 
 class TlsSocket:
@@ -24,16 +26,16 @@ class TlsSocket:
     __slots__ = ("_ended", "_explain", "_heard", "_peeked", "_sock", "wants_write")
 
     def __init__(self, sock: ssl.SSLSocket, explain: Callable[[ssl.SSLError], str]) -> None:
-        """Take over a socket made with suppress_ragged_eofs=False (else a reset would look like an end);
-        `explain` describes an error in words.
+        """Take over a socket made with suppress_ragged_eofs=False, so that a reset does not look like an end
+        of file. `explain` returns the description of a TLS error.
         """
         self._sock = sock
         self._explain = explain
         self._peeked = b""
         self._ended = False
         self._heard = False
-        """True once the peer has sent data. A TLS 1.3 server refuses a client's certificate after the client
-        has finished its handshake.
+        """True once the peer has sent data. A reset before that may mean that the peer refuses Weir's
+        certificate: a TLS 1.3 server does so only after the client has finished its handshake.
         """
         self.wants_write = False
         """True if reading needs a send first (the answer to a key update)."""
@@ -43,14 +45,16 @@ class TlsSocket:
         return self._sock.fileno()
 
     def waiting(self) -> bool:
-        """True if bytes wait that no poll reports."""
+        """Return True if decrypted bytes, or the end of file, wait in the TLS library, where no poll reports
+        them.
+        """
         return bool(self._peeked or self._ended or self._sock.pending())
 
     def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
-        """Read into `buffer`, several records if available; at most `nbytes`, 0 for the whole buffer.
+        """Read decrypted bytes into `buffer`, of several records if available; at most `nbytes`, 0 for the
+        whole buffer. Return the number of bytes, 0 at the end of file.
 
-        Returns 0 at the end. Raises BlockingIOError if nothing is available, OSError if the connection is
-        broken.
+        Raises BlockingIOError if no bytes are available, OSError if the connection is broken.
         """
         room = nbytes or len(buffer)
         count = 0
@@ -67,7 +71,9 @@ class TlsSocket:
         raise BlockingIOError
 
     def _take(self, buffer: memoryview) -> int:
-        """Read what is available; return 0 at the end. Raises OSError."""
+        """Read the decrypted bytes that are available and return their number: 0 at the end of file, or if no
+        bytes are available. Raises OSError.
+        """
         count, room = 0, len(buffer)
         try:
             while count < room and not self._ended:
@@ -93,8 +99,8 @@ class TlsSocket:
         return count
 
     def recv(self, _bufsize: int, _flags: int, /) -> bytes:
-        """Return the next byte without consuming it (MSG_PEEK, the only use), nothing at the end. Raises as
-        `recv_into`.
+        """Return the next byte without consuming it, b"" at the end of file. Relays call this only with
+        MSG_PEEK. Raises BlockingIOError if no byte is available, OSError if the connection is broken.
         """
         if not self._peeked:
             byte = bytearray(1)
@@ -103,9 +109,10 @@ class TlsSocket:
         return self._peeked
 
     def send(self, data: memoryview | bytes, /) -> int:
-        """Send records while the connection takes them; return the number of bytes.
+        """Send bytes as TLS records until the connection takes no more; return the number of bytes sent.
 
-        Raises BlockingIOError if it takes none. The next send must begin with the bytes not taken.
+        Raises BlockingIOError if the connection takes none. The next send must begin with the bytes not
+        taken.
         """
         rest = memoryview(data)
         sent = 0
@@ -126,11 +133,14 @@ class TlsSocket:
         return ConnectionResetError("reset by peer" if self._heard else self._explain(error))
 
     def sendmsg(self, buffers: Sequence[memoryview | bytes], /) -> int:
-        """Send all buffers as `send` does; small ones share a record."""
+        """Send the bytes of all buffers, joined so that small buffers share a TLS record. Return the number
+        of bytes sent. Raises BlockingIOError, OSError.
+        """
         return self.send(b"".join(buffers))
 
     def shutdown(self, how: int, /) -> None:
-        """Send close_notify and close the sending half (SHUT_WR, the only use). Raises OSError.
+        """Send TLS's close_notify and close the sending half. Relays call this only with SHUT_WR. Raises
+        OSError.
 
         Later reads return the peer's records as they are, still encrypted.
         """
@@ -139,7 +149,7 @@ class TlsSocket:
         self._sock.shutdown(how)
 
     def close(self) -> None:
-        """Send close_notify without waiting for the peer's, and close."""
+        """Send TLS's close_notify, and close the socket without waiting for the peer's close_notify."""
         with suppress(OSError, ValueError):
             self._sock.unwrap()
         self._sock.close()

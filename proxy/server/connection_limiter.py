@@ -47,12 +47,14 @@ class ConnectionLimiter:
         self._now_ms = now_ms
 
     def delay_s(self, node_id: int | None) -> float:
-        """Return the time (s) by which to delay accepting this connection and the connections behind it."""
+        """Return the time (s) by which to delay accepting a connection at this listener, and the connections
+        behind it.
+        """
         return self.quotas.arrive(node_id, self._now_ms()) / 1000
 
     def enter(self, node_id: int | None, host: str) -> Rejection | None:
-        """Count a connection from this address, and return None; or return the rejection. The rate is checked
-        before the number, as in Kafka.
+        """Count a connection from this address and return None; or reject the connection and return why. The
+        rate of the address is checked before its number of connections, as in Kafka.
         """
         ip = plain_ip(host)
         wait_ms = self.quotas.admit(node_id, ip, self._now_ms())
@@ -66,5 +68,5 @@ class ConnectionLimiter:
         return None
 
     def leave(self, host: str) -> None:
-        """Count the end of a connection that `enter` has not rejected."""
+        """Count the end of a connection from this address that `enter` has not rejected."""
         self._counts.close(plain_ip(host))

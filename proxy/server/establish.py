@@ -35,15 +35,15 @@ from proxy.server.listeners import OVERLOAD
 log = structlog.get_logger("weir")
 
 HOLD_S: Final = 0.7
-"""Time (s) for which a refused client's connection is kept open; about the pause that clients make after
-several failures.
+"""Time (s) for which a refused client's connection is kept open: about as long as clients pause after several
+failures.
 """
 HELD_MAX: Final = 1000
 """Maximum number of refused clients that are held, one descriptor each; further ones are closed at once."""
 PROBE_S: Final = 0.5
-"""Time (s) between attempts to reach a broker whose listener refuses connections."""
+"""Time (s) between two attempts of Weir to reach a broker whose listener refuses connections."""
 AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIMEOUT})
-"""Close reasons of a failed attempt for which the listener keeps refusing connections."""
+"""Close reasons of a failed connection to a broker, for which the broker's listener refuses connections."""
 NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
 """Values of errno of connect() when descriptors, memory or local ports have run out."""
 
@@ -68,7 +68,7 @@ RefuseUntil: TypeAlias = Callable[[int | None, Callable[[], Awaitable[None]]], A
 
 
 class RefusalError(Exception):
-    """The client cannot be served, for a close reason."""
+    """Error: the client cannot be served. It has the close reason for the client."""
 
     def __init__(self, reason: CloseReason, detail: str, hold_s: float | None = None) -> None:
         super().__init__(detail)
@@ -206,14 +206,14 @@ class Connector:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
     def _note_error(self, error: Exception) -> None:
-        """Count and log an unexpected exception."""
+        """Count and log an unexpected exception while a client or a broker is being connected."""
         self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
         kind = ("internal, refused", type(error).__name__)
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
     async def _refuse_others(self, pending: _PendingConnection) -> None:
-        """Have the listener refuse connections until its broker can be reached again, and close
-        this client.
+        """Have the listener of the client's broker refuse connections until the broker can be reached again,
+        and close this client.
         """
         node_id = pending.node_id
         if node_id in self._refusing:
@@ -226,8 +226,8 @@ class Connector:
             self._refusing.remove(node_id)
 
     async def _until_back(self, pending: _PendingConnection) -> None:
-        """Close this client; return once its broker can be reached, or fails for another reason than those of
-        `AWAY`.
+        """Close this client, and try to reach its broker every `PROBE_S`. Return once the broker can be
+        reached, or the attempt fails for a reason that is not in `AWAY`.
         """
         pending.sock.close()
         while True:
@@ -263,14 +263,18 @@ class Connector:
 
 
 class _PendingConnection:
-    """A client that has no broker yet. The TLS handshake may change its socket and node id."""
+    """A client that has no broker connection yet. The TLS handshake may change the client's socket and node
+    id.
+    """
 
     __slots__ = ("node_id", "peer", "plain", "sock")
 
     def __init__(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
         self.plain = sock
         self.sock: Socket = sock
-        """Socket to close at the end."""
+        """The client's present socket, which must be closed at the end: the plain socket, or the TlsSocket
+        after a handshake.
+        """
         self.node_id = node_id
         self.peer = peer
 

@@ -22,15 +22,19 @@ from proxy.server.connection_limiter import ConnectionLimiter
 log = structlog.get_logger("weir")
 
 OVERLOAD: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""errno of accept() when descriptors or memory have run out: wait for connections to end."""
+"""Values of errno of accept() when descriptors or memory have run out. Weir then pauses until connections may
+have ended.
+"""
 OVERLOAD_PAUSE_S: Final = 0.1
 RETRY_S: Final = 1.0
-"""Time (s) after which a port taken by another process is tried again."""
+"""Time (s) after which Weir tries again to open a port that another process has taken."""
 
 Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
-"""(client's socket, node id of the listener or None, client's address): takes over the socket."""
+"""Coroutine function (client's socket, node id of the listener or None, client's address) that takes over the
+socket.
+"""
 MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
-"""(IP addresses, port) -> sockets that are bound, or also listen."""
+"""Function (IP addresses, port) that returns sockets that are bound to the port, listening or not."""
 RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -44,23 +48,24 @@ class Listeners:
         rate_limited_log: RateLimitedLog,
         run_soon: RunSoon,
     ) -> None:
-        """`run_soon` schedules a call in Trio; also used within the reactor's turns."""
+        """Begin without listeners. `run_soon` is a function that schedules a call in Trio, also from within
+        the reactor's turns.
+        """
         self._limiter = limiter
         self._supervisor = supervisor
         self._rate_limited_log = rate_limited_log
         self._run_soon = run_soon
         self._sockets: dict[int | None, list[socket.socket]] = {}
-        """By node id; None is the bootstrap listener."""
+        """Sockets of each listener, by node id; None is the bootstrap listener."""
         self._addresses: dict[int | None, tuple[Sequence[str], int]] = {}
-        """The IP addresses and the port of each listener."""
+        """IP addresses and port of each listener, by node id; None is the bootstrap listener."""
         self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], int | None]](
             math.inf
         )
 
     def open(self, ips: Sequence[str], port: int, node_id: int | None) -> None:
-        """Have the kernel accept connections at these IP addresses now; may be called in the reactor's turn.
-
-        Raises OSError.
+        """Open a listener: the kernel accepts connections at these IP addresses from now on. Callable within
+        the reactor's turn. Raises OSError.
         """
         listening = sockets.listen(ips, port)
         self._addresses[node_id] = ips, port
@@ -68,7 +73,9 @@ class Listeners:
         self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
 
     async def refuse(self, node_id: int | None, until: Callable[[], Awaitable[None]]) -> None:
-        """Have the kernel refuse connections to a listener until `until` returns; its port stays taken."""
+        """Have the kernel refuse connections to a listener until the coroutine function `until` returns. The
+        port stays taken meanwhile.
+        """
         for sock in self._sockets[node_id]:
             trio.lowlevel.notify_closing(sock)
         await self._replace(node_id, sockets.bind)
@@ -90,7 +97,9 @@ class Listeners:
             sockets.close_all(listening)
 
     async def _replace(self, node_id: int | None, make: MakeSockets) -> None:
-        """Replace a listener's sockets by others for its port, as soon as no other process has that port."""
+        """Close a listener's sockets and open others for the same port. If another process has taken the port
+        meanwhile, try again every `RETRY_S`.
+        """
         while True:
             sockets.close_all(self._sockets[node_id])
             try:
@@ -135,7 +144,9 @@ class Listeners:
                 works()
 
     async def _delay_above_rate(self, client: socket.socket, node_id: int | None) -> None:
-        """Delay a connection above its listener's rate; those behind it wait in the kernel."""
+        """Wait before serving a connection that exceeds its listener's rate. Later connections wait in the
+        kernel meanwhile.
+        """
         try:
             await trio.sleep(self._limiter.delay_s(node_id))
         except BaseException:

@@ -50,7 +50,7 @@ EXPIRY_S: Final = 30.0
 
 
 class Server:
-    """One cluster behind one bootstrap listener and a listener per broker."""
+    """The proxy for one cluster: a bootstrap listener, and a listener for each broker."""
 
     def __init__(self, config: Config, reactor: Reactor, quotas: QuotaRegistry) -> None:
         """Begin without listeners; `serve` opens them."""
@@ -58,9 +58,9 @@ class Server:
         self.counters = Counters()
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
-        """Describes and alters quotas for clients; to be set before `serve`."""
+        """Object that describes and alters quotas for clients. Set it before calling `serve`."""
         self.usage = _usage_registries(config.settings) if config.records_usage else None
-        """Usage registries; None if usage is not recorded."""
+        """Usage counters of all brokers' clients; None if usage is not recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
@@ -174,17 +174,19 @@ class Server:
 
     @property
     def turns(self) -> Turns:
-        """Numbers and lengths of the reactor's turns."""
+        """Statistics of the reactor's turns: their number and lengths."""
         return self._reactor.turns
 
     @property
     def buffered(self) -> BufferedBytes:
-        """Number of bytes that connections have read and not sent yet, and its limit."""
+        """Number of bytes that all connections have read and not sent yet, and its limit
+        (`buffered_bytes_max`).
+        """
         return self._reactor.buffered
 
     @property
     def received_bytes(self) -> tuple[int, int]:
-        """Number of bytes received from clients, and from brokers, since the start."""
+        """Number of bytes received from clients, and number received from brokers, since the start."""
         from_clients, from_brokers = self.counters.bytes_from_clients, self.counters.bytes_from_brokers
         for relay in self._relays:
             of_client, of_broker = relay.received_bytes
@@ -200,8 +202,8 @@ class Server:
     # Listening
 
     async def _listen(self) -> None:
-        """Open all listeners, and log them. Raises ConfigError if one cannot be opened; none stays
-        open then.
+        """Open all listeners, and log their addresses. Raises ConfigError if a listener cannot be opened; no
+        listener stays open in that case.
         """
         config = self.config
         nodes, untold = await first_brokers(config, self.address_book)
@@ -230,7 +232,9 @@ class Server:
     # Connections
 
     def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
-        """Start a relay, which then owns both sockets."""
+        """Start a relay between the client's and the broker's socket. The relay owns both sockets from then
+        on.
+        """
         self.counters.sessions_opened += 1
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
@@ -325,7 +329,7 @@ def _usage_registries(settings: Settings) -> UsageRegistries:
 
 @contextmanager
 def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> Iterator[None]:
-    """Raise ConfigError, with `remedy` in its text, in place of OSError."""
+    """Within the block, turn an OSError into a ConfigError whose text contains `remedy`."""
     try:
         yield
     except OSError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("weir.tls")
 
 _SERVER_NAME: Final = "weir_server_name"
-"""The attribute of an SSLSocket that holds the server name."""
+"""Name of the attribute of an SSLSocket in which Weir stores the server name that the client has sent."""
 
 
 class Pair(NamedTuple):
@@ -33,18 +33,20 @@ class Pair(NamedTuple):
     cert: Path
     key: Path
     name: str
-    """The setting: tls_cert or upstream_cert."""
+    """Name of the setting that has the certificate's path: tls_cert or upstream_cert."""
 
 
 class _Made(NamedTuple):
-    """The result of reading the files."""
+    """An SSL context made of files, and the Unix time (s) at which its certificate expires."""
 
     context: ssl.SSLContext
     expires_s: float
 
 
 class ContextOfFiles:
-    """The current context. Used on one thread; changed files are read on another."""
+    """An SSL context made of files, and made again when the files change. Used on one thread; changed files
+    are read on another.
+    """
 
     def __init__(
         self,
@@ -53,8 +55,8 @@ class ContextOfFiles:
         make: Callable[[], ssl.SSLContext],
         cert: Path | None = None,
     ) -> None:
-        """`make` reads the files at these paths, and raises ConfigError; `name` is for the log, `cert` is the
-        path of the certificate.
+        """Begin without a context. `make` reads the files at these paths and returns a context, or raises
+        ConfigError; `name` is for the log, `cert` is the path of the certificate.
         """
         self.name = name
         self._cert = cert
@@ -71,12 +73,14 @@ class ContextOfFiles:
         """
 
     def load(self) -> None:
-        """Read the files. Raises ConfigError."""
+        """Make the context from the files' present content. Raises ConfigError."""
         self._watch.read = self._watch.stamps()
         self._context, self.expires_s = self._made()
 
     def _made(self) -> _Made:
-        """Read the files. Raises ConfigError."""
+        """Return a context made of the files' present content, and the time at which its certificate expires.
+        Raises ConfigError.
+        """
         return _Made(self._make(), expiry_s(self._cert) if self._cert is not None else 0.0)
 
     @property
@@ -88,7 +92,9 @@ class ContextOfFiles:
         return self._context
 
     async def look(self) -> None:
-        """Read the files again, in a thread, if they have changed."""
+        """Make the context again, in a thread, if the files have changed. If the changed files cannot be
+        used, keep the old context and log the error.
+        """
         if not await self._watch.look():
             return
         self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
@@ -119,7 +125,9 @@ def expiry_s(path: Path) -> float:
 def server_context(
     pair: Pair, client_auth: ssl.VerifyMode, client_ca: Path | None, *, by_name: bool = False
 ) -> ssl.SSLContext:
-    """Make a listener's context; `by_name`: `server_name_of` works. Raises ConfigError."""
+    """Return the SSL context of a listener. With `by_name`, the context stores the server name that each
+    client sends, for `server_name_of`. Raises ConfigError.
+    """
     context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     _show(context, pair)
     if client_ca is not None:
@@ -132,8 +140,8 @@ def server_context(
 
 
 def client_context(ca: Path | None, pair: Pair | None, *, verify_host: bool) -> ssl.SSLContext:
-    """Make the context for connections to brokers; without `ca`, the system's authorities are trusted. Raises
-    ConfigError.
+    """Return the SSL context for connections to brokers. Without `ca`, the system's authorities are trusted.
+    Raises ConfigError.
     """
     context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     context.check_hostname = verify_host
@@ -147,7 +155,7 @@ def client_context(ca: Path | None, pair: Pair | None, *, verify_host: bool) -> 
 
 
 def server_name_of(sock: ssl.SSLSocket) -> str | None:
-    """Return the server name (SNI) that the client has sent."""
+    """Return the server name (SNI) that the client has sent; None if the client has sent none."""
     name: str | None = getattr(sock, _SERVER_NAME, None)
     return name
 
@@ -155,22 +163,26 @@ def server_name_of(sock: ssl.SSLSocket) -> str | None:
 def _note_server_name(
     sock: ssl.SSLSocket | ssl.SSLObject, name: str | None, _context: ssl.SSLContext
 ) -> None:
-    """Runs during the handshake, on its thread."""
+    """Store the server name that a client has sent. OpenSSL calls this during the handshake, on the
+    handshake's thread.
+    """
     setattr(sock, _SERVER_NAME, name)
 
 
 def _hush_server_names() -> None:
-    """Print nothing about server names that are not ASCII.
+    """Suppress the tracebacks that Python prints about server names that are not ASCII.
 
-    Python decodes them before any code of Weir's runs, ends the handshake if it cannot (which is counted),
-    and prints a traceback each time: clients could fill the log.
+    Python decodes a server name before any code of Weir's runs. If decoding fails, Python ends the handshake,
+    which is counted, and prints a traceback: clients could fill the log.
     """
     if not isinstance(sys.unraisablehook, _HushedHook):
         sys.unraisablehook = _HushedHook(sys.unraisablehook)
 
 
 class _HushedHook:
-    """An unraisable hook that ignores these errors and forwards all others."""
+    """A replacement of `sys.unraisablehook` that ignores server names that cannot be decoded, and passes all
+    other errors to the hook before it.
+    """
 
     def __init__(self, others: Callable[[sys.UnraisableHookArgs], object]) -> None:
         self._others = others
@@ -181,7 +193,10 @@ class _HushedHook:
 
 
 def _plain(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Disable renegotiation: reads would have to wait for writes. TLS 1.3 lacks it, Kafka does not use it."""
+    """Set the options that all contexts share and return the context: TLS 1.2 or later, no compression, no
+    renegotiation, every certificate of a CA file a trust anchor. Renegotiation would make reads wait for
+    writes; TLS 1.3 lacks it, and Kafka does not use it.
+    """
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as with a Java truststore

@@ -13,16 +13,17 @@ from typing import Final
 import trio
 
 HANDSHAKE_RECORD: Final = 0x16
-"""The first byte of a TLS client."""
+"""Type of a TLS record that belongs to a handshake. It is the first byte that a TLS client sends."""
 HEAD_BYTES: Final = 5
-"""Size of a record's header: type, version, length."""
+"""Size (bytes) of a TLS record's header: type, version, length."""
 RECORD_BYTES_MAX: Final = HEAD_BYTES + 16 * 1024
-"""Size of the largest record of a handshake; OpenSSL refuses a longer one."""
+"""Maximum size (bytes) of a TLS record of a handshake. OpenSSL refuses a longer record."""
 
 
 async def arrive(sock: socket.socket) -> bytes:
-    """Wait for the client's first record, without consuming it. Return the bytes that have arrived: fewer
-    than the record if the client has closed, or speaks no TLS; nothing at the end. Raises OSError.
+    """Wait until the client's first TLS record is complete, without consuming its bytes. Return the bytes
+    that have arrived: fewer than the record if the client has closed, or speaks no TLS; b"" if the client has
+    closed without sending. Raises OSError.
     """
     awaited = 0
     try:
@@ -39,8 +40,8 @@ async def arrive(sock: socket.socket) -> bytes:
 
 
 def peek(sock: socket.socket) -> bytes | None:
-    """Return the bytes that have arrived, without consuming them: nothing at the end, None if more may come.
-    Raises OSError.
+    """Return the bytes that have arrived, without consuming them; b"" if the client has closed without
+    sending, None if no byte has arrived yet. Raises OSError.
     """
     try:
         return sock.recv(RECORD_BYTES_MAX, socket.MSG_PEEK)
@@ -49,7 +50,9 @@ def peek(sock: socket.socket) -> bytes | None:
 
 
 def needed_bytes(head: bytes) -> int:
-    """Return the number of bytes to wait for in all; 0 if a decision is possible now."""
+    """Return the number of bytes, from the beginning of the connection, for which to wait. Return 0 if no
+    wait is needed: the record is complete, too long, or no TLS.
+    """
     if head[:1] and head[0] != HANDSHAKE_RECORD:
         return 0
     if len(head) < HEAD_BYTES:

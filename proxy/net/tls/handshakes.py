@@ -31,14 +31,16 @@ from proxy.net.tls_socket import TlsSocket
 FIRST_FLIGHT_S: Final = 2.0
 """Time (s) in which a client must send its first flight (ClientHello)."""
 TIMEOUT_S: Final = 10.0
-"""Time (s) that a client may take for the other bytes of its handshake, without waits for a thread."""
+"""Maximum time (s) of waiting for the other bytes of a client's handshake. Waiting for a thread does not
+count.
+"""
 THREADS: Final = 2
-"""Number of threads that compute handshakes."""
+"""Number of threads that compute clients' handshakes at the same time; as many compute brokers'."""
 
 
 class RefusedError(Exception):
-    """The client cannot be served. Its socket is open, so that the client can be kept from reconnecting at
-    once.
+    """Error: the client cannot be served. Its socket is still open, so that the client can be held for a
+    moment, and does not reconnect at once.
     """
 
     def __init__(self, reason: CloseReason, detail: str, sock: socket.socket | TlsSocket) -> None:
@@ -53,19 +55,21 @@ class AcceptedClient(NamedTuple):
     sock: TlsSocket
     user: str
     node_id: int | None
-    """The broker named by SNI, else the listener's; None for bootstrap."""
+    """Node id of the broker that the client named by SNI, else that of the listener's broker; None for any
+    broker (bootstrap).
+    """
 
 
 class BrokerTlsError(ConnectionError):
-    """A broker's handshake failed."""
+    """Error: the TLS handshake with a broker failed."""
 
 
 class TlsAcceptor:
     """Accepts the clients of all TLS listeners of one server: handshake, principal, requested broker."""
 
     def __init__(self, rules: ListenerRules, free_places: Callable[[], int]) -> None:
-        """The files of `rules` may change while the acceptor is used; `free_places` returns how many more
-        connections there may be.
+        """Begin without clients. The files of `rules` may change while the acceptor is used. `free_places`
+        returns how many more connections there may be.
         """
         self._rules = rules
         self._free_places = free_places
@@ -74,8 +78,8 @@ class TlsAcceptor:
         """Number of clients whose handshake has not ended, by address."""
 
     async def enter(self, sock: socket.socket, node_id: int | None, host: str) -> AcceptedClient:
-        """Shake hands with a client of this address at this broker's listener (None: bootstrap); the caller
-        owns the socket. Raises RefusedError.
+        """Perform the TLS handshake with a client at address `host`, at the listener of broker `node_id`
+        (None: bootstrap). Return the client. Raises RefusedError. The caller owns the socket.
         """
         context = self._rules.files.context
         if self._unfinished[host] > self._free_places():  # no address may take more than half of the places
@@ -105,7 +109,9 @@ class TlsAcceptor:
         return AcceptedClient(established, user, node_id if named is None else named)
 
     async def _shake(self, secured: ssl.SSLSocket, host: str) -> bytes | None:
-        """Return the client's certificate (DER). Raises RefusedError."""
+        """Perform the handshake and return the client's certificate (DER); None if the client has shown none.
+        Raises RefusedError.
+        """
         try:
             await _shake(secured, partial(self._turns.run, host, secured.do_handshake), TIMEOUT_S)
             return secured.getpeercert(binary_form=True)
@@ -123,8 +129,8 @@ class TlsAcceptor:
 async def shake_with_broker(
     sock: socket.socket, context: ssl.SSLContext, host: str, threads: trio.CapacityLimiter
 ) -> TlsSocket:
-    """Shake hands with the broker `host` on a connected socket, which is closed on failure or cancellation.
-    Raises BrokerTlsError.
+    """Perform the TLS handshake with the broker `host` on a connected socket. The socket is closed on failure
+    or cancellation. Raises BrokerTlsError.
     """
     try:
         secured = context.wrap_socket(
@@ -146,7 +152,9 @@ async def shake_with_broker(
 
 
 async def _hello(sock: socket.socket) -> None:
-    """Wait for the first flight of a TLS client. Raises RefusedError."""
+    """Wait until the client's first TLS record has arrived. Raises RefusedError if the client closes, speaks
+    no TLS, or takes longer than `FIRST_FLIGHT_S`.
+    """
     head: bytes | None = None
     try:
         with trio.move_on_after(FIRST_FLIGHT_S) as patience:
@@ -166,7 +174,9 @@ async def _hello(sock: socket.socket) -> None:
 async def _shake(
     sock: ssl.SSLSocket, compute: Callable[[], Awaitable[None]], timeout_s: float = math.inf
 ) -> None:
-    """Compute the handshake step by step. Raises trio.TooSlowError if the peer takes longer, in all."""
+    """Perform a handshake: call `compute` whenever the peer's bytes have arrived, until the handshake is
+    complete. Raises trio.TooSlowError if all waits together take longer than `timeout_s`.
+    """
     while True:
         wait = trio.lowlevel.wait_readable
         try:

@@ -29,19 +29,21 @@ _REFERENCE: Final = re.compile(r"\$([0-9]+)", re.ASCII)
 
 
 class UnmappedError(Exception):
-    """No rule applies to a subject."""
+    """Error: no mapping rule applies to a certificate's subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A mapping rule; without a pattern it is DEFAULT."""
+    """A mapping rule. A rule without a pattern is DEFAULT, which takes the subject unchanged."""
 
     pattern: re.Pattern[str] | None = None
     replacement: tuple[Piece, ...] = ()
     case: str = ""
 
     def apply(self, subject: str) -> str | None:
-        """Return the name; None if the rule does not apply."""
+        """Return the principal's name for a certificate's subject; None if the rule does not apply to the
+        subject.
+        """
         if self.pattern is None:
             return subject
         if self.pattern.fullmatch(subject) is None:
@@ -57,13 +59,17 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalMapping:
-    """Mapping rules in order."""
+    """The rules that map a certificate's subject to a principal's name, in the order in which they are
+    tried.
+    """
 
     rules: tuple[Rule, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse comma-separated rules. Raises ConfigError."""
+        """Return the mapping that this text, with rules separated by commas, describes. Raises
+        ConfigError.
+        """
         rules: list[Rule] = []
         start = _skip(text, 0)
         while start < len(text):
@@ -80,7 +86,9 @@ class PrincipalMapping:
         return cls(tuple(rules))
 
     def name(self, subject: str) -> str:
-        """Return the principal's name. Raises UnmappedError."""
+        """Return the principal's name for a certificate's subject, by the first rule that applies. Raises
+        UnmappedError.
+        """
         for rule in self.rules:
             name = rule.apply(subject)
             if name is not None:
@@ -105,7 +113,7 @@ def _rule(match: re.Match[str]) -> Rule:
 
 
 def _with_literal_references(replacement: str, groups: int) -> str:
-    """Escape the `$` of groups that the pattern lacks, as Kafka does.
+    """Escape each `$` in a replacement that refers to a group that the pattern lacks, as Kafka does.
 
     If there are several, Kafka puts the backslashes of all but the first in the wrong places; so does this.
     """
@@ -123,7 +131,9 @@ def _with_literal_references(replacement: str, groups: int) -> str:
 
 
 def _pieces(replacement: str, pattern: re.Pattern[str]) -> tuple[Piece, ...]:
-    """Parse a replacement like Matcher.appendReplacement. Raises ValueError where that fails."""
+    """Split a replacement into text and numbers of groups, like Java's Matcher.appendReplacement. Raises
+    ValueError where that method fails.
+    """
     pieces: list[Piece] = []
     rest = replacement
     while rest:

@@ -12,9 +12,11 @@ from typing import Final
 from proxy.close_reasons import CloseReason
 
 HOSTNAME_MISMATCH: Final = frozenset({62, 64})
-"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+"""Codes by which OpenSSL says that a certificate is for another host: X509_V_ERR_HOSTNAME_MISMATCH and
+X509_V_ERR_IP_ADDRESS_MISMATCH.
+"""
 EXPIRED: Final = 10
-"""X509_V_ERR_CERT_HAS_EXPIRED."""
+"""Code by which OpenSSL says that a certificate has expired: X509_V_ERR_CERT_HAS_EXPIRED."""
 NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "HTTPS_PROXY_REQUEST"}
 )
@@ -23,7 +25,9 @@ NOTHING_IN_COMMON: Final = frozenset(
     {"UNSUPPORTED_PROTOCOL", "NO_SHARED_CIPHER", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW"}
 )
 OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
-"""Parts of alerts by which a peer refuses the certificate it was shown, or demands one."""
+"""Parts of the names of TLS alerts by which a peer refuses the certificate that Weir has shown, or demands
+one.
+"""
 BROKER_CLOSED: Final = (
     "it closed the connection during the TLS handshake, or right after: is its listener plain (leave out "
     "upstream_tls), or does it want another certificate (upstream_cert)?"

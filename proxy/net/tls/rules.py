@@ -27,21 +27,23 @@ DOMAIN: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """TLS settings for clients and for brokers; None for a side without TLS."""
+    """The checked TLS settings for clients (`listener`) and for brokers (`upstream`); None for a side without
+    TLS.
+    """
 
     listener: ListenerRules | None
     upstream: ContextOfFiles | None
 
     @property
     def files(self) -> list[ContextOfFiles]:
-        """Return every context that is made of files."""
+        """Contexts of both sides that are made of files; a side without TLS has none."""
         sides = (self.listener.files if self.listener is not None else None, self.upstream)
         return [files for files in sides if files is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerRules:
-    """TLS for clients."""
+    """The checked TLS settings for clients."""
 
     files: ContextOfFiles
     mapping: PrincipalMapping
@@ -50,7 +52,7 @@ class ListenerRules:
 
 
 def tls_rules(settings: Settings, listen: Address) -> TlsRules:
-    """Check the settings of both sides. Raises ConfigError."""
+    """Return the checked TLS settings for clients and for brokers. Raises ConfigError."""
     return TlsRules(_listener(settings, listen), _upstream(settings))
 
 

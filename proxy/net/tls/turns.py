@@ -16,17 +16,23 @@ Waiting: TypeAlias = dict[str, deque[trio.Event]]
 
 
 class Turns:
-    """Threads, and the steps that wait for one of them, by address."""
+    """The threads that compute handshakes, and the steps that wait for a thread, by the client's address."""
 
     def __init__(self, threads: int) -> None:
-        """`threads` is the number of steps that are computed at the same time."""
+        """Begin with no steps. `threads` is the maximum number of steps that are computed at the same
+        time.
+        """
         self._limiter = trio.CapacityLimiter(threads)
         self._free = threads
         self._waiting: Waiting = {}
-        """The addresses in the order of their next turns."""
+        """Steps that wait for a thread, by client's address; the addresses are in the order of their next
+        turns.
+        """
 
     async def run(self, host: str, step: Callable[[], T]) -> T:
-        """Compute a step for a client of this address in a thread; raises as the step does."""
+        """Wait for a turn of the client's address `host`, then call `step` in a thread. Return its result, or
+        raise its exception.
+        """
         await self._begin(host)
         try:
             return await trio.to_thread.run_sync(step, limiter=self._limiter)
@@ -55,7 +61,9 @@ class Turns:
             del self._waiting[host]
 
     def _end(self) -> None:
-        """Give the place to the next address, which then goes to the end of the line."""
+        """Give the thread that is free now to the next address in line. That address goes to the end of the
+        line if more of its steps wait.
+        """
         if not self._waiting:
             self._free += 1
             return

@@ -19,17 +19,20 @@ RECEIVE_BYTES: Final = 65_536
 
 
 class Upstream:
-    """Connects as configured. The caller sets the time limit; cancellation leaves nothing open."""
+    """Opens connections to brokers, with TLS if TLS is configured. The caller sets the time limit;
+    cancellation leaves no socket open.
+    """
 
     def __init__(self, files: ContextOfFiles | None = None) -> None:
-        """`files` None: without TLS."""
+        """Connect with the TLS context `files`; without TLS if it is None."""
         self._files = files
         self._threads = trio.CapacityLimiter(THREADS)
 
     async def connect(self, address: Address) -> socket.socket | TlsSocket:
-        """Return a connected socket for a relay, after its handshake.
+        """Return a socket for a relay, connected to the broker, after the TLS handshake if TLS is configured.
 
-        Raises OSError whose text says what to do; ConfigError if the files of `upstream_*` cannot be used.
+        Raises OSError, with a text that says what to do, or ConfigError if the files of `upstream_*` cannot
+        be used.
         """
         sock = await sockets.connect(address)
         if self._files is None:
@@ -42,8 +45,8 @@ class Upstream:
         return await shake_with_broker(sock, context, address.host, self._threads)
 
     async def open_stream(self, address: Address) -> trio.abc.Stream:
-        """Return a connected stream; raises as `connect`. Receiving may raise OSError or
-        trio.BrokenResourceError.
+        """Return a Trio stream connected to the broker. Raises OSError, or ConfigError if the files of
+        `upstream_*` cannot be used. Receiving may raise OSError or trio.BrokenResourceError.
         """
         sock = await self.connect(address)
         if isinstance(sock, TlsSocket):
@@ -55,7 +58,7 @@ class TlsStream(trio.abc.Stream):
     """A TLS connection as a Trio stream, for one task at a time. Raises OSError as sockets do."""
 
     def __init__(self, sock: TlsSocket) -> None:
-        """Take over the socket."""
+        """Take over the socket, which `aclose` closes."""
         self._sock = sock
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -75,7 +78,9 @@ class TlsStream(trio.abc.Stream):
         await trio.lowlevel.wait_writable(self._sock)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return available bytes, nothing at the end."""
+        """Wait until bytes have arrived, and return at most `max_bytes` of them; b"" if the peer has
+        closed.
+        """
         await trio.lowlevel.checkpoint()
         buffer = bytearray(max_bytes or RECEIVE_BYTES)
         while True:
