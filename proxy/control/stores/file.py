@@ -36,7 +36,9 @@ seconds.
 
 
 class Found(NamedTuple):
-    """The file's quotas, and the stamp that the file had when they were read."""
+    """The file's quotas, and the file's stamp (it changes when the file changes) from before the file was
+    read.
+    """
 
     table: QuotaTable
     seen: Stamp
@@ -50,14 +52,14 @@ class FileStore:
     name = "file"
 
     def __init__(self, path: Path | None) -> None:
-        """Begin without reading the file; see `start` and `load`."""
+        """Begin without reading the file; `start` or `load` reads it."""
         self._path = path
         self._watch = FileWatch(() if path is None else (path,))
         self._turn = trio.Lock()
 
     def start(self) -> QuotaTable:
-        """Read the file before Trio runs, and return its quotas. Raises ConfigError, whose text is one line
-        with file, position and remedy.
+        """Read the quota file and return its quotas; called before Trio runs. Raises ConfigError, whose text
+        is one line with file, position and remedy.
         """
         if self._path is None:
             return QuotaTable()
