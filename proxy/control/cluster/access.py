@@ -29,7 +29,7 @@ class Access:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """Return an Access with the credentials and the TLS settings that the configuration has for brokers."""
+        """Return an Access with the credentials and TLS settings that the configuration has for brokers."""
         return cls(config.credentials, config.tls.upstream)
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
