@@ -50,7 +50,9 @@ class Held:
     """Current rate of the entity, at the broker with its highest rate; 0 for mutation quotas."""
 
     def add(self, budget: Counted, now_ms: int) -> None:
-        """Add the throttles that one broker's budget has counted."""
+        """Add the throttles that one broker's budget has counted. Take over the budget's limit, and its
+        current rate if that is higher.
+        """
         self.throttled += budget.throttled
         self.throttle_ms += budget.throttle_ms_total
         self.limit = budget.limit

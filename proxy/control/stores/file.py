@@ -36,8 +36,8 @@ seconds.
 
 
 class Found(NamedTuple):
-    """The file's quotas, and the file's stamp (it changes when the file changes) from before the file was
-    read.
+    """The quotas in the file, and the stamp (modification time, size and inode) of the file with this
+    content.
     """
 
     table: QuotaTable

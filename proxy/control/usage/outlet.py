@@ -36,7 +36,8 @@ class Outlet(Protocol):
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
         """Write some of the records, beginning with the first, and return the number written. Return 0, after
-        a short wait, if the destination can take no record now. Raises OutletError if it has failed.
+        a short wait, if the destination can take no record now. Raises OutletError if a failure prevented the
+        writing of any record.
         """
 
     def tend(self) -> None:
