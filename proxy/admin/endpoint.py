@@ -43,9 +43,9 @@ CONNECTIONS_MAX: Final = 32
 SEND_S: Final = 10.0
 """Maximum time (s) for which a client may take to receive a response."""
 IDLE_S: Final = 5
-"""Maximum time (s) that a connection may be open without a complete request."""
+"""Maximum time (s) that a connection may be open before its client has sent a complete request."""
 CONNECTION_S: Final = 30.0
-"""Maximum time (s) that a connection may be open; each serves one request."""
+"""Maximum time (s) that a connection may be open. Each connection serves one request."""
 
 
 async def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
@@ -58,8 +58,8 @@ async def start(nursery: trio.Nursery, address: Address, sources: Sources, liste
     nursery.start_soon(endpoint.serve, server.supervisor)
 
     async def say() -> None:
-        """Log that the endpoint listens, after a successful start: a failed start is to log one line, its
-        error.
+        """Log that the endpoint listens. Called after the start has succeeded, so that a failed start logs
+        only its error.
         """
         await listening.wait()
         log.info("admin endpoint listening", address=str(address))
@@ -68,7 +68,9 @@ async def start(nursery: trio.Nursery, address: Address, sources: Sources, liste
 
 
 async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
-    """Return listening sockets. Raises ConfigError if no socket can be opened in time."""
+    """Open listening sockets at the address and return them. Raises ConfigError if no socket can be opened in
+    time.
+    """
     try:
         return sockets.listen(await sockets.ip_addresses(address.host, timeout_s), address.port)
     except OSError as error:
@@ -77,7 +79,7 @@ async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
 
 
 def application(sources: Sources, readiness: Readiness) -> Starlette:
-    """Return the application that serves all pages."""
+    """Return the ASGI application that serves all pages of the admin endpoint."""
     scraping = trio.Lock()
 
     async def metrics(request: Request) -> Response:
@@ -111,10 +113,12 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
 
 
 class Endpoint:
-    """Serves an application on listening sockets until cancelled; restarts after failures."""
+    """Serves an ASGI application on listening sockets until cancelled. An error in one connection ends only
+    this connection; after an error in accepting connections, accepting is restarted.
+    """
 
     def __init__(self, listening: list[socket.socket], app: Starlette) -> None:
-        """Begin with these listening sockets, and close them at the end."""
+        """Begin with these listening sockets; `serve` closes them at its end."""
         self._listening = listening
         self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
         self._config = _http_config()
@@ -168,8 +172,9 @@ class Endpoint:
             bounded.close()
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that waits for its client: first one that waits for a request, else one
-        that waits to send. Return False if no connection waits for its client.
+        """Close a connection whose client is slow, to make room for a new one: the oldest that waits for a
+        request, or else the oldest that waits for its client to receive. Return False if no connection waits
+        for its client.
         """
         slow = [stream for stream in self._open if not stream.asked]
         slow = slow or [stream for stream in self._open if stream.sending]
@@ -181,8 +186,8 @@ class Endpoint:
 
 
 class _Stream:
-    """A socket with the methods that hypercorn uses, and a time limit for sending. There is no
-    `do_handshake`, because the endpoint has no TLS.
+    """A socket with the methods that hypercorn calls, and a time limit for sending. The method `do_handshake`
+    is missing, because the endpoint has no TLS.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -197,7 +202,9 @@ class _Stream:
         """True while a response is being sent."""
 
     async def send_all(self, data: bytes) -> None:
-        """Send the data. Raises trio.BrokenResourceError, also after the time limit."""
+        """Send the data. Raises trio.BrokenResourceError if the connection is broken, or the client takes
+        longer than the time limit to receive.
+        """
         with trio.move_on_after(SEND_S) as deadline:
             self.sending = True
             await self._stream.send_all(data)
@@ -211,7 +218,7 @@ class _Stream:
 
 
 class _Log(Logger):
-    """Hypercorn's log, reduced to failures, in Weir's format."""
+    """Logger for hypercorn that writes only failures, in the format of Weir's log."""
 
     async def exception(self, message: str, *_args: object, **_kwargs: object) -> None:
         log.exception("internal error in an admin page; please report this", what=message)

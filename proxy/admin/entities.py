@@ -1,4 +1,5 @@
-"""Read the budgets of rates: totals of all budgets, and details of those charged most.
+"""Read the budgets of clients for metrics: totals of all budgets, and details of the budgets that were
+charged most.
 
 Clients choose their client-ids, and so the number of budgets. Prometheus stores every label value that it has
 ever seen, so only the `ENTITIES_MAX` largest budgets are shown; the totals include all budgets.
@@ -24,7 +25,7 @@ from quotas.topics import TopicRates
 
 ENTITIES_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 200
-"""Maximum number of characters of a name in a label; Kafka allows client-ids of 32 KB."""
+"""Maximum number of characters of a user or client-id in a label value. Kafka allows client-ids of 32 KB."""
 SLICE: Final = 1000
 """Number of budgets read in one step, which takes about a millisecond."""
 
@@ -38,76 +39,86 @@ a budget of all brokers.
 
 
 class Pot(NamedTuple):
-    """Budgets that are totalled together: those of one quota at one broker, or in the cluster."""
+    """Broker and quota whose budgets are totalled together. The broker is `cluster` for budgets of all
+    brokers.
+    """
 
     node_id: Where
     quota: str
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Return the label values of the broker and the quota."""
+        """The label values of the broker and the quota."""
         return broker_label(self.node_id), self.quota
 
 
 Pots: TypeAlias = Iterator[tuple[Pot, ClientQuotas[A]]]
 Kinds: TypeAlias = Callable[[QuotaRegistry, bool], Pots[A]]
-"""Function (quotas, True for shadow entries) that yields the quotas counted in one unit. Only budgets in the
-same unit can be compared.
+"""Function (registry, True for shadow entries) that yields, by broker, the budgets of all quotas that have
+the same unit, such as bytes. Only budgets in the same unit can be compared.
 """
 
 
 class Entity(NamedTuple):
-    """The values of one budget, for metrics."""
+    """The values of one budget, as shown in metrics."""
 
     pot: tuple[str, str]
-    """Label values of broker and quota."""
+    """Label values of the budget's broker and quota."""
     sharers: tuple[str, ...]
-    """Clients that share the budget: user, client_id, client_id_prefix; for a topic's budget, the topic."""
+    """Label values that tell the clients which share the budget: user, client_id, client_id_prefix. For a
+    topic's budget, the topic.
+    """
     charged: float
     rate: float
-    """Current rate, in units per second."""
+    """Current rate, in the unit of the quota: bytes/s, percent of a thread's time, or partitions/s."""
     limit: float
     throttled: int
     throttle_ms: int
     tokens: float = 0.0
     """Current balance (partitions) of a mutation budget; 0 for other budgets."""
     refused: int = 0
-    """Number of topics refused because of a mutation budget; 0 for other budgets."""
+    """Number of topics in requests that were refused because a mutation budget was exhausted; 0 for other
+    budgets.
+    """
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return all label values of the budget."""
+        """All label values of the budget: broker, quota and clients."""
         return *self.pot, *self.sharers
 
 
 @dataclass(slots=True)
 class Reading(Generic[A]):
-    """The values of all budgets in one unit, read at one time."""
+    """The values of all budgets whose quotas have the same unit, read for one scrape."""
 
     totals: dict[Pot, Totals] = field(default_factory=dict)
-    """Totals of all budgets, those not shown and the expired ones included."""
+    """Totals of the budgets by broker and quota. They include the budgets that are not in `shown`, and those
+    that have expired.
+    """
     counts: dict[Pot, int] = field(default_factory=dict)
-    """Number of budgets that exist."""
+    """Number of budgets that exist now, by broker and quota."""
     largest: list[tuple[Pot, A]] = field(default_factory=list)
-    """The budgets that were charged most."""
+    """The budgets that were charged most, each with its broker and quota."""
     shown: list[Entity] = field(default_factory=list)
     """Values of the budgets in `largest`, in the same order."""
     hidden: int = 0
-    """Number of budgets that are not in `shown`."""
+    """Number of existing budgets that are not in `shown`."""
 
 
 def byte_rates(registry: QuotaRegistry, shadow: bool) -> Pots[Budget]:
-    """Yield the quotas counted in bytes."""
+    """Yield the budgets of the produce and fetch quotas (bytes), by broker and quota."""
     return _pots(registry, lambda quotas: (quotas.produce, quotas.fetch), shadow=shadow)
 
 
 def request_times(registry: QuotaRegistry, shadow: bool) -> Pots[RequestBudget]:
-    """Yield the quotas counted in percent of a thread's time, summed up per second."""
+    """Yield the budgets of the request quota by broker. The unit of their charges is one percent of a
+    thread's time during a second.
+    """
     return _pots(registry, lambda quotas: (quotas.request,), shadow=shadow)
 
 
 def mutations(registry: QuotaRegistry, shadow: bool) -> Pots[MutationBudget]:
-    """Yield the quota counted in partitions; its budgets are those of the cluster."""
+    """Yield the budgets of the mutation quota (partitions). The whole cluster has one set of them."""
     kind = registry.mutations.shadow if shadow else registry.mutations
     if kind is not None:
         yield Pot(CLUSTER, kind.key.value), kind
@@ -122,8 +133,8 @@ def read(
     *,
     shadow: bool = False,
 ) -> Iterator[None]:
-    """Fill `reading` in steps of about a millisecond; the caller serves sockets at each yield. With `shadow`,
-    read the budgets of shadow entries.
+    """Fill `reading` with the values of all budgets that `kinds` yields, in steps of about a millisecond; the
+    caller serves sockets at each yield. With `shadow`, read the budgets of shadow entries.
     """
     largest = reading.largest
     for pot, kind in list(kinds(quota_registry, shadow)):
@@ -142,8 +153,8 @@ def read(
 
 
 def topics(registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> list[Entity]:
-    """Return the topics charged most. The number of their budgets is bounded by the entries of the quota
-    table.
+    """Return the values of the topics' budgets that were charged most. This needs no steps: topics have
+    budgets only if the quota table has entries for them, so the budgets are few.
     """
     everywhere: list[tuple[Where, Iterable[TopicRates]]] = [
         (node_id, quotas.topics or ()) for node_id, quotas in registry.brokers.items()
@@ -161,7 +172,9 @@ def topics(registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> list[Entity
 
 
 def _counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
-    """Add every budget to `total`; yield the budgets in slices that take about a millisecond."""
+    """Add every budget of the quota to `total`. Yield the budgets in slices; a slice takes about a
+    millisecond.
+    """
     budgets = iter(list(kind))  # budgets may be added between two steps
     while part := list(islice(budgets, SLICE)):
         for budget in part:
@@ -175,8 +188,8 @@ def _pots(
     *,
     shadow: bool,
 ) -> Pots[A]:
-    """Yield the quotas of these kinds at every broker. Yield shadow quotas, and quotas of the cluster, only
-    if any of their budgets is in use.
+    """Yield the budgets of these quotas at every broker, then in the cluster. Leave out shadow quotas and
+    quotas of the cluster without any charge or budget.
     """
     for node_id, quotas in registry.brokers.items():
         for kind in kinds(quotas):
@@ -214,7 +227,7 @@ def _entity(pot: Pot, budget: Limiter, now_ms: int) -> Entity:
 
 
 def sharers(tags: Tags) -> tuple[str, str, str]:
-    """Return user, client_id and client_id_prefix as label values of a budget."""
+    """Return the user, client_id and client_id_prefix of a budget as label values, shortened."""
     return shortened(tags.user), shortened(tags.client_id), shortened(tags.client_id_prefix)
 
 

@@ -17,30 +17,32 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 LINES: Final = 100
-"""Number of samples written in one step."""
+"""Number of samples (lines) written in one step; sockets are served between the steps."""
 END: Final = b"# EOF\n"
 
 Row: TypeAlias = tuple[tuple[str, ...], float]
-"""Label values and value of one sample."""
+"""One sample of a metric: its label values and its number."""
 Value: TypeAlias = float | Mapping[str, float] | Iterable[Row]
-"""Samples of a family: the value of one sample without labels, values by the value of the only label, or
-rows.
+"""Samples of a metric in one of three forms: one number, for a metric without labels; numbers by label value,
+for a metric with one label; or rows.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Makes metric families whose names and descriptions begin with the same text."""
+    """Makes metrics whose names begin with `prefix`, and whose descriptions begin with `says`."""
 
     prefix: str
     says: str = ""
 
     def gauge(self, name: str, meaning: str, value: Value, *labels: str) -> Metric:
-        """Return a gauge with these samples."""
+        """Return a gauge with this name, description, samples and label names."""
         return _filled(GaugeMetricFamily(self.prefix + name, self.says + meaning, labels=labels), value)
 
     def counter(self, name: str, meaning: str, value: Value, *labels: str) -> Metric:
-        """Return a counter with these samples. Its name gets the suffix `_total`."""
+        """Return a counter with this name, description, samples and label names. Its name gets the suffix
+        `_total`.
+        """
         return _filled(CounterMetricFamily(self.prefix + name, self.says + meaning, labels=labels), value)
 
 
@@ -62,7 +64,7 @@ def _rows(values: Mapping[str, float]) -> Iterator[Row]:
 
 
 class _Given(Collector):
-    """Metrics in the form that prometheus-client reads."""
+    """Collector that hands given metrics to prometheus-client."""
 
     def __init__(self, *metrics: Metric) -> None:
         self._metrics = metrics
@@ -72,7 +74,9 @@ class _Given(Collector):
 
 
 async def render(families: Iterator[Metric | None], accept: str) -> tuple[bytes, str]:
-    """Return the text of the metrics, and its content type, in the format that an Accept header asks for."""
+    """Return the text of the metrics and its content type. The Accept header decides between Prometheus' text
+    format and OpenMetrics.
+    """
     encode, content_type = choose_encoder(accept)
     text = bytearray()
     for family in families:
@@ -85,7 +89,7 @@ async def render(families: Iterator[Metric | None], accept: str) -> tuple[bytes,
 
 
 def _parts(family: Metric) -> Iterator[Metric]:
-    """Yield the metric in parts of `LINES` samples."""
+    """Yield the metric in parts, each with at most `LINES` samples."""
     samples = family.samples
     family.samples = samples[:LINES]
     yield family
@@ -96,8 +100,8 @@ def _parts(family: Metric) -> Iterator[Metric]:
 
 
 def _body(text: bytes, *, first: bool) -> bytes:
-    """Remove the end mark, and the header unless `first`. No line begins with a label value, so `#` marks a
-    header.
+    """Return the text of a part of a metric without OpenMetrics' end mark, and, unless the part is the first,
+    without the header. Sample lines begin with the metric's name, so a `#` marks a header.
     """
     text = text.removesuffix(END)
     while not first and text.startswith(b"# "):

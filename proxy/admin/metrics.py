@@ -29,7 +29,7 @@ from proxy.server.server import Server
 from quotas.connections import ConnectionBudget, ConnectionQuotas
 
 PROCESS = "all"
-"""Label value of the connection rate that all listeners share."""
+"""Label value for the limit on new connections per second that applies to all listeners together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Sources:
     quota_registry: QuotaRegistry
     store: StoreHealth
     now_ms: Callable[[], int]
-    """Clock of the budgets (ms)."""
+    """Function that returns the time (ms) on the clock that budgets use."""
     usage: Tally | None = None
     """Counts of usage records; None if usage is not recorded."""
 
@@ -246,7 +246,7 @@ def authentications(counters: Counters) -> Iterator[Metric]:
 
 
 def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
-    """Yield the metrics of TLS files; without TLS they have no samples."""
+    """Yield the metrics of the configured certificate and key files; without TLS, metrics with no samples."""
     yield WEIR.gauge(
         "tls_files_last_reload_successful",
         "0 while changed TLS files are refused, and older ones in force.",

@@ -34,14 +34,14 @@ ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 TOPIC: Final = (*BROKER_QUOTA, "topic")
 LABELS: Final = attrgetter("labels")
 SERIES_MAX: Final = 2000
-"""Maximum number of (entity, API) pairs shown; most clients use five to ten APIs."""
+"""Maximum number of (entity, API) pairs whose request time is shown. Most clients use five to ten APIs."""
 API_SLICE: Final = 100
-"""Number of budgets whose APIs are read in one step, which takes one or two milliseconds."""
+"""Number of budgets whose request time by API is read in one step, which takes one or two milliseconds."""
 
 Of: TypeAlias = Callable[[Entity], float]
-"""Function that returns one value of an entity."""
+"""Function that takes the values of a budget and returns one of them, such as its rate."""
 Values: TypeAlias = Callable[[Of], list[Row]]
-"""Function that returns one value of every entity, with the entity's labels."""
+"""Function that applies an `Of` to every budget, and returns samples with the budgets' labels."""
 
 
 def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
@@ -87,7 +87,9 @@ def _quotas(make: Families, rates: Reading[Budget], times: Reading[RequestBudget
 def _throttles(
     make: Families, whose: str, values: Callable[[Callable[..., float]], list[Row] | float], *labels: str
 ) -> Iterator[Metric]:
-    """Yield the number of throttle times, and their sum; `values` reads a `Totals` or an `Entity`."""
+    """Yield two metrics: the number of throttled requests, and the sum of their throttle times. `values`
+    takes a function that reads a `Totals` or an `Entity`, and returns the samples.
+    """
     yield make.counter(
         f"{whose}_throttles",
         "Requests answered with a throttle time.",
@@ -133,8 +135,8 @@ def _rate_and_limit(make: Families, whose: str, unit: str, values: Values, *labe
 
 
 def _api_times(make: Families, reading: Reading[RequestBudget]) -> Iterator[Metric | None]:
-    """Yield the request time of the most expensive (entity, API) pairs; yield None where the caller may serve
-    sockets.
+    """Yield the request time by budget and API, for the pairs that have used most. Yield None where the
+    caller may serve sockets.
     """
     rows: list[Row] = []
     hidden = 0

@@ -22,15 +22,17 @@ CHECK_S: Final = 5.0
 PATIENCE_S: Final = 3.0
 """Maximum time (s) of a check."""
 STAGGER_S: Final = 0.02
-"""Time (s) after which the next broker is asked too."""
+"""Time (s) to wait for a broker before the next broker is asked too."""
 REASONS_MAX: Final = 3
 
 
 class Readiness:
-    """The readiness of the process: starting, then ready while a broker answers, then draining."""
+    """Tells if the process can serve clients: not while Weir starts, not while Weir drains its connections to
+    stop, and in between only if a broker can be reached.
+    """
 
     def __init__(self, server: Server, listening: trio.Event) -> None:
-        """Begin unchecked; `listening` is set once clients can connect."""
+        """Begin without a result. `listening` is an event that is set once clients can connect."""
         self._server = server
         self._listening = listening
         self._checking = trio.Lock()
@@ -38,7 +40,9 @@ class Readiness:
         self._unreachable: str | None = None
 
     async def problem(self) -> str | None:
-        """Return the reason why clients cannot be served; None if they can."""
+        """Return the reason why clients cannot be served; None if they can. Ask the brokers if the last
+        result is older than `CHECK_S`.
+        """
         if self._server.stopping:
             return "draining"
         if not self._listening.is_set():
@@ -54,7 +58,9 @@ class Readiness:
 
 
 async def _unreachable(addresses: Iterable[Address], access: Access) -> str | None:
-    """Ask the brokers until one answers, and return None; return the reason if no broker answers."""
+    """Ask the brokers until one answers, and return None. A broker that closes the connection counts too,
+    because it may require SASL. Return the reasons if no broker answers.
+    """
     failures: list[str] = []
     found = False
 

@@ -20,41 +20,49 @@ from quotas.limiters.request_time import OTHER_APIS, RequestBudget
 
 PATH: Final = "/request-time"
 USER: Final = "user"
-"""Name of the query parameter with the principal's name, without type; default ANONYMOUS."""
+"""Name of the query parameter for the principal's name, given without `User:`. A request without the
+parameter asks about ANONYMOUS.
+"""
 CLIENT_ID: Final = "client_id"
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
 PERCENT: Final = 100
-"""Percent of a thread's time in a second of its time."""
+"""Number of units charged for one second of one thread's time: budgets count request time in percent of a
+second.
+"""
 OTHERS: Final = "others"
 
 
 class ApiTime(msgspec.Struct, frozen=True):
-    """Request time of one API, as charged to a budget."""
+    """Request time that the requests of one API have charged to a budget."""
 
     api: str
     """Kafka's name of the API."""
     seconds: float
-    """Estimated time (s) of one thread."""
+    """Estimated time (s) of one broker thread for the requests of this API."""
     percent: float
-    """Share of the API in all time charged to the budget, in percent."""
+    """Percentage that this API has in all time charged to the budget."""
 
 
 class BudgetTime(msgspec.Struct, frozen=True):
     """Request time charged to one budget of the client at one broker. Other clients may share the budget."""
 
     broker: str
-    """Node id of the broker; `unknown`; or `cluster` for a budget of all brokers."""
+    """Node id of the broker; `unknown` for a broker whose id is not known yet; `cluster` for a budget of all
+    brokers.
+    """
     mode: str
-    """Mode of the budget's entry, as in the quota file: enforce or shadow."""
+    """Mode of the quota entry that the budget belongs to: `enforce` or `shadow`, as in the quota file."""
     user: str
     client_id: str
     client_id_prefix: str
-    """The last of the three names that identify the clients which share the budget. An empty name stands for
-    any.
+    """Prefix of the client-ids that share the budget; empty if the budget's quota is not for a prefix. `user`
+    and `client_id` narrow the clients down in the same way.
     """
     seconds: float
-    """Time (s) charged in total; starts again at 0 an hour after the last charge."""
+    """Time (s) charged to the budget since its first request. An unused budget is removed after an hour; a
+    new one begins at 0.
+    """
     rate: float
     """Current rate, in percent of one thread's time."""
     limit: float | None
@@ -65,7 +73,7 @@ class BudgetTime(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Request time of a client."""
+    """Request time of a client by budget and API; the content of the JSON response."""
 
     user: str
     client_id: str
@@ -74,8 +82,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report(quota_registry: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
-    """Return a client's request time at every broker. Finds the budgets as connections do, but creates no
-    budgets.
+    """Return a client's request time at every broker. The client's budgets are looked up by the rules that
+    also apply to its connections, but no budget is created.
     """
     user, client_id = asked.get(USER) or ANONYMOUS, asked.get(CLIENT_ID, "")
     return Report(user, client_id, list(_budgets(quota_registry, user, client_id, now_ms)))

@@ -45,7 +45,9 @@ the table's name. For a key in a table: the key today. Used only to tell operato
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked settings, and parsed forms of the settings that the proxy uses in another type."""
+    """Checked settings. Beside the settings as written, it has those that the proxy uses in another type,
+    such as addresses.
+    """
 
     settings: Settings
     upstream: tuple[Address, ...]
@@ -53,12 +55,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ports: PortRange
     quota_file: Path | None
     admins: frozenset[str]
-    """Principals that may describe and alter quotas."""
+    """Names of the principals that may describe and alter quotas."""
     admin: Address | None
     connections_per_ip: dict[str, int]
-    """Maximum number of connections by IP address, where it differs from `max_connections_per_ip`."""
+    """Maximum number of connections by IP address, for addresses whose maximum is not
+    `max_connections_per_ip`.
+    """
     brokers: frozenset[str]
-    """Principals whose fetches as replicas are exempt from quotas."""
+    """Names of the brokers' principals. Their fetches are exempt from quotas if they fetch as replicas."""
     credentials: Credentials | None
     """Credentials of Weir's own connections to brokers; None if Weir does not authenticate."""
     tls: TlsRules
@@ -67,20 +71,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def advertised_listeners(self) -> AdvertisedListeners:
-        """Listeners for brokers: one port for each broker, or `listen` for all brokers if clients send server
-        names.
+        """Rule that gives each broker the listener that clients are told: a port for each broker, or, if
+        clients send server names (TLS), a server name for each broker on the one port of `listen`.
         """
         names = self.tls.listener.names if self.tls.listener is not None else None
         return names or self.ports
 
     @property
     def records_usage(self) -> bool:
-        """True if usage is recorded."""
+        """True if the settings ask for usage records, in a directory or a topic."""
         return bool(self.settings.usage_dir or self.settings.usage_topic)
 
     @property
     def own_topics(self) -> frozenset[str]:
-        """Topics of the cluster that only Weir writes to."""
+        """Names of the cluster's topics in which Weir stores quotas and usage records. Only Weir is to write
+        to these topics.
+        """
         settings = self.settings
         quotas = {settings.quota_topic} if settings.quota_store == "topic" else set()
         usage = {settings.usage_topic, f"{settings.usage_topic}-trace"} if settings.usage_topic else set()
@@ -88,8 +94,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
-    """Read the configuration file, if any, override its settings by the given options, and check all. An
-    option with value None was not given. Raises ConfigError.
+    """Read the configuration file, if any; override its settings by the command-line options; check the
+    result and return it. An option whose value is None was not given. Raises ConfigError.
     """
     given = {key: value for key, value in options.items() if value is not None}
     for key, value in given.items():
@@ -99,8 +105,8 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
 
 
 def _read_settings(path: Path) -> dict[str, object]:
-    """Return the settings in a file; relative paths in it become relative to the file's directory. Raises
-    ConfigError.
+    """Return the settings in a configuration file. Paths in it that are relative are taken relative to the
+    file's directory. Raises ConfigError.
     """
     settings = _read(path)
     for key, value in settings.items():
@@ -112,7 +118,9 @@ def _read_settings(path: Path) -> dict[str, object]:
 
 
 def _check_written(where: str, key: str, value: object) -> None:
-    """Raise ConfigError if the key does not exist or cannot have this value; the text begins with `where`."""
+    """Raise ConfigError if the key does not exist or cannot have this value. The error's text begins with
+    `where`.
+    """
     if isinstance(value, dict):
         renamed = ", ".join(_outside(key, value))
         advice = f"write {renamed}" if renamed else f"leave out [{key}]"
@@ -129,7 +137,9 @@ def _check_written(where: str, key: str, value: object) -> None:
 
 
 def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
-    """Yield "table.name as key" for every key in a table, and in the tables within that table."""
+    """Yield the text "table.name as key" for every old key in a table, and in the tables within that table;
+    `key` is the key to write now.
+    """
     for name, value in inside.items():
         place = f"{table}.{name}"
         if isinstance(value, dict):
@@ -140,8 +150,8 @@ def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
 
 
 def _wanted(kind: object, value: object) -> str:
-    """Return a description of the type that a key must have; of the key's bounds if the value has
-    that type.
+    """Return a description of the values that a key accepts, for an error text: the type, or, if `value` has
+    this type, the bounds.
     """
     origin, *metas = get_args(kind)
     try:

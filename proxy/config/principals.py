@@ -28,10 +28,8 @@ def parse_principals(text: str, key: str) -> frozenset[str]:
 
 
 def broker_principals(settings: Settings) -> frozenset[str]:
-    """Return the principals whose replica fetches are exempt; no principals unless brokers reach each other
-    through Weir (`inter_broker`).
-
-    Raises ConfigError.
+    """Return the names of the brokers' principals, whose replica fetches are exempt from quotas. Return no
+    names unless brokers reach each other through Weir (`inter_broker`). Raises ConfigError.
     """
     names = parse_principals(settings.super_users, "super_users")
     if settings.inter_broker and not names:

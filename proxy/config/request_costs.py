@@ -1,4 +1,6 @@
-"""Check the settings of request time: the operator's file of costs, and the factors of brokers."""
+"""Check the settings that change the estimates of request time: a file of costs by API, and factors by
+broker.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +20,32 @@ if TYPE_CHECKING:
 
 SCALE_MAX: Final = 1000.0
 FILE_BYTES_MAX: Final = 1 << 20
-"""Maximum size (bytes) of the file. A file with every cost of every API has less than a hundredth of this."""
+"""Maximum size (bytes) of the file of costs. A file with every cost of every API has less than a hundredth of
+this.
+"""
 NODE_ID_MAX: Final = 2**31 - 1
 _SHOWN_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeRules:
-    """The operator's changes to the shipped estimation of request time."""
+    """The operator's changes to the estimates of request time that Weir ships: costs by API, and factors."""
 
     costs: Overrides = field(default_factory=Overrides)
     scale: float = 1.0
-    """Factor for all estimates."""
+    """Factor for the estimates of every broker without a factor of its own."""
     scales: Mapping[int, float] = field(default_factory=dict)
-    """Factors for the estimates of single brokers, by node id."""
+    """Factors for the estimates of single brokers by node id; these apply instead of `scale`."""
 
     def scale_of(self, node_id: int | None) -> float:
-        """Return the factor for a broker's estimates."""
+        """Return the factor for the estimates of this broker; None is a broker whose node id is not known."""
         return self.scale if node_id is None else self.scales.get(node_id, self.scale)
 
 
 def request_time_rules(settings: Settings) -> RequestTimeRules:
-    """Return the rules that the settings and the file of costs describe. Raises ConfigError."""
+    """Return the operator's changes to the estimates of request time, read from the settings and the file of
+    costs. Raises ConfigError.
+    """
     costs = _read(Path(settings.request_costs)) if settings.request_costs else Overrides()
     scale, scales = _scales(settings.request_time_scale)
     return RequestTimeRules(costs, scale, scales)
@@ -65,8 +71,8 @@ def _read(path: Path) -> Overrides:
 
 
 def _scales(text: str) -> tuple[float, dict[int, float]]:
-    """Return the factor for all brokers, and the factors by node id, in a text such as `1.2`, `1=0.8;2=1.25`
-    or `1.2;2=1.25`. Raises ConfigError.
+    """Parse a setting such as `1.2`, `1=0.8;2=1.25` or `1.2;2=1.25`. Return the factor for brokers without
+    one of their own, and the factors by node id. Raises ConfigError.
     """
     scales: dict[int | None, float] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):

@@ -17,11 +17,11 @@ AT_LEAST_0: Final = msgspec.Meta(ge=0)
 AT_LEAST_1: Final = msgspec.Meta(ge=1)
 AT_LEAST_2: Final = msgspec.Meta(ge=2)
 WAIT_MS: Final = msgspec.Meta(ge=0, le=2**31 - 1)
-"""Range (ms) of a throttle time in Kafka's protocol."""
+"""Allowed values of settings that are throttle times (ms): the range of the field in Kafka's protocol."""
 INTERVAL_MS: Final = msgspec.Meta(ge=100, le=3_600_000)
 FILE_BYTES: Final = msgspec.Meta(ge=4096)
-"""Minimum size (bytes) of finished files. Smaller files would be too many for readers that list the
-directory.
+"""Allowed values of settings that are sizes (bytes) of finished files. Files below the minimum would be too
+many for readers that list the directory.
 """
 SHARE: Final = msgspec.Meta(ge=0, le=1)
 
@@ -287,4 +287,5 @@ FILES: Final = (
     "upstream_sasl_password_file",
     "usage_dir",
 )
-"""Keys whose values are paths, relative to the configuration file."""
+"""Keys whose values are paths. In a configuration file, a relative path is relative to the file's directory.
+"""

@@ -34,11 +34,11 @@ class QuotaRegistry:
     ) -> None:
         """Begin with `table` in force.
 
-        `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`, those of
-        the controller are `controller.quota.window.*`. With `in_shadow`, every entry is a shadow entry.
-        `pacing` applies to byte rates whose entry has no pacing. `unnamed` is the client-id assumed for
-        clients without one. `request_time_scale` returns the factor for estimates of a broker's request time,
-        by node id.
+        `num_samples` and `window_s` are Kafka's `quota.window.num` and `quota.window.size.seconds`;
+        `controller_num_samples` and `controller_window_s` are `controller.quota.window.*`. With `in_shadow`,
+        every entry is a shadow entry. `pacing` applies to byte rates whose entry has no pacing. `unnamed` is
+        the client-id assumed for clients without one. `request_time_scale` returns the factor for estimates
+        of a broker's request time, by node id.
         """
         self._is_in_shadow = in_shadow
         self._pacing = pacing
@@ -63,12 +63,16 @@ class QuotaRegistry:
 
     @property
     def table(self) -> QuotaTable:
-        """The configured table. It is in force unless `in_shadow` is set, see `in_force`."""
+        """The configured table, in which each entry has its configured mode and pacing. `in_force` is the
+        table that applies: there, `in_shadow` and the default pacing have been applied to the entries.
+        """
         return self._table
 
     @property
     def in_force(self) -> QuotaTable:
-        """The table in force: enforced and shadow entries."""
+        """The table that limiters apply: the configured entries, enforced or in shadow, with the default
+        pacing filled in.
+        """
         return self._in_force
 
     def _modes(self, table: QuotaTable) -> QuotaTable:
@@ -76,11 +80,11 @@ class QuotaRegistry:
 
     @property
     def brokers(self) -> dict[int | None, BrokerQuotas]:
-        """Quotas of every broker to which connections were made, by node id."""
+        """Budgets of each broker's clients, by node id, for the brokers that `of` was called for."""
         return self._brokers
 
     def of(self, node_id: int | None) -> BrokerQuotas:
-        """Return the quotas of one broker: the same object at every call."""
+        """Return the budgets of one broker's clients; create them at the first call for the broker."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = BrokerQuotas.create(
@@ -95,12 +99,14 @@ class QuotaRegistry:
         return quotas
 
     def prepare(self, table: QuotaTable) -> None:
-        """Do the slow part of `use` in advance. Callable from any thread, by one caller at a time."""
+        """Precompute the slow part of `use` for this table, so that `use` is fast. Callable from any thread,
+        by one caller at a time.
+        """
         self._modes(table).prepared(self._in_force)
 
     def use(self, table: QuotaTable) -> None:
-        """Put another table in force, for open connections too; earlier usage still counts. The caller must
-        then run `refresh`.
+        """Put another table in force, for open connections too; usage before the change still counts. The
+        caller must then run `refresh`.
         """
         self.prepare(table)
         self._table = table
@@ -114,8 +120,8 @@ class QuotaRegistry:
             call(self._in_force)
 
     def refresh(self) -> Iterator[None]:
-        """Give all limiters the limits in force, in steps; the caller must exhaust the iterator. See
-        `ClientQuotas.refresh`.
+        """Give all existing limiters their limits from the table in force. The work is done in steps, one for
+        each item of the iterator; the caller must exhaust the iterator.
         """
         for quotas in list(self._brokers.values()):
             yield from quotas.refresh()
@@ -127,8 +133,8 @@ class QuotaRegistry:
             pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Remove budgets that were not used for an hour, in steps; the caller must exhaust the iterator. See
-        `ClientQuotas.expire`.
+        """Remove budgets that were not used for an hour. The work is done in steps, one for each item of the
+        iterator; the caller must exhaust the iterator.
         """
         yield from self.cluster.expire(now_ms)
         for quotas in list(self._brokers.values()):

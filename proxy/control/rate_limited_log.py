@@ -13,14 +13,18 @@ from proxy.net.reactor import Reactor, Timer
 PERIOD_MS: Final = 1000
 
 Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
-"""Function (count, details of the latest event) that writes one line."""
+"""Function that writes one log line, given the number of events in the line and the details of the latest of
+them.
+"""
 
 Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""Type of `RateLimitedLog.note`."""
+"""Type of `RateLimitedLog.note`: a function of the event's kind, the function that writes its line, and its
+details.
+"""
 
 
 class _Pending:
-    """Events of one kind since the last line about them."""
+    """Events of one kind that were counted since the last log line about this kind."""
 
     __slots__ = ("count", "details", "timer", "write")
 
@@ -38,15 +42,19 @@ class _Pending:
 
 
 class RateLimitedLog:
-    """Writes or counts log lines; one per process. The number of kinds must be small, whatever peers send."""
+    """Writes log lines about events, at most one a second for each kind; counts the events between two lines.
+    There is one object per process. It remembers every kind, so peers must not be able to make up kinds.
+    """
 
     def __init__(self, reactor: Reactor) -> None:
-        """Begin with no events; seconds are measured by the reactor's timers."""
+        """Begin with no events. The reactor's timers tell when a second has passed."""
         self._reactor = reactor
         self._pending: dict[Hashable, _Pending] = {}
 
     def note(self, kind: Hashable, write: Write, details: Mapping[str, object]) -> None:
-        """Count one event of this kind, and write its line now or within a second."""
+        """Count one event of this kind. Write its line now, or after at most a second together with other
+        events if this kind was logged less than a second ago.
+        """
         pending = self._pending.get(kind)
         if pending is None:
             self._pending[kind] = _Pending(write, self._call_soon(kind))

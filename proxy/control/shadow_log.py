@@ -25,9 +25,12 @@ PERIOD_S: Final = 10.0
 LINES_MAX: Final = 20
 """Maximum number of entities logged at a time; one more line has the number of the others."""
 PERCENT_DIGITS: Final = 2
-"""Number of decimal places of request time. Other rates are logged as whole numbers."""
+"""Number of decimal places of a rate of request time (percent) in a log line. Other rates are logged as whole
+numbers.
+"""
 SLICE: Final = 1000
-"""Number of budgets read in one step, which takes less than a millisecond."""
+"""Number of budgets read in one step. A step takes less than a millisecond; sockets are served between steps.
+"""
 
 Counted: TypeAlias = Budget | MutationBudget | ConnectionBudget
 Who: TypeAlias = tuple[QuotaKey, Tags]
@@ -35,17 +38,21 @@ Who: TypeAlias = tuple[QuotaKey, Tags]
 
 @dataclass(slots=True)
 class Held:
-    """Throttles of one entity by one quota, summed over all brokers."""
+    """Number and total time of the throttles that one entity would have had by one quota, summed over all
+    brokers.
+    """
 
     throttled: int = 0
     throttle_ms: int = 0
     refused: int = 0
     limit: float = 0
     rate: float = 0
-    """Rate at the broker where the rate is highest; 0 for mutations."""
+    """Current rate of the entity, at the broker with its highest rate; 0 for mutation quotas."""
 
     def add(self, budget: Counted, now_ms: int) -> None:
-        """Add the counts of one broker's budget."""
+        """Add the throttles that one broker's budget has counted. Take over the budget's limit, and its
+        current rate if that is higher.
+        """
         self.throttled += budget.throttled
         self.throttle_ms += budget.throttle_ms_total
         self.limit = budget.limit
@@ -55,7 +62,9 @@ class Held:
             self.rate = max(self.rate, budget.rate(now_ms))
 
     def since(self, before: Held | None) -> Held:
-        """Return the counts added since `before`; all counts if the budget is new."""
+        """Return the throttles since `before`, an earlier reading of the same counts. Return all throttles if
+        there was no earlier reading, or if the budget was removed and created again.
+        """
         if before is None or before.throttled > self.throttled:
             return self
         return Held(
@@ -68,16 +77,16 @@ class Held:
 
 
 class ShadowLog:
-    """Logs the throttles of shadow quotas that occurred since the previous look."""
+    """Logs the throttles that shadow quotas would have caused since the previous call of `look`."""
 
     def __init__(self, quota_registry: QuotaRegistry, connections: ConnectionQuotas) -> None:
-        """Begin with no throttle logged."""
+        """Begin as if no throttle had been logged: the first call of `look` logs all."""
         self._quota_registry = quota_registry
         self._connections = connections
         self._said: dict[Who, Held] = {}
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """Log the throttles since the previous look, in steps of about a millisecond. The caller serves
+        """Log the throttles since the previous call, in steps of about a millisecond. The caller serves
         sockets at each yield.
         """
         found: dict[Who, Held] = {}
@@ -101,7 +110,7 @@ class ShadowLog:
 
 
 def _look(key: QuotaKey, budgets: Iterable[Counted], found: dict[Who, Held], now_ms: int) -> Iterator[None]:
-    """Add the counts of one quota's throttled budgets to `found`, in steps."""
+    """Add the throttles counted by these budgets, all of one quota, to `found`. Yield between steps."""
     remaining = iter(list(budgets))  # budgets may be added between two steps
     while part := list(islice(remaining, SLICE)):
         for budget in part:

@@ -19,7 +19,7 @@ WAIT_S_MAX: Final = 60.0
 
 
 class Task(StrEnum):
-    """The tasks, as named in logs and metrics."""
+    """Weir's own tasks, which the supervisor restarts. The values are their names in logs and metrics."""
 
     ACCEPT = "accept"
     ADMIN = "admin"
@@ -97,7 +97,9 @@ def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
 
 
 async def in_steps(steps: Iterator[object]) -> None:
-    """Take all steps of long work, and let other tasks run between the steps."""
+    """Run a long computation, given as an iterator of its steps, to its end; let other tasks run between the
+    steps.
+    """
     for _step in steps:
         await trio.lowlevel.checkpoint()
 

@@ -29,12 +29,12 @@ class Access:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """Return the access that the configuration describes."""
+        """Return an Access with the credentials and TLS settings that the configuration has for brokers."""
         return cls(config.credentials, config.tls.upstream)
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
-        """Connect to a broker and log in. Connecting and logging in may take `timeout_s` together, and so may
-        each later response.
+        """Connect to a broker and log in; return the connection. Connecting and logging in may take
+        `timeout_s` together, and each later response may take `timeout_s` too.
 
         Raises QuestionError (LoginError and TlsError are subclasses); ConfigError if the files of
         `upstream_*` cannot be used.
@@ -56,7 +56,8 @@ class Access:
     async def ask(
         self, address: Address, request: Message, answer: type[M], version: int, timeout_s: float
     ) -> M:
-        """Send one request on a connection of its own, in a version with header v1; return the response.
+        """Open a connection to the broker, send one request in `version`, close the connection, and return
+        the response. The version must be one whose request header is v1.
 
         Raises the same errors as `connect`.
         """

@@ -20,7 +20,9 @@ M = TypeVar("M", bound=Message)
 
 CLIENT_ID: Final = b"weir"
 CORRELATION_ID: Final = 0
-"""Correlation id of every request: there is only one in flight."""
+"""Correlation id of every request that Weir itself sends. One id is enough, because each connection has at
+most one request in flight.
+"""
 RESPONSE_BYTES_MAX: Final = 16 * 1024 * 1024
 TLS_ALERT: Final = b"\x15\x03"
 
@@ -31,10 +33,12 @@ class QuestionError(Exception):
     def __init__(self, text: str, *, reachable: bool, foreign: bool) -> None:
         super().__init__(text)
         self.reachable = reachable
-        """True if the broker accepted a connection and the TLS handshake."""
+        """True if the broker accepted the TCP connection, and TLS (or its absence) fits the port of the
+        broker.
+        """
         self.foreign = foreign
-        """True if the answer was not a Kafka broker's. A broker that closes the connection may require
-        SASL.
+        """True if the peer sent bytes that are no Kafka response. False if the peer closed the connection or
+        did not answer in time: a broker that requires SASL closes the connection too.
         """
 
 
@@ -65,7 +69,7 @@ class Connection:
     """Weir's own connection to a broker. As an async context manager, it closes the connection at the end."""
 
     def __init__(self, stream: trio.abc.Stream, address: Address, timeout_s: float) -> None:
-        """Begin with a connected stream; each response may take `timeout_s`."""
+        """Begin with a connected stream. Weir waits for each response for at most `timeout_s`."""
         self._stream = stream
         self.address = address
         self._timeout_s = timeout_s
@@ -83,7 +87,9 @@ class Connection:
             return decode(await self._exchange(_frame(request, version)), answer, version)
 
     async def ask_raw(self, request: Message, version: int) -> bytes:
-        """Send the request; return the encoded response, for `decode`. Raises QuestionError."""
+        """Send the request; return the response encoded, without its length prefix, as the function `decode`
+        takes it. Raises QuestionError.
+        """
         with failures(self.address, self._timeout_s):
             return await self._exchange(_frame(request, version))
 
@@ -135,7 +141,9 @@ class Connection:
 
 @contextmanager
 def failures(address: Address, timeout_s: float, *, reachable: bool = True) -> Iterator[None]:
-    """Raise QuestionError, with the address in its text, in place of errors of the connection."""
+    """Turn an error of the connection in the block (closed, timed out, not a Kafka response) into a
+    QuestionError whose text begins with the address.
+    """
     try:
         yield
     except ProtocolError as error:
@@ -164,7 +172,9 @@ def _frame(request: Message, version: int) -> bytes:
 
 
 def decode(frame: bytes, answer: type[M], version: int) -> M:
-    """Decode a response that has no length prefix. Raises ProtocolError."""
+    """Decode a response, given without its length prefix. Raises ProtocolError if the bytes are no response
+    of type `answer` to Weir's request.
+    """
     (correlation_id,) = LENGTH.unpack_from(frame)
     if correlation_id != CORRELATION_ID:
         raise ProtocolError(f"its answer is to request {correlation_id}, which was not asked")

@@ -1,4 +1,5 @@
-"""Ask the cluster for its brokers (Metadata), and a broker for its API versions, on connections of their own.
+"""Weir's own questions to the cluster: its brokers (Metadata), and a broker's API versions. Each question has
+a connection of its own.
 
 Weir also learns brokers from the responses that it forwards. By asking, it opens their listeners before the
 first client needs one, and notices brokers that appear or move while no client is connected.
@@ -37,15 +38,17 @@ class DiscoveryError(Exception):
     def __init__(self, failures: list[QuestionError]) -> None:
         super().__init__("; ".join(map(str, failures)))
         self.first = str(failures[0]) if failures else ""
-        """Text of the first failure; empty if no broker was asked."""
+        """Error text of the first broker asked; empty if no broker was asked."""
         reachable = [failure for failure in failures if failure.reachable]
         self.reachable = bool(reachable)
-        """True if a broker accepted a connection, and TLS is not the problem."""
+        """True if at least one broker accepted a connection, and TLS (or its absence) fits its port."""
         self.tls = next((str(failure) for failure in failures if isinstance(failure, TlsError)), "")
-        """Text of the first failure that is a TLS problem; empty if none is."""
+        """Error text of the first broker that could not be reached because of the TLS settings; empty if no
+        broker failed so.
+        """
         self.foreign = bool(reachable) and all(failure.foreign for failure in reachable)
-        """True if no peer that accepted a connection answered as a Kafka broker does. A broker that closes
-        the connection may require SASL.
+        """True if every peer that accepted a connection sent bytes that are no Kafka response. False if one
+        of them closed the connection: a broker that requires SASL does that too.
         """
         self.refused = bool(reachable) and all(isinstance(failure, LoginError) for failure in reachable)
         """True if every broker that accepted a connection rejected Weir's own credentials."""
@@ -54,7 +57,8 @@ class DiscoveryError(Exception):
 async def discover(
     bootstrap: Iterable[Address], timeout_s: float, access: Access = DIRECT
 ) -> dict[int, Address]:
-    """Return the cluster's brokers by node id, as told by the first address that answers.
+    """Return the addresses of the cluster's brokers by node id, from the Metadata response of the first
+    address in `bootstrap` that answers.
 
     Raises DiscoveryError if no address answers.
     """
@@ -71,11 +75,11 @@ async def discover(
 
 
 async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
-    """Return the cluster's brokers, which all have ports, and an empty text; or no brokers, and the reason
-    why the upstream does not list them.
+    """Ask the configured addresses for the cluster's brokers, before Weir serves clients. Return the brokers
+    and an empty text; or no brokers and the reason, if a broker was reached but did not list them.
 
-    Raises ConfigError if no address can be a Kafka broker, if TLS fails, if Weir's credentials are refused,
-    or if the ports do not fit.
+    Raises ConfigError if no address can be reached or be a Kafka broker, if TLS fails, if Weir's credentials
+    are refused, or if there are too few ports for the brokers.
     """
     try:
         nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
@@ -96,7 +100,9 @@ async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict
 
 
 async def refresh(config: Config, address_book: AddressBook) -> None:
-    """Ask the cluster for its brokers; record new and moved ones. Log if no broker answers."""
+    """Ask the cluster for its brokers; record new brokers and changed addresses in the address book. Log a
+    warning if no broker answers.
+    """
     try:
         known = [*address_book.nodes.values(), *config.upstream]
         nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
@@ -110,7 +116,9 @@ async def refresh(config: Config, address_book: AddressBook) -> None:
 async def ask_versions(
     address: Address, timeout_s: float, access: Access = DIRECT
 ) -> dict[int, VersionRange]:
-    """Ask a broker for its versions, and return them by API key. Raises QuestionError."""
+    """Ask a broker for the API versions that it supports; return the version ranges by API key. Raises
+    QuestionError.
+    """
     question = ApiVersionsRequest()
     answer = await access.ask(address, question, ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s)
     if answer.error_code != ErrorCode.NONE:

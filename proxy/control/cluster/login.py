@@ -31,7 +31,7 @@ from proxy.handlers.api_versions.api_versions import ranges
 PLAIN: Final = "PLAIN"
 AUTHENTICATE_VERSION: Final = 0
 SAID_CHARS_MAX: Final = 200
-"""Maximum number of characters of a broker's text that are shown when it refuses the login."""
+"""Maximum number of characters shown of a text that the broker sent when it refused the login."""
 
 Exchange: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 """Function that sends a token and returns the broker's token."""
@@ -56,8 +56,10 @@ async def log_in(connection: Connection, credentials: Credentials) -> None:
 
 
 async def _shake_hands(connection: Connection, credentials: Credentials) -> Exchange:
-    """Agree on the mechanism, and return the function that exchanges tokens with this broker. Raises
-    QuestionError.
+    """Agree with the broker on the SASL mechanism. Return the function that exchanges SASL tokens: in
+    SaslAuthenticate requests, or without a Kafka header if the broker is older.
+
+    Raises QuestionError; LoginError if the broker refuses the mechanism.
     """
     spoken = ranges(await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0))
     modern = ApiKey.SASL_AUTHENTICATE in spoken
@@ -101,7 +103,7 @@ def _refused(credentials: Credentials) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a broker's text as one line of at most `SAID_CHARS_MAX` characters."""
+    """Return a text from a broker as one line of printable characters, at most `SAID_CHARS_MAX`."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= SAID_CHARS_MAX else f"{line[:SAID_CHARS_MAX]}..."
 

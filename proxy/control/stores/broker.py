@@ -45,17 +45,19 @@ log = structlog.get_logger("weir.quotas")
 
 ASK_EVERY_S: Final = 1.0
 SHARE: Final = 20
-"""Pause between two requests, as a multiple of the time that the last request took, so that large responses
-are requested less often.
+"""Minimum pause between two requests for the quotas, as a multiple of the time that the last request took, so
+that large responses are requested less often.
 """
 LOAD_S: Final = 30.0
 SETTLE_STEPS: Final = 50
-"""Maximum number of times to ask whether a broker's quotas show an alteration that another broker
-has stored.
+"""Maximum number of times to ask for the quotas after an alteration, until the response contains the
+alteration. Another broker may have stored it, so it may appear late.
 """
 SETTLE_STEP_S: Final = 0.1
 STORED_AT: Final = 8
-"""Offset (bytes) of the stored quotas in a response, behind correlation id and throttle_time_ms."""
+"""Offset (bytes) in a DescribeClientQuotas response at which the stored quotas begin, behind correlation id
+and throttle_time_ms.
+"""
 SAID_MAX: Final = 1000
 SAID_CHARS_MAX: Final = 200
 REASONS_MAX: Final = 3
@@ -70,8 +72,8 @@ class BrokerStore:
     name = "broker"
 
     def __init__(self, brokers: Sequence[Address], access: Access, timeout_s: float) -> None:
-        """Begin without a connection. `brokers` are asked in turn until one answers; then also the brokers
-        that it lists.
+        """Begin without a connection. Weir tries `brokers` in turn until one accepts a connection, and later
+        also the other brokers that this broker lists.
         """
         self._brokers = list(brokers)
         self._access = access
@@ -80,7 +82,9 @@ class BrokerStore:
         self._turn = trio.Lock()
         self._followed = False
         self._known: tuple[bytes, QuotaTable] | None = None
-        """The stored quotas in the last response, encoded and decoded; None before the first response."""
+        """The stored quotas in the last response: first as encoded bytes, then decoded. None before the first
+        response.
+        """
         self._said: set[Skipped] = set()
 
     async def load(self) -> QuotaTable:
@@ -117,8 +121,8 @@ class BrokerStore:
             await self._close()
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Have a broker store the changes, and return all quotas once they show the changes. Raises
-        StoreError.
+        """Have a broker store the changes. Ask for the quotas until the response contains the changes, and
+        return all quotas. Raises StoreError.
         """
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))
@@ -132,8 +136,8 @@ class BrokerStore:
                     await self._close()
 
     async def _ask(self) -> QuotaTable:
-        """Ask for the quotas; decode and return them if they have changed, else return the known ones. Raises
-        StoreError.
+        """Ask a broker for the quotas and return them. Decode the response only if its bytes differ from the
+        last response. Raises StoreError.
         """
         frame = await self._answer(lambda connection: connection.ask_raw(EVERYTHING, VERSION))
         stored = frame[STORED_AT:]
@@ -144,8 +148,8 @@ class BrokerStore:
         return self._known[1]
 
     async def _alter(self, request: AlterClientQuotasRequest, changes: Changes) -> QuotaTable:
-        """Send the alteration to a broker, and ask for the quotas until they show the changes; return them.
-        Raises StoreError.
+        """Send the alteration to a broker. Ask for the quotas until the response contains the changes, and
+        return all quotas. Raises StoreError.
         """
         answer = await self._answer(
             lambda connection: connection.ask(request, AlterClientQuotasResponse, VERSION)
@@ -163,7 +167,9 @@ class BrokerStore:
         )
 
     def _say(self, skipped: Sequence[Skipped]) -> None:
-        """Log the quotas that Weir does not enforce, each quota once."""
+        """Log a warning about brokers' quotas that Weir does not support, and so does not enforce. Each quota
+        is logged once.
+        """
         new = [skip for skip in skipped if skip not in self._said]
         if new and len(self._said) < SAID_MAX:
             self._said.update(new[:SAID_MAX])
@@ -191,8 +197,8 @@ class BrokerStore:
             raise
 
     async def _connect(self) -> Connection:
-        """Return a connection to the first broker that accepts one and has the API. Raises StoreError;
-        UnfitError if no broker can serve as a store.
+        """Return a connection to the first broker that accepts one and has the quota APIs. Raises StoreError;
+        UnfitError if every broker was reached and has no quota APIs.
         """
         failures: list[str] = []
         unfit = 0
@@ -208,8 +214,8 @@ class BrokerStore:
         raise kind("; ".join(failures[:REASONS_MAX]))
 
     async def _connect_to(self, address: Address) -> Connection:
-        """Return a connection to this broker, if the broker has the quota APIs. Raises QuestionError;
-        UnfitError if it lacks them.
+        """Connect to this broker and check that it has the quota APIs; return the connection, and remember
+        the brokers that it lists. Raises QuestionError; UnfitError if the broker has no quota APIs.
         """
         connection = await self._access.connect(address, self._timeout_s)
         try:
@@ -231,8 +237,8 @@ class BrokerStore:
 
 
 def _read(frame: bytes) -> tuple[QuotaTable, Sequence[Skipped]]:
-    """Decode the quotas in a response; return them, and the quotas that Weir does not support. Raises
-    StoreError.
+    """Decode a DescribeClientQuotas response; return its quotas as a table, and those that Weir does not
+    support. Raises StoreError; UnfitError if Weir is not authorized to describe quotas.
     """
     try:
         answer = decode(frame, DescribeClientQuotasResponse, VERSION)
@@ -252,10 +258,10 @@ def _said(error_code: int, message: str | None) -> str:
 
 
 def _shows(table: QuotaTable, changes: Changes) -> bool:
-    """Return True if the table has the values of all changes."""
+    """Return True if every changed quota has its new value in the table."""
     return all(table.values.get(quota) == rate for quota, rate in changes.items())
 
 
 def broker_store(config: Config) -> BrokerStore:
-    """Return the configured store. It connects to a broker at its first use."""
+    """Return a store of the quotas of the configured cluster. It connects to a broker at its first use."""
     return BrokerStore(config.upstream, Access.of(config), config.settings.connect_timeout_s)

@@ -36,7 +36,9 @@ seconds.
 
 
 class Found(NamedTuple):
-    """The file's quotas, and the stamp that the file had when they were read."""
+    """The quotas in the file, and the stamp (modification time, size and inode) of the file with this
+    content.
+    """
 
     table: QuotaTable
     seen: Stamp
@@ -50,14 +52,14 @@ class FileStore:
     name = "file"
 
     def __init__(self, path: Path | None) -> None:
-        """Begin without reading the file; see `start` and `load`."""
+        """Begin without reading the file; `start` or `load` reads it."""
         self._path = path
         self._watch = FileWatch(() if path is None else (path,))
         self._turn = trio.Lock()
 
     def start(self) -> QuotaTable:
-        """Read the file before Trio runs, and return its quotas. Raises ConfigError, whose text is one line
-        with file, position and remedy.
+        """Read the quota file and return its quotas; called before Trio runs. Raises ConfigError, whose text
+        is one line with file, position and remedy.
         """
         if self._path is None:
             return QuotaTable()
@@ -126,10 +128,9 @@ def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Opti
     StoreError.
 
     The changes apply to enforced entries, or with `shadow` to shadow entries. The altered entries get
-    `options`; None keeps the options that they have.
-
-    The file is not written if it has all these values already. If another process writes the file meanwhile,
-    the changes are made in the text of that process.
+    `options` (pacing, scope); None keeps the options that they have. The file is not written if it has all
+    these values already. If another process has written the file since it was read, it is read again, and the
+    changes are made in its new text.
     """
     with _held(path):
         for _try in range(TRIES):
@@ -141,8 +142,8 @@ def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Opti
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Lock the quota file, so that no other Weir and no `weir quotas` alters it. Raises StoreError if another
-    process keeps the lock.
+    """Hold a lock during the block, so that no other Weir and no `weir quotas` alters the quota file. Raises
+    StoreError if another process keeps the lock.
 
     The locked file is one beside the quota file that only its owner can open: a directory could be locked by
     any process that may read it.
@@ -159,8 +160,9 @@ def _held(path: Path) -> Iterator[None]:
 
 
 def _locked(path: Path, lock: Path) -> int | None:
-    """Return the descriptor of the locked file `lock`; None if the directory cannot be written, because the
-    quota file cannot be written then either. Raises StoreError if another process keeps the lock.
+    """Open and lock the file `lock`, and return its descriptor. Return None if the directory cannot be
+    written, because the quota file beside it cannot be written then either. Raises StoreError if another
+    process keeps the lock.
     """
     for _try in range(LOCK_TRIES):
         try:
@@ -205,8 +207,8 @@ def _read(path: Path) -> Found:
 
 
 def _rewrite(path: Path, changes: Changes, *, shadow: bool, options: Options | None) -> Found | None:
-    """Make the changes in one attempt, and return the file's quotas; None if another process has written the
-    file meanwhile. Raises StoreError.
+    """Try once to make the changes in the quota file, and return its quotas. Return None if another process
+    has written the file since it was read. Raises StoreError.
     """
     if path.is_symlink():
         raise StoreError(

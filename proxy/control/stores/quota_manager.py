@@ -45,7 +45,9 @@ class _Alteration:
 
 
 class QuotaManager:
-    """Joins a store and the quota registry; the `QuotaAdmin` of all connections of a process."""
+    """Puts the quotas of a store in force, and alters the stored quotas for admins. All connections of a
+    process use one object, through the interface `QuotaAdmin`.
+    """
 
     def __init__(
         self,
@@ -56,8 +58,8 @@ class QuotaManager:
         state: StoreHealth,
         supervisor: Supervisor,
     ) -> None:
-        """Begin with `table`, the store's content at the start, in force. `admins` are the names of the
-        principals that may alter quotas.
+        """Begin with `table` in force: the quotas that the store had at the start. `admins` are the names of
+        the principals that may describe and alter quotas.
         """
         self._store = store
         self._quota_registry = quota_registry
@@ -80,7 +82,7 @@ class QuotaManager:
 
     @property
     def table(self) -> QuotaTable:
-        """The stored quotas, as last read."""
+        """The stored quotas that were last read and put in force."""
         return self._table
 
     def rejection(self, user: str, peer: str) -> str | None:
@@ -97,16 +99,20 @@ class QuotaManager:
         return f"User:{user} is none of Weir's admins."
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Queue the alteration. `done` is called with the error, None for success."""
+        """Queue the changes to be stored and put in force. `done` is then called with None for success, or
+        with the error's text.
+        """
         self._soon(partial(self._enqueue, _Alteration(changes, who, peer, done)))
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Call `work` in a thread, and `done` with its result; None if it has failed."""
+        """Call `work` in a thread; then call `done` with its result, or with None if `work` raised an
+        exception.
+        """
         self._soon(partial(self._start, work, done))
 
     def altered_at_broker(self) -> None:
-        """Read the brokers' quotas now, because an alteration was forwarded to a broker. One read serves all
-        alterations that come before it begins.
+        """Begin to read the brokers' quotas, because Weir has forwarded an alteration to a broker. Calls
+        before the read begins cause no further read.
         """
         if not self._reread_asked:
             self._reread_asked = True
@@ -115,7 +121,9 @@ class QuotaManager:
     # Called by the process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow the store and make alterations, until cancelled."""
+        """Put the store's quotas in force whenever they change, and make the queued alterations, until
+        cancelled.
+        """
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -128,7 +136,9 @@ class QuotaManager:
                 self._nursery = None
 
     async def reload(self) -> bool:
-        """Read the store, even if it has not changed; return True if that has succeeded. Never raises."""
+        """Read the store now and put its quotas in force. Return True if the store could be read. Never
+        raises.
+        """
         try:
             await self._changed(await self._store.load())
             return True
@@ -142,7 +152,9 @@ class QuotaManager:
     # Following
 
     async def _follow(self, works: Works) -> None:
-        """Follow the store until cancelled. If the last read has failed, read the store first."""
+        """Put the store's quotas in force whenever they change, until cancelled. If the last read has failed,
+        begin with a read.
+        """
         if not self._state.last_was_good and await self.reload():
             works()
         try:
@@ -168,7 +180,7 @@ class QuotaManager:
         )
 
     async def _put_in_force(self, table: QuotaTable) -> bool:
-        """Put the table in force; return True if it differs from the table in force. Tables come into force
+        """Put the table in force; return False if the same table was in force already. Tables come into force
         in the order of the calls.
         """
         async with self._applying:
@@ -180,7 +192,9 @@ class QuotaManager:
             return True
 
     def _prepare(self, table: QuotaTable) -> bool:
-        """Do the slow part of putting the table in force, in a thread; return True if the table differs."""
+        """Compare the table with the stored one, and precompute the slow part of putting it in force. Return
+        False if the two are equal. Runs in a thread.
+        """
         if table == self._table:
             return False
         self._quota_registry.prepare(table)

@@ -41,14 +41,16 @@ class RecordError(ValueError):
 
 
 class Slot(NamedTuple):
-    """Entity and mode that a record is about: the content of its key."""
+    """Entity and mode (enforced or shadow) that a record is about: the decoded key of the record."""
 
     entity: Entity
     shadow: bool
 
 
 class Record(NamedTuple):
-    """Key and value of a record; the value is None in a record that removes the quotas."""
+    """Encoded key and value of a record that Weir writes. The value is None if the record removes the
+    entity's quotas.
+    """
 
     key: bytes
     value: bytes | None
@@ -61,11 +63,11 @@ class Found(NamedTuple):
     key: bytes | None
     value: bytes | None
     marked: bool = False
-    """True if the record has the header that a Weir gives its records."""
+    """True if the record has the header that Weir adds to the records it writes."""
 
 
 class Batch(NamedTuple):
-    """Consecutive records of the topic."""
+    """Consecutive records, read from the topic in one call."""
 
     records: Sequence[Found]
     at_end: bool
@@ -89,7 +91,7 @@ class _Value(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Said(NamedTuple):
-    """Quotas and options in a record's value."""
+    """Quotas and options (pacing, scope) in the decoded value of a record."""
 
     quotas: dict[QuotaKey, float]
     options: Options = PLAIN
@@ -101,8 +103,8 @@ _VALUE_DECODER: Final = msgspec.json.Decoder(_Value)
 
 
 def write(slot: Slot, quotas: Mapping[QuotaKey, float], options: Options = PLAIN) -> Record:
-    """Return the record with these quotas and options; without quotas, the record has no value. Raises
-    RecordError for a name that is not valid Unicode.
+    """Return a record that sets all quotas and options of an entity and mode; without quotas, a record
+    without a value, which removes them. Raises RecordError for a name that is not valid Unicode.
     """
     key = {"entity": _parts(slot.entity), "mode": SHADOW if slot.shadow else ENFORCE}
     value = _Value(VERSION, {quota.value: rate for quota, rate in quotas.items()}, *options)
@@ -172,19 +174,23 @@ def read_value(value: bytes) -> Said:
 
 
 class Stored:
-    """The quotas in the records that were read so far."""
+    """The quotas that result from the records read so far, in which a later record replaces an earlier one of
+    the same key.
+    """
 
     def __init__(self) -> None:
         """Begin without quotas."""
         self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
         self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
-        """Values by quota: enforced ones, and those in shadow. A table is made of them without a conversion,
-        because there may be many.
+        """Values by quota: first those of enforced entries, then those of shadow entries. A QuotaTable takes
+        the two as they are, because a conversion of many would be slow.
         """
         self._options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one more record. Raises RecordError if the record cannot be used; nothing is changed then."""
+        """Replace the quotas of the record's entity and mode by those in its value. Raises RecordError, and
+        changes nothing, if the record cannot be used.
+        """
         slot = read_key(key)
         quotas, options = Said({}) if value is None else read_value(value)
         misplaced = quotas.keys() - set(keys_of(slot.entity))

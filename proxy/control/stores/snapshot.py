@@ -29,12 +29,12 @@ HEAD: Final = "# The last known quotas, written by weir; changes made here are l
 
 
 class LastKnown:
-    """A store with a snapshot: starts with the snapshot if the store is not available, and keeps the snapshot
-    up to date.
+    """A store that keeps a snapshot: a local file with the quotas last read from another store. If that store
+    is not available at the start, the quotas are read from the snapshot.
     """
 
     def __init__(self, store: QuotaStore, path: Path | None) -> None:
-        """Begin with this store; `path` is the path of the snapshot, None for no snapshot."""
+        """Begin with the store to be copied, and the path of the snapshot; None for no snapshot."""
         self._store = store
         self._path = path
         self._failure: StoreError | None = None
@@ -49,10 +49,10 @@ class LastKnown:
         return self._store.name
 
     async def start(self) -> QuotaTable:
-        """Return the stored quotas; if the store is not available, those of the snapshot; without a snapshot,
-        no quotas. `follow` logs the choice.
+        """Return the quotas in the store; if the store is not available, those in the snapshot; if there is
+        no readable snapshot, no quotas.
 
-        Raises ConfigError for a cluster that cannot be such a store.
+        Raises ConfigError if the cluster can never serve as this store.
         """
         try:
             table = await self._store.load()
@@ -73,8 +73,9 @@ class LastKnown:
         return await self._store.alter(changes)
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Follow the store until cancelled, and write each new table to the snapshot. If the store was not
-        available at the start, log that first, and again every minute until it is.
+        """Await `changed` with each new table of the store until cancelled, and write the table to the
+        snapshot. Call `failed` while the store cannot be read, at most once a minute; call it at once if the
+        store was not available at the start.
         """
         said_s = -math.inf
 
@@ -118,8 +119,8 @@ class LastKnown:
                 log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])
 
     def _write(self, path: Path, table: QuotaTable) -> list[str]:
-        """Write these quotas to the snapshot unless they are in it; return those that the format cannot
-        express, as text. Raises OSError.
+        """Write these quotas to the snapshot unless they were the last ones written. Return one text for each
+        quota that the format of quota files cannot express. Raises OSError.
         """
         if table == self._written:
             return []
@@ -154,8 +155,8 @@ def read_snapshot(path: Path) -> QuotaTable:
 
 
 def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
-    """Write the quotas to the snapshot, atomically; return those that the format cannot express, as text.
-    Raises OSError.
+    """Write the quotas to the snapshot, atomically. Return one text for each quota that the format of quota
+    files cannot express. Raises OSError.
     """
     entries = entries_of(table)
     try:
@@ -167,8 +168,8 @@ def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
 
 
 def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
-    """Render the entries quota by quota; return the text, and the errors of quotas that the format cannot
-    express.
+    """Render the quotas that the format of quota files can express. Return the file's text, and an error text
+    for each of the other quotas.
     """
     said, left_out = [], []
     for entry in entries:

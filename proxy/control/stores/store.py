@@ -1,5 +1,5 @@
-"""The interface of quota stores, which the quota table is read from and changes are written to; and a store's
-health, for metrics and logs.
+"""The interface of quota stores (quotas are read from a store, and changes are written to it), and the health
+of a store for metrics and logs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaTable
 
 Changed: TypeAlias = Callable[[QuotaTable], Awaitable[None]]
-"""Coroutine function that puts a table in force, and returns when the table is in force."""
+"""Coroutine function that a store calls with a new table. It puts the table in force, and returns once it is
+in force.
+"""
 
 Result: TypeAlias = Literal["stored", "unchanged", "failed"]
 RESULTS: Final[tuple[Result, ...]] = ("stored", "unchanged", "failed")
-"""Results of an alteration. "unchanged": the store had these values already."""
+"""Possible results of an alteration. "unchanged": the store had the requested values already. "failed": the
+store has not confirmed the change.
+"""
 
 
 class StoreError(Exception):
@@ -28,7 +32,9 @@ class UnfitError(StoreError):
 
 
 class QuotaStore(Protocol):
-    """A store of quotas. Its methods are awaited in Trio tasks, and run slow work in threads."""
+    """Place where quotas are stored: a file, a topic or the brokers. Trio tasks await the methods, which run
+    slow work in threads.
+    """
 
     @property
     def name(self) -> str:
@@ -41,15 +47,16 @@ class QuotaStore(Protocol):
         """Store the changes durably, and return all stored quotas. Raises StoreError."""
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Await `changed` with each new table until cancelled; call `failed` while the store cannot be read.
+        """Await `changed` with each new table until cancelled; call `failed` with the error while the store
+        cannot be read.
 
-        An unchanged table after a failure means that the store can be read again.
+        Once the store can be read again, await `changed` even if the table is the same as before.
         """
 
 
 class StoreHealth:
-    """Health of a store: result of the latest read, time of the latest successful read, alterations,
-    rejections.
+    """Health of the quota store for metrics: result of the latest read, time of the latest successful read,
+    number of alterations by result, number of rejected requests.
     """
 
     def __init__(
@@ -58,36 +65,40 @@ class StoreHealth:
         name: str = "file",
         foreign_records: Callable[[], int] = int,
     ) -> None:
-        """Begin with a success: a process whose first read fails does not start."""
+        """Begin as after a successful read: Weir does not start if its first read fails."""
         self._wall_clock_s = wall_clock_s
         self.name = name
-        """The store's name."""
+        """Name of the store in metrics, such as `file`."""
         self.foreign_records = foreign_records
-        """Function that returns the number of records of the quota topic that no Weir has written."""
+        """Function that returns the number of records in the quota topic that have no header of a Weir; 0 if
+        the store is no topic.
+        """
         self.last_was_good = True
         self.last_good_s = wall_clock_s()
         """Unix time (s) of the latest successful read."""
         self.last_change_s = 0.0
-        """Unix time (s) of the latest change that Weir has stored; 0 before the first change."""
+        """Unix time (s) at which Weir last stored an alteration; 0 before the first one."""
         self.alterations: Counter[Result] = Counter()
         self.denied = 0
-        """Number of requests rejected because the client is no admin."""
+        """Number of quota requests that Weir rejected because the client is no admin."""
         self._denial_said_s = 0.0
 
     def note(self, *, good: bool) -> None:
-        """Record the result of a read of the store."""
+        """Record that a read of the store has succeeded (`good`) or failed."""
         self.last_was_good = good
         if good:
             self.last_good_s = self._wall_clock_s()
 
     def note_alteration(self, result: Result) -> None:
-        """Record an alteration and its result."""
+        """Count an alteration by its result; record the time if it was stored."""
         self.alterations[result] += 1
         if result == "stored":
             self.last_change_s = self._wall_clock_s()
 
     def note_denied(self) -> bool:
-        """Record a rejected request; return True if it must be logged (at most one a second)."""
+        """Count a quota request that Weir rejected because its client is no admin. Return True if the
+        rejection is to be logged: False if less than a second has passed since a rejection was last logged.
+        """
         self.denied += 1
         now_s = self._wall_clock_s()
         say = abs(now_s - self._denial_said_s) >= 1

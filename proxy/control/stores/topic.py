@@ -36,10 +36,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger("weir.quotas")
 
 POLL_S: Final = 0.5
-"""Time (s) for which a thread waits for records, and so the delay when Weir stops."""
+"""Time (s) for which a thread waits for records in one call. Weir cannot interrupt the call, so stopping may
+take as long.
+"""
 PROBE_EVERY_S: Final = 3.0
 SILENT_S: Final = 2.0
-"""Time (s) without records while loading after which Weir checks that the topic exists."""
+"""Time (s) without a record, while Weir reads the topic for the first time, after which Weir checks that the
+topic still exists.
+"""
 RETRY_S: Final = 1.0
 LOAD_S: Final = 30.0
 ALTER_S: Final = 15.0
@@ -47,11 +51,11 @@ REPLICAS_MAX: Final = 3
 UNREAD: Final = "the quota topic was not read to its end"
 UNALTERED: Final = "the quota topic did not take the change, or did not give it back: describe it to see"
 TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-"""Valid names of topics, as in Kafka's `Topic.validate`."""
+"""Pattern of the topic names that Kafka allows, as in Kafka's `Topic.validate`."""
 
 
 class ClusterFacts(NamedTuple):
-    """Facts about a cluster that must be known before its topic is used."""
+    """Facts about a cluster that Weir needs in order to create a topic and write to it."""
 
     brokers: int
     idempotent: bool
@@ -59,27 +63,31 @@ class ClusterFacts(NamedTuple):
 
 
 class LogReader(Protocol):
-    """Reads the topic from its start to its end, and then new records."""
+    """Reads a topic's records in order, from its first record; at the end of the topic, waits for new
+    records.
+    """
 
     def read(self, timeout_s: float) -> Batch:
         """Return the next records; wait for at most `timeout_s`. Raises StoreError."""
 
     def probe(self) -> None:
-        """Check that the topic still exists, and was not deleted and created again. Raises StoreError."""
+        """Check that the topic still exists, and that it was not deleted and created again since the reader
+        was made. Raises StoreError.
+        """
 
     def close(self) -> None:
         """Close the reader."""
 
 
 class LogWriter(Protocol):
-    """Appends one group of records to the topic."""
+    """Appends records to the topic: `send` once, then `wait` until the records are durable."""
 
     def send(self, records: Sequence[Record]) -> None:
-        """Begin to append the records. Raises StoreError."""
+        """Start to append the records, without waiting until they are durable. Raises StoreError."""
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait until all records are durable, and return the offset of the last one; None after `timeout_s`.
-        Raises StoreError.
+        """Wait for at most `timeout_s` until all records are durable. Return the offset of the last record;
+        None if the time was too short. Raises StoreError.
         """
 
     def close(self) -> None:
@@ -87,9 +95,10 @@ class LogWriter(Protocol):
 
 
 class Log(Protocol):
-    """The topic behind a topic store: read from its start, and appended to.
+    """A topic that quotas are stored in: makes readers and writers of its records.
 
-    Every call may block for seconds, so it runs in a thread. One thread at a time uses a reader or writer.
+    Every call may block for seconds, so it runs in a thread. Only one thread at a time may use a reader or
+    writer.
     """
 
     def prepare(self, replication_factor: int) -> None:
@@ -99,12 +108,12 @@ class Log(Protocol):
         """Return a reader at the start of the topic. Raises StoreError."""
 
     def writer(self, *, idempotent: bool) -> LogWriter:
-        """Return a writer; `idempotent` if the cluster has idempotent producers. Raises StoreError."""
+        """Return a writer. `idempotent` tells if the cluster has idempotent producers. Raises StoreError."""
 
 
 class TopicStore:
-    """Quotas in a compacted topic; implements `store.QuotaStore`. `follow` may run once at a time; while it
-    does not run, each call reads the whole topic.
+    """Quotas in a compacted topic; implements `store.QuotaStore`. Only one task at a time may run `follow`.
+    While no task runs it, each `load` or `alter` reads the whole topic.
     """
 
     name = "topic"
@@ -114,15 +123,17 @@ class TopicStore:
         self._log = topic
         self._facts = facts
         self._made = False
-        """True once the topic was created or found. If the topic is deleted later, the quotas stay
-        in force.
+        """True once Weir has created the topic, or found that it exists. Weir does not create it a second
+        time: if the topic is deleted later, the quotas stay in force.
         """
         self._followed = False
         self._known: QuotaTable | None = None
-        """Quotas that `follow` has read last; None until it has read the whole topic."""
+        """Quotas in the topic, as far as `follow` has read it; None until `follow` has reached the end of the
+        topic once.
+        """
         self._offset = -1
         self._failure: StoreError | None = None
-        """The latest failure of `follow`; None while it reads."""
+        """Error with which the latest read by `follow` has failed; None after a successful read."""
         self._moved = trio.Event()
         self._altering = trio.Lock()
         self.skipped = 0
@@ -131,10 +142,12 @@ class TopicStore:
         """
         self._skipped_to = -1
         self.foreign = 0
-        """Number of records without the header of a Weir; 0 on clusters whose records have no headers."""
+        """Number of records without the header that a Weir gives its records; 0 if the cluster is so old that
+        records have no headers.
+        """
         self._foreign_to = -1
         self._marks = False
-        """True if the cluster's records have headers."""
+        """True if the cluster's records can have headers (Kafka 0.11 and later)."""
 
     async def load(self) -> QuotaTable:
         """Create the topic if it is missing, read it to its end, and return its quotas. Raises StoreError."""
@@ -143,8 +156,8 @@ class TopicStore:
                 return await reading.to_end()
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Read the topic until cancelled. Await `changed` with each new table, and call `failed` after a
-        failure. Then read from the start again, and await `changed` even if the table is the same.
+        """Read the topic until cancelled, and await `changed` with each new table. After a failure, call
+        `failed`, read the topic from its start again, and await `changed` even if the table is the same.
         """
         self._followed = True
         try:
@@ -162,8 +175,8 @@ class TopicStore:
     async def alter(
         self, changes: Changes, *, shadow: bool = False, options: Options | None = None
     ) -> QuotaTable:
-        """Write the altered entities to the topic, and return all quotas once the change was read back.
-        Raises StoreError.
+        """Append a record for each altered entity to the topic. Wait until Weir has read the records back,
+        and return all quotas. Raises StoreError.
         """
         async with self._altering:
             with _bounded(ALTER_S, UNALTERED):
@@ -185,8 +198,8 @@ class TopicStore:
         self._made = True
 
     async def _follow(self, changed: Changed) -> None:
-        """Read the topic from its start until cancelled, and await `changed` with each new table. Raises
-        StoreError.
+        """Read the topic from its start until cancelled, and await `changed` with the table: once at the end
+        of the topic, then after new records. Raises StoreError.
         """
         async with self._reading() as reading:
             with _bounded(LOAD_S, UNREAD):
@@ -199,8 +212,8 @@ class TopicStore:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[_Reading]:
-        """Create the topic if it is missing, and open a pass over it from its start, closed at the end of the
-        block. Raises StoreError.
+        """Create the topic if it is missing, and start to read it from its first record. The reader is closed
+        at the end of the block. Raises StoreError.
         """
         await self._prepare()
         reader = await trio.to_thread.run_sync(self._log.reader)
@@ -215,8 +228,8 @@ class TopicStore:
         moved.set()
 
     def _skip(self, offset: int, error: RecordError) -> None:
-        """Count and log a record that cannot be used. A record that a former pass has counted is not counted
-        again.
+        """Count and log a record that Weir cannot use. A record that was counted when the topic was read
+        before is not counted again.
         """
         if offset > self._skipped_to:
             self._skipped_to = offset
@@ -230,8 +243,8 @@ class TopicStore:
                 )
 
     def _note_unmarked(self, offset: int) -> None:
-        """Count and log a record without the header of a Weir. A record that a former pass has counted is not
-        counted again.
+        """Count and log a record without the header of a Weir. A record that was counted when the topic was
+        read before is not counted again.
         """
         if offset > self._foreign_to and self._marks:
             self._foreign_to = offset
@@ -245,8 +258,8 @@ class TopicStore:
                 )
 
     async def _newest(self) -> QuotaTable:
-        """Return the quotas that `follow` has read last; if it does not run, read the topic. Raises
-        StoreError if the topic cannot be read.
+        """Return the topic's quotas: as `follow` has read them last, or, if no task runs `follow`, by reading
+        the topic. Raises StoreError if the topic cannot be read.
         """
         if not self._followed:
             return await self.load()
@@ -257,7 +270,9 @@ class TopicStore:
         return self._known
 
     async def _append(self, records: list[Record]) -> int:
-        """Append the records, and return the offset of the last one. Raises StoreError."""
+        """Append the records, wait until they are durable, and return the offset of the last one. Raises
+        StoreError.
+        """
         facts = await self._facts()
         writer = await trio.to_thread.run_sync(partial(self._log.writer, idempotent=facts.idempotent))
         try:
@@ -270,8 +285,8 @@ class TopicStore:
                 await trio.to_thread.run_sync(writer.close)
 
     async def _read_back(self, offset: int) -> QuotaTable:
-        """Wait until `follow` has read the record at `offset`, and return the quotas; if it does not run,
-        read the topic. Raises StoreError.
+        """Wait until `follow` has read the record at `offset`, and return all quotas. If no task runs
+        `follow`, read the whole topic instead. Raises StoreError.
         """
         if not self._followed:
             return await self.load()
@@ -281,7 +296,7 @@ class TopicStore:
 
 
 class _Reading:
-    """One pass over the topic, from its start to its end and on."""
+    """Reads the topic once from its first record to its end, and then new records, into a table of quotas."""
 
     def __init__(
         self,
@@ -306,7 +321,7 @@ class _Reading:
         return await trio.to_thread.run_sync(self._table)
 
     async def next(self) -> QuotaTable:
-        """Wait for new records, and return the quotas with them applied. Raises StoreError."""
+        """Wait for new records, and return all quotas with the new records applied. Raises StoreError."""
         probed_s = trio.current_time()
         while not (await self._read()).records:
             if trio.current_time() - probed_s >= PROBE_EVERY_S:
@@ -341,7 +356,7 @@ class _Reading:
 
 @contextmanager
 def _bounded(seconds: float, what: str) -> Iterator[None]:
-    """Raise StoreError if the block takes more than `seconds`; its text begins with `what`."""
+    """Raise StoreError if the block takes more than `seconds`. The text of the error begins with `what`."""
     try:
         with trio.fail_after(seconds):
             yield
@@ -350,7 +365,9 @@ def _bounded(seconds: float, what: str) -> Iterator[None]:
 
 
 def topic_store(config: Config) -> TopicStore:
-    """Return the configured store. It connects to the cluster at its first use. Raises ConfigError."""
+    """Return a store of the quotas in the configured topic. It connects to the cluster at its first use.
+    Raises ConfigError if the topic's name is not valid, or confluent-kafka is not installed.
+    """
     topic = config.settings.quota_topic
     if not TOPIC_NAME.fullmatch(topic):
         raise ConfigError(

@@ -41,18 +41,18 @@ the brokers past Weir can write it too. Older Weirs ignore the header, and write
 
 # Error codes of Kafka, and (negative ones) of librdkafka.
 NOT_ALLOWED: Final = frozenset({29, 31})
-"""TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED."""
+"""Kafka's error codes for missing permissions: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED."""
 EXISTS: Final = 36
 UNSUPPORTED: Final = frozenset({35, -165})
 PARTITION_EOF: Final = -191
 ALL_BROKERS_DOWN: Final = -187
 OF_GROUPS: Final = frozenset({15, 16, 30})
-"""Errors of the group coordinator, which Weir does not use."""
+"""Kafka's error codes of the group coordinator. Weir uses no consumer group, so it ignores these errors."""
 
 
 def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
-    """Return the properties that all librdkafka clients of Weir need, password included. `brokers` are added
-    to the addresses of `upstream`.
+    """Return the librdkafka properties that every client of Weir needs, with the password. `brokers` are
+    addresses that the client may connect to besides those of `upstream`.
     """
     settings, credentials = config.settings, config.credentials
     addresses = dict.fromkeys([*config.upstream, *brokers])
@@ -82,16 +82,20 @@ def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
 
 
 class TopicLog:
-    """One topic. It has a connection only while a reader, a writer or `prepare` is in use."""
+    """A compacted topic of one partition, accessed by librdkafka. It has a connection only while a reader, a
+    writer or `prepare` is in use.
+    """
 
     def __init__(self, topic: str, properties: Properties) -> None:
-        """Begin without a connection; `properties` are those of all librdkafka clients."""
+        """Begin without a connection. `properties` are the librdkafka properties for connections to the
+        cluster.
+        """
         self._topic = topic
         self._properties = properties
 
     def prepare(self, replication_factor: int) -> None:
-        """Create the topic unless it exists or Weir is not authorized to. Check that the topic is compacted,
-        if Weir is authorized to. Raises StoreError.
+        """Create the topic if it is missing, and check that it is compacted. Skip a step that Weir is not
+        authorized to do. Raises StoreError; UnfitError if the topic is not compacted.
         """
         admin = AdminClient(self._properties)
         wanted = NewTopic(self._topic, 1, replication_factor, config={"cleanup.policy": "compact"})
@@ -171,7 +175,7 @@ class TopicReader:
 
     def probe(self) -> None:
         """Ask the partition's leader for its offsets, to check that the topic still exists and was not
-        created again. Raises StoreError.
+        deleted and created again. Raises StoreError.
         """
         with failures(self._what):
             _low, high = self._consumer.get_watermark_offsets(self._partition, timeout=PROBE_S, cached=False)
@@ -248,7 +252,9 @@ class TopicWriter:
 
 
 def awaited(futures: Mapping[K, Future[T]]) -> T:
-    """Wait for the only future, and return its result. Raises KafkaException."""
+    """Wait for the only future in `futures`, and return its result. Raises KafkaException if the request has
+    failed, TimeoutError if it takes too long.
+    """
     (future,) = futures.values()
     return future.result(2 * ADMIN_S)
 
@@ -259,8 +265,8 @@ def _bytes(field: str | bytes | None) -> bytes | None:
 
 @contextmanager
 def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Iterator[None]:
-    """Raise StoreError in place of librdkafka's errors, with `what` before the reason; suppress errors with
-    the codes `ignored`.
+    """Turn librdkafka's errors in the block into a StoreError whose text is `what` and the reason. Suppress
+    errors whose codes are in `ignored`.
     """
     try:
         yield
@@ -273,7 +279,9 @@ def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Ite
 
 
 def told(error: KafkaError) -> str:
-    """Return the error as one line; if permissions are missing, with the permissions to grant."""
+    """Return the error's text as one line. If Weir's principal lacks permissions, the text names the
+    permissions to grant.
+    """
     if error.code() == ALL_BROKERS_DOWN:
         return "no broker answers"
     text = " ".join(error.str().split())

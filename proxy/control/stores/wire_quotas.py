@@ -17,17 +17,21 @@ from quotas.table.entities import Prefix
 from quotas.table.imported import Imported
 
 VERSION: Final = 0
-"""Version of both requests. Every broker from 2.6 on has it, and it can express all client quotas."""
+"""Version of DescribeClientQuotas and AlterClientQuotas that Weir uses. Every broker from 2.6 on has it, and
+it can express all client quotas.
+"""
 EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
-"""The request for all stored quotas."""
+"""DescribeClientQuotas request that asks for all stored quotas."""
 PARTS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
-"""Fields of an entity, by Kafka's entity types."""
+"""Name of the field of `Entity` for each of Kafka's entity types."""
 
 _Request = AlterClientQuotasRequest
 
 
 def imported(answer: DescribeClientQuotasResponse) -> Imported:
-    """Return the quotas in a response, and those that Weir does not support."""
+    """Return the quotas in a DescribeClientQuotas response: a table, and the quotas that Weir does not
+    support.
+    """
     found = Imported()
     for entry in answer.entries or []:
         _take(entry, found)

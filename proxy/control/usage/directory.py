@@ -38,14 +38,14 @@ class _File(NamedTuple):
 
 
 def finished_name(kind: Kind, instance: str, number: int) -> str:
-    """Return the name of a finished file. No other file has had this name; names of one instance
-    sort by age.
+    """Return the name that a file gets when it is finished. The name is unique; the names of one instance's
+    files sort by age.
     """
     return f"{kind.value}-{instance}-{number:08d}.jsonl"
 
 
 def unfinished_name(name: str) -> str:
-    """Return the name that the file has while it is being written."""
+    """Return the name that a file has while it is being written, from the name that it gets when finished."""
     return f".{name}.part"
 
 
@@ -58,8 +58,8 @@ def make(directory: Path) -> None:
 
 
 def recover(directory: Path, tally: Tally) -> None:
-    """Finish the files of killed processes, where possible. Raises OSError if the directory cannot
-    be read.
+    """Finish the files that killed processes have left unfinished; skip a file that cannot be finished.
+    Raises OSError if the directory cannot be read.
     """
     for entry in _scan(directory):
         match = _UNFINISHED.fullmatch(entry.name)
@@ -95,20 +95,24 @@ def _scan(directory: Path) -> list[_File]:
 
 
 class UnevenError(OSError):
-    """A write failed, and the part written could not be removed."""
+    """A write of lines to a file failed after a part of the lines was written, and this part could not be
+    removed.
+    """
 
     whole: bytes = b""
-    """The whole lines that were written; they stay when the file is finished."""
+    """The lines of the failed write that are completely in the file. They stay there, because only the
+    incomplete line is cut off when the file is finished.
+    """
 
 
 class PartFile:
-    """A file that is being written, and renamed when finished. Its lock tells other processes that its writer
-    is alive.
+    """A file that is being written, and is renamed when finished. It is locked meanwhile, so that other
+    processes do not take it for a file that a killed process has left.
     """
 
     def __init__(self, path: Path, write: Write = os.write) -> None:
-        """Create and lock the file. Raises OSError: FileExistsError if the file exists, BlockingIOError if
-        another process has taken it for an abandoned file before it was locked.
+        """Create and lock the file. Raises OSError: FileExistsError if the file exists; BlockingIOError if
+        another process took the file for one left by a killed process, before it was locked.
         """
         self.path = path
         self.length = 0
@@ -124,8 +128,8 @@ class PartFile:
             raise
 
     def append(self, lines: bytes, records: int) -> None:
-        """Write all of these whole lines, or no line. Raises OSError; UnevenError if a part was written and
-        could not be removed: the caller must then `leave` the file.
+        """Write all lines, or none. Raises OSError; UnevenError if some bytes were written and could not be
+        removed: the caller must then call `leave`.
         """
         rest = memoryview(lines)
         try:
@@ -143,7 +147,9 @@ class PartFile:
         self.records += records
 
     def finish(self, name: str) -> None:
-        """Sync the file, and rename it. Raises OSError; closes the file in any case."""
+        """Sync the file to disk, rename it to `name`, and close it. Raises OSError; the file is closed in any
+        case.
+        """
         try:
             os.fsync(self._fd)
             _rename(self.path, name)
@@ -151,20 +157,21 @@ class PartFile:
             os.close(self._fd)
 
     def discard(self) -> None:
-        """Remove the file. Raises OSError; closes the file in any case."""
+        """Delete the file and close it. Raises OSError; the file is closed in any case."""
         try:
             self.path.unlink(missing_ok=True)
         finally:
             os.close(self._fd)
 
     def leave(self) -> None:
-        """Close the file and keep its name; the next recovery finishes it."""
+        """Close the file without renaming it. A later call of `recover` finishes it."""
         os.close(self._fd)
 
 
 def finish_for_the_dead(path: Path, name: str) -> int:
-    """Cut an abandoned file behind its last whole line, and rename it. Return the number of bytes removed; -1
-    if another process is writing the file, or has just finished it. Raises OSError.
+    """Finish a file that a killed process has left: cut off an incomplete last line, and rename the file;
+    delete it if no complete line is left. Return the number of bytes removed; -1 if another process is
+    writing the file, or has just finished it. Raises OSError.
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a link may lead to any file
     try:
@@ -196,7 +203,7 @@ def _is_at(path: Path, fd: int) -> bool:
 
 
 def _whole_lines(fd: int, length: int) -> int:
-    """Return the number of bytes up to the end of the last whole line."""
+    """Return the length (bytes) of the file without its incomplete last line; 0 if no line is complete."""
     end = length
     while end > 0:
         begin = max(end - TAIL_BYTES, 0)

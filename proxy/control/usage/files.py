@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class FileRules(NamedTuple):
-    """Limits on the size and number of files."""
+    """Limits of the usage files: age and size at which a file is finished, and the size of all finished
+    files.
+    """
 
     rotate_s: float
     rotate_bytes: int
@@ -26,15 +28,17 @@ class FileRules(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Clocks that return seconds."""
+    """The monotonic clock and the wall clock, both in seconds."""
 
     monotonic_s: Callable[[], float]
     wall_s: Callable[[], float]
-    """Unix time (s)."""
+    """Function that returns the Unix time (s)."""
 
 
 class _Writing(NamedTuple):
-    """An open file, its final name, and the time at which to finish it."""
+    """A file that is being written, the name that it gets when finished, and the time (s) at which to finish
+    it.
+    """
 
     part: PartFile
     name: str
@@ -53,7 +57,7 @@ class Files:
         clocks: Clocks,
         write: Write = os.write,
     ) -> None:
-        """Begin with no file; `instance` becomes part of the file names."""
+        """Begin with no open file. `instance` is the name of this process, used as a part of file names."""
         self.name = str(path)
         self._path = path
         self._instance = instance
@@ -75,11 +79,10 @@ class Files:
             raise self._told(error) from None
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Write all records and return their number. Raises OutletError if no record was written; the file is
-        unchanged then.
+        """Write the records to the file of this kind, and return their number.
 
-        Return a smaller number if only these records were written and the others could not be removed from
-        the file.
+        Raises OutletError if no record was written; the file is unchanged then. If the disk failed after some
+        records and these cannot be removed from the file, return the number of these records.
         """
         try:
             writing = self._writing.get(kind) or self._begin(kind)
@@ -97,21 +100,21 @@ class Files:
         return taken
 
     def tend(self) -> None:
-        """Finish files that are old or large enough. Raises OutletError."""
+        """Finish each file that has reached its maximum age or size. Raises OutletError."""
         now_s = self._clocks.monotonic_s()
         for kind, writing in list(self._writing.items()):
             if now_s >= writing.until_s or writing.part.length >= self._rules.rotate_bytes:
                 self._finish(kind)
 
     def close(self, timeout_s: float) -> None:
-        """Finish all files. This takes as long as the disk needs, whatever `timeout_s` is."""
+        """Finish all files. `timeout_s` is ignored: finishing takes as long as the disk needs."""
         del timeout_s
         for kind in list(self._writing):
             with suppress(OutletError):  # counted; the file is finished at the next start
                 self._finish(kind)
 
     def _begin(self, kind: Kind) -> _Writing:
-        """Create the next file of this kind. Raises OSError."""
+        """Create the next file for records of this kind. Raises OSError."""
         while True:
             self._number += 1
             name = directory.finished_name(kind, self._instance, self._number)
@@ -124,7 +127,9 @@ class Files:
             return self._writing[kind]
 
     def _finish(self, kind: Kind) -> None:
-        """Finish the file of this kind, and delete old files beyond the limit. Raises OutletError."""
+        """Finish the open file of this kind. Then delete the oldest finished files if all together are larger
+        than the limit. Raises OutletError.
+        """
         writing = self._writing.pop(kind)
         try:
             if not writing.part.length:

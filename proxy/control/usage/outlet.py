@@ -18,11 +18,15 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class OutletError(Exception):
-    """No record can be written now; the text is one line with the reason. A later attempt may succeed."""
+    """No record can be written to the destination now; the text is one line with the reason. A later attempt
+    may succeed.
+    """
 
 
 class Outlet(Protocol):
-    """A destination of records, which counts the written ones in its `Tally`."""
+    """A destination of usage records: files or a topic. It counts the records that it has written in a
+    `Tally`.
+    """
 
     name: str
     """Name of the destination, for the log."""
@@ -31,16 +35,14 @@ class Outlet(Protocol):
         """Prepare to write. The writer calls this again after each failure. Raises OutletError."""
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Write some of the records, beginning with the first, and return their number. It may be 0, after a
-        short wait, if no record can be taken now.
-
-        Raises OutletError if no record was written.
+        """Write some of the records, beginning with the first, and return the number written. Return 0, after
+        a short wait, if the destination can take no record now. Raises OutletError if a failure prevented the
+        writing of any record.
         """
 
     def tend(self) -> None:
-        """Do periodic work. The writer calls this about once a second, and more often under load.
-
-        Raises OutletError.
+        """Do periodic work, such as finishing files. The writer's thread calls this about once a second, and
+        more often under load. Raises OutletError.
         """
 
     def close(self, timeout_s: float) -> None:
@@ -56,7 +58,7 @@ def lines(records: Sequence[Record]) -> bytes:
 
 
 def key(record: Record) -> bytes:
-    """Return the key of the client's records in a topic."""
+    """Return the key that the record has in a topic. All records of one client have the same key."""
     return f"{record.user}/{record.client_id}".encode("utf-8", "replace")
 
 
@@ -69,8 +71,8 @@ def value(record: Record) -> bytes:
 
 
 def _writable(record: Record) -> Record:
-    """Return the record with question marks for invalid text: a name from a JSON token may contain half a
-    surrogate pair.
+    """Return the record with question marks in place of characters that UTF-8 cannot encode: a name from a
+    JSON token may contain half a surrogate pair.
     """
     return msgspec.structs.replace(record, user=_text(record.user), client_id=_text(record.client_id))
 

@@ -17,18 +17,19 @@ from usage import TraceRecord, UsageRecord
 log = structlog.get_logger("weir.usage")
 
 SLACK_SHARE: Final = 20
-"""Share of an interval, as a divisor: if an interval ends within a 20th of its length from the aligned time,
-it counts as ending at that time, because aligned records are more useful than exact odd times.
+"""Divisor that gives the tolerance for the end of an interval. An interval that ends within a 20th of its
+length from a multiple of this length counts as ending at the multiple, because records at round times are
+more useful.
 """
 SLACK_MS_MAX: Final = 100
 SLICE: Final = 250
 """Number of records read in one step, which takes about a millisecond; then sockets are served."""
 CLOSE_S: Final = 5.0
-"""Maximum time (s) to write the waiting records when Weir stops."""
+"""Maximum time (s) that Weir takes to write the waiting records when it stops."""
 
 
 class Interval(NamedTuple):
-    """The period of time that a record covers."""
+    """Period of time whose usage is in one record."""
 
     time_ms: int
     """Beginning of the interval, in Unix time (ms)."""
@@ -37,9 +38,10 @@ class Interval(NamedTuple):
 
 
 class Intervals:
-    """Consecutive intervals, without gaps unless the wall clock is set.
+    """Consecutive periods of time, each covered by one set of usage records. They have no gaps unless the
+    wall clock is set.
 
-    They end at multiples of their length on the wall clock, so that the records of all Weirs align. A
+    Intervals end at multiples of their length on the wall clock, so that the records of all Weirs align. A
     monotonic clock measures their length. The two clocks are compared at each end: if the wall clock is set,
     forwards or back, the times of the next records move, and their lengths stay right.
     """
@@ -59,7 +61,9 @@ class Intervals:
         return min(max(end_ms - wall_ms, 0), self._length_ms + self._slack_ms)
 
     def next(self, wall_ms: int, mono_ms: int, *, last: bool = False) -> Interval:
-        """End the present interval and return it; begin the next. With `last`, the end may be at any time."""
+        """End the present interval and return it; begin the next one. An end close to a multiple of the
+        interval's length is moved to the multiple, except with `last`.
+        """
         passed_ms = max(mono_ms - self._begin_mono_ms, 1)
         begin_ms = self._begin_ms
         self.stepped_ms = wall_ms - passed_ms - begin_ms
@@ -73,8 +77,8 @@ class Intervals:
         return Interval(begin_ms, end_ms - begin_ms)
 
     def _aligned(self, wall_ms: int, begin_ms: int) -> int:
-        """Return the nearest multiple of the interval's length if the interval has ended close to it; else
-        the wall time (ms).
+        """Return the end of the interval (Unix ms): the nearest multiple of the interval's length if that is
+        close to now, else the present time.
         """
         nearest_ms = (wall_ms + self._length_ms // 2) // self._length_ms * self._length_ms
         met = abs(wall_ms - nearest_ms) <= self._slack_ms and nearest_ms > begin_ms
@@ -86,50 +90,58 @@ class Registries(Protocol):
 
     @property
     def traces_dropped(self) -> int:
-        """Number of traced requests that were dropped because the maximum was kept already."""
+        """Number of traced requests that were dropped, because the registries keep a maximum number between
+        two calls of `take_traces`.
+        """
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Yield the usage since the last drain."""
+        """Yield records of the usage since the last call of `drain`."""
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
         """Yield the requests whose traces have become complete since the last call."""
 
 
 class Sink(Protocol):
-    """Takes records without waiting. `Writer` is one."""
+    """Interface that the recorder passes records to; the sink never makes the recorder wait. `Writer`
+    implements it.
+    """
 
     @property
     def tally(self) -> Tally:
-        """Counts of the records taken."""
+        """Counts of the records written, waiting and dropped."""
 
     def start(self) -> None:
-        """Start to write."""
+        """Start the thread that writes the records."""
 
     def put(self, kind: Kind, records: Sequence[Record]) -> None:
-        """Take the records, or drop and count those for which there is no room."""
+        """Take records for writing. Drop and count the records for which the queue has no room."""
 
     def close(self, timeout_s: float) -> None:
         """Write the waiting records; block for at most `timeout_s`."""
 
 
 class Report(Protocol):
-    """Logs problems of recording for operators."""
+    """Function that logs problems with the writing of usage records."""
 
     def __call__(self, *, last: bool = False) -> None:
-        """Log the problems since the last call; `last` at the end of the process."""
+        """Log the problems that have occurred since the last call. `last` is True in the last call before the
+        process ends.
+        """
 
 
 class Clocks(NamedTuple):
-    """Clocks that return ms."""
+    """The wall clock and the connections' monotonic clock, both in ms."""
 
     wall_ms: Callable[[], int]
-    """Unix time (ms)."""
+    """Function that returns the Unix time (ms)."""
     session_ms: Callable[[], int]
-    """Monotonic time (ms), as on the clock of the connections."""
+    """Function that returns the monotonic time (ms) of the clock that connections use."""
 
 
 class Recorder:
-    """Writes usage records at the end of each interval; one per process."""
+    """Reads usage from the registries at the end of each interval, and passes it as records to a sink. There
+    is one per process.
+    """
 
     def __init__(
         self,
@@ -200,7 +212,7 @@ class Recorder:
             self._traces_dropped = dropped
 
     async def _put(self, kind: Kind, records: Iterator[Record]) -> None:
-        """Pass the records to the sink in steps, between which sockets are served."""
+        """Pass the records to the sink in steps; sockets are served between the steps."""
         while some := list(islice(records, SLICE)):
             self._sink.put(kind, some)
             await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""Build the recording of usage that the configuration describes."""
+"""Build the objects that record usage, as the configuration describes: outlet, writer and recorder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOPIC_NAME_MAX: Final = 249
 
 
 class Recording(NamedTuple):
-    """The parts of recording, ready to start."""
+    """The objects that record usage, built but not yet started."""
 
     writer: Writer
     instance: str
@@ -56,7 +56,9 @@ class Recording(NamedTuple):
 
 
 def recording(config: Config) -> Recording | None:
-    """Prepare to record usage; return None if the configuration does not ask for it. Raises ConfigError."""
+    """Build the objects that record usage; return None if the configuration does not ask for usage records.
+    Raises ConfigError.
+    """
     if not config.records_usage:
         return None
     settings = config.settings

@@ -17,7 +17,7 @@ PERIOD_S: Final = 60.0
 
 
 class Kind(StrEnum):
-    """Kind of a record; names of files and topics contain it."""
+    """Kind of a record: usage of a client, or a trace of one request. Names of files and topics have it."""
 
     USAGE = "usage"
     TRACE = "trace"
@@ -29,7 +29,7 @@ class Loss(StrEnum):
     QUEUE_FULL = "queue_full"
     """The queue was full, because the disk or the cluster was too slow or not available."""
     TRACES_MAX = "traces_max"
-    """More requests were traced in an interval than are kept."""
+    """More requests were traced between two reads of the traces than Weir keeps in memory."""
     UNDELIVERED = "undelivered"
     """The cluster has refused the records, or has not acknowledged them in time."""
     FILE_LOST = "file_lost"
@@ -37,11 +37,11 @@ class Loss(StrEnum):
     SHUTDOWN = "shutdown"
     """The records were still waiting when Weir stopped."""
     INTERNAL_ERROR = "internal_error"
-    """A bug in Weir lost the records."""
+    """An exception in Weir, caused by a bug, has lost the records."""
 
 
 class Tally:
-    """Counts since the start. A single count may be read without the lock."""
+    """Counts of usage records and files since the process has started. Reading one count needs no lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,17 +54,21 @@ class Tally:
         self.unacknowledged = 0
         """Number of records that were sent to the cluster and not acknowledged yet."""
         self.last_written_s = 0.0
-        """Unix time (s) of the last write; 0 before the first."""
+        """Unix time (s) at which records were last written to a file or acknowledged by the cluster; 0 before
+        the first time.
+        """
         self.failure = ""
         """Reason why records cannot be written now; empty while they can."""
         self.finished_files = 0
         self.recovered_files = 0
-        """Number of files finished for processes that were killed."""
+        """Number of files that other processes left unfinished because they were killed, and that this
+        process has finished.
+        """
         self.deleted_files = 0
         self.deleted_bytes = 0
 
     def note_written(self, kind: Kind, records: int, length: int, now_s: float) -> None:
-        """Count records as written, with their `length` (bytes)."""
+        """Count `records` as written, and `length` as their size (bytes); record the time."""
         with self._lock:
             self.written[kind] += records
             self.written_bytes += length
@@ -78,10 +82,12 @@ class Tally:
 
 
 class Report:
-    """Logs problems that the tally shows: when a problem begins, and once a minute while it lasts."""
+    """Logs problems with the writing of usage records, as counted by a `Tally`: at once if a problem is new,
+    then once a minute while it lasts.
+    """
 
     def __init__(self, tally: Tally, to: str, monotonic_s: Callable[[], float]) -> None:
-        """Begin with no problem logged; `to` is the destination of the records."""
+        """Begin with no problem logged. `to` is the name of the records' destination, for the log."""
         self._tally = tally
         self._to = to
         self._monotonic_s = monotonic_s
@@ -92,7 +98,9 @@ class Report:
         self._recovered = 0
 
     def __call__(self, *, last: bool = False) -> None:
-        """Log the problems since the last call. With `last`, do not wait for a minute to pass."""
+        """Log the problems that have occurred since the last call. With `last`, also those that were logged
+        less than a minute ago.
+        """
         if last:
             self._told_s.clear()
         self._tell_failure()

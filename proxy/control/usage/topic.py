@@ -38,7 +38,7 @@ DELIVERY_MS: Final = 300_000
 BUFFER_KB: Final = 128 * 1024
 LINGER_MS: Final = 100
 FULL_S: Final = 0.1
-"""Time (s) for which a write waits while librdkafka's queue is full."""
+"""Time (s) for which `Topic.write` waits for room while librdkafka's queue is full."""
 PURGE_S: Final = 1.0
 
 
@@ -56,7 +56,9 @@ class Sender(Protocol):
         """Queue a record. Raises BufferError if the queue is full; KafkaException for other errors."""
 
     def poll(self, timeout: float) -> int:
-        """Call back for delivered and failed records; wait for at most `timeout` (s)."""
+        """Call `on_delivery` for each record that was delivered or has failed; wait for at most `timeout` (s)
+        for such a record.
+        """
 
     def flush(self, timeout: float) -> int:
         """Wait until the queue is empty, for at most `timeout` (s); return the number of records left."""
@@ -66,7 +68,9 @@ class Sender(Protocol):
 
 
 def sender_properties(properties: Properties, queue_records: int, *, idempotent: bool) -> Properties:
-    """Return the properties of the producer: those of all librdkafka clients, and its own."""
+    """Return the librdkafka properties of the producer of usage records: `properties`, and those that only
+    this producer needs.
+    """
     return properties | {
         "acks": "all",
         "enable.idempotence": idempotent,
@@ -80,7 +84,9 @@ def sender_properties(properties: Properties, queue_records: int, *, idempotent:
 
 
 def make_topics(topics: Sequence[str], properties: Properties, replication_factor: int) -> None:
-    """Create the topics that are missing, unless Weir is not authorized to. Raises StoreError."""
+    """Create the topics that are missing. Skip a topic that Weir is not authorized to create. Raises
+    StoreError.
+    """
     admin = AdminClient(properties)
     for topic in topics:
         config = {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS)}
@@ -159,12 +165,14 @@ class Topic:
         return taken
 
     def tend(self) -> None:
-        """Serve delivery reports."""
+        """Serve librdkafka's delivery reports, which count records as written or dropped."""
         if self._sender is not None:
             self._sender.poll(0)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for records in flight for at most `timeout_s`; count the others as dropped."""
+        """Wait for at most `timeout_s` until the cluster has acknowledged the sent records; count the others
+        as dropped.
+        """
         if self._sender is not None:
             self._loss = Loss.SHUTDOWN
             self._sender.flush(timeout_s)
@@ -185,7 +193,9 @@ class Topic:
             self._tally.failure = str(self._told(error))
 
     def _note_error(self, error: KafkaError) -> None:
-        """Record an error that concerns all brokers, even if no record is being sent."""
+        """Record the reason of a librdkafka error that concerns the whole client, such as no broker
+        answering, as the present failure.
+        """
         if error.fatal():
             self._fatal = True
         if error.fatal() or error.code() == ALL_BROKERS_DOWN:

@@ -16,19 +16,21 @@ from proxy.control.usage.tally import Kind, Loss, Tally
 log = structlog.get_logger("weir.usage")
 
 CHUNK: Final = 100
-"""Number of records written in one step; between steps other threads run, first of all the reactor's."""
+"""Number of records written in one step. Between steps, other threads run: in particular the thread that
+serves sockets.
+"""
 RETRY_S: Final = 1.0
 TEND_S: Final = 0.5
 
 
 class Writer:
-    """Takes records from the loop, and passes them to an outlet on a thread of its own."""
+    """Takes records from the thread that serves sockets, and writes them to an outlet in its own thread."""
 
     def __init__(
         self, outlet: Outlet, tally: Tally, queue_records: int, monotonic_s: Callable[[], float]
     ) -> None:
-        """Begin with an empty queue. At most `queue_records` wait, those included that a cluster has not
-        acknowledged.
+        """Begin with an empty queue. At most `queue_records` may wait, the ones sent to a cluster and not
+        acknowledged included.
         """
         self.outlet = outlet
         self.tally = tally
@@ -36,10 +38,10 @@ class Writer:
         self._monotonic_s = monotonic_s
         self._queue: deque[tuple[Kind, Sequence[Record]]] = deque()
         self._taken = 0
-        """Number of records already taken from the first batch in the queue."""
+        """Number of records of the queue's first batch that were already written."""
         self._changed = threading.Condition()
         self._deadline_s: float | None = None
-        """Time (s) by which the close must end; None until `close` is called."""
+        """Monotonic time (s) by which the thread must end; None until `close` is called."""
         self._opened = False
         self._thread = threading.Thread(target=self._run, name="weir-usage", daemon=True)
 
@@ -79,7 +81,9 @@ class Writer:
         self.finish()
 
     def turn(self) -> float:
-        """Write one step of records, if records wait; return the time (s) until the next call."""
+        """Open the outlet if necessary, let it do its periodic work, and write one step of the waiting
+        records. Return the time (s) to wait before the next call.
+        """
         try:
             if not self._opened:
                 self.outlet.open()
@@ -96,8 +100,8 @@ class Writer:
             return RETRY_S
 
     def _write_chunk(self) -> float:
-        """Write the next records of the queue's first batch; return the time (s) until the next call. Raises
-        OutletError.
+        """Write the next records of the queue's first batch. Return the time (s) to wait before the next
+        call: 0 unless the queue is empty. Raises OutletError.
         """
         with self._changed:
             if not self._queue:
@@ -115,7 +119,9 @@ class Writer:
         return 0.0
 
     def finish(self) -> None:
-        """Write the waiting records, as many as the deadline allows, and close the outlet."""
+        """Write waiting records until none is left, the deadline passes or the outlet fails; then close the
+        outlet.
+        """
         assert self._deadline_s is not None
         while self._queue and self._monotonic_s() < self._deadline_s and self.turn() != RETRY_S:
             pass
