@@ -42,7 +42,7 @@ def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int
 
 
 def keep(context: Context, decoded: object) -> None:
-    """Set the result of a query for the request, which is decided about again."""
+    """Set the result of a query that decodes the request at hand. The request is then decided about again."""
     context.decoded = decoded
 
 
