@@ -21,8 +21,8 @@ from proxy.handlers.whole_requests import whole_request
 from quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
-"""The longest request that is kept until complete; a longer one is refused
-(`ConnectionLimits.held_bytes_max`).
+"""Maximum length (bytes) of a request that Weir keeps until it is complete, to charge it; a longer request is
+refused (`ConnectionLimits.held_bytes_max`).
 """
 R = TypeVar("R", bound=Message)
 

@@ -34,7 +34,9 @@ from proxy.handlers.mutations import topic_queries
 from proxy.handlers.plan import Context
 
 REFUSED: Final = "The throttling quota has been exceeded."
-"""Kafka's text for error 89. Brokers leave it to the client; Weir sends it to all clients."""
+"""Kafka's error text for error 89. Brokers leave the text out, and Kafka's clients fill it in; Weir sends it
+to all clients.
+"""
 
 Q = TypeVar("Q", bound=Message)
 Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
@@ -227,7 +229,7 @@ class Growth(Mutation[CreatePartitionsRequest]):
     answer = CreatePartitionsResponse
 
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
-        """Return the topics with their costs; ask the broker for the topics' present numbers of partitions."""
+        """Return the topics with their costs; ask the broker for the topics' numbers of partitions."""
         entries = self.request.topics
         times = Counter(entry.name for entry in entries)
         there = yield from topic_queries.topics(self.context, list(times))

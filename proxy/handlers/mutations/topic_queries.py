@@ -49,7 +49,7 @@ class Found:
 
 @dataclass(slots=True)
 class Topics:
-    """Result of a look-up of topics: existing topics by name and by id, and the ids of the cluster's brokers."""
+    """Result of a look-up: existing topics by name and by id, and the ids of the cluster's brokers."""
 
     by_name: dict[str, Found] = field(default_factory=dict)
     by_id: dict[UUID, Found] = field(default_factory=dict)

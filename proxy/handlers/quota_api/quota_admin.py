@@ -35,7 +35,7 @@ class QuotaAdmin(Protocol):
         """
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Call `work` in a thread, then `done` with its result; None if it failed."""
+        """Call `work` in a thread, then `done` with its result; call `done(None)` if `work` failed."""
 
     def altered_at_broker(self) -> None:
         """Note that a broker has answered an AlterClientQuotas request: its quotas may have changed."""

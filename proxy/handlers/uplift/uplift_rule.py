@@ -275,7 +275,8 @@ def offered(
 
 
 def beyond(request: Message, broker_version: int) -> str | None:
-    """Describe the part of a request that no field of `broker_version` can express; None if all can be.
+    """Describe the part of a request that no field of `broker_version` can express; return None if all parts
+    can be expressed.
 
     Fields that the older version lacks need no check: encoding raises EncodeError unless they have their
     defaults.
