@@ -86,32 +86,38 @@ class RunningQuery:
     )
 
     def __init__(self, query: BrokerQuery, data: bytearray, frame: int, end: int) -> None:
-        """Begin a query for the request `data[frame:end]`, whose header up to the client-id is copied for the
-        questions.
+        """Begin a query for the client's request `data[frame:end]`. The request's header up to the client-id
+        is copied into the query's own requests to the broker.
         """
         self._query = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
         client_id_stop = client_id_end(data, frame, end)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_stop])
         self.asked = (self._api_key, self._version)
-        """API key and version of the current question; before the first question, of the client's request."""
+        """API key and version of the latest request that the query has sent to the broker; of the client's
+        request before the first.
+        """
         self.asked_length = 0
-        """Length (bytes) of the current question's frame, without the length prefix."""
+        """Length (bytes) of the latest request that the query has sent to the broker, without the length
+        prefix.
+        """
         self.reply: bytes | None = None
         """Response frame for the client; None until the query has returned a response."""
         self.paused = False
-        """True if the query has paused, so that `go_on` must be called in another turn."""
+        """True if the query has paused, so that the connection must call `go_on` in a later turn of the
+        transport.
+        """
         self._steps = self._run()
 
     def go_on(self) -> bytes | None:
-        """Begin the query, or continue it after a pause. Return the frame of its next question; None if the
-        query has paused or ended. Raises ProtocolError like `answer`.
+        """Begin the query, or continue it after a pause. Return the frame of its next request to the broker;
+        None if the query has paused or ended. Raises ProtocolError if a message cannot be read.
         """
         return self._step(None)
 
     def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
-        """Pass the broker's response `data[frame:end]` to the query; return the frame of the next question,
-        None if the query has paused or ended.
+        """Pass the broker's response `data[frame:end]` to the query. Return the frame of the query's next
+        request to the broker; None if the query has paused or ended.
 
         Raises ProtocolError if the response cannot be read.
         """
@@ -137,7 +143,9 @@ class RunningQuery:
         return question
 
     def _run(self) -> Generator[bytes | None, bytes | None, None]:
-        """Yield the frames of questions, None for pauses; be sent the bodies of responses."""
+        """Run the query as a generator. It yields the frames of requests to the broker, or None for a pause,
+        and is sent the bodies of the broker's responses.
+        """
         advance: Callable[[], Question | None] = partial(next, self._query)
         while True:
             try:
@@ -187,7 +195,7 @@ def response_frame(api_key: int, version: int, correlation_id: int, message: Mes
 
 
 def framed_body(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
-    """Return the frame of a response to a client, whose message is encoded as `body`."""
+    """Return the frame of a response to a client; `body` is the encoded message."""
     tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
     length = RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(tags) + len(body)
     return RESPONSE_HEAD.pack(length, correlation_id) + tags + body

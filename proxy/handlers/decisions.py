@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class Forward:
-    """Forward the request to the broker. Connections share the instances, so do not change an instance."""
+    """Decision to forward the request to the broker. Connections share the instances, so do not change an
+    instance.
+    """
 
     __slots__ = ("answered", "byte_counter", "charged", "exempt", "sasl", "serial", "unread")
 
@@ -31,9 +33,11 @@ class Forward:
         sasl: bool = False,
         byte_counter: ByteCounter | None = None,
     ) -> None:
-        """Create a decision to forward; by default no bytes are charged."""
+        """Create a decision to forward a request; by default no bytes are charged."""
         self.charged = charged
-        """True if the charges of the plan are made to the client's ledger."""
+        """True if the request or its response is charged to the client's ledger, by the functions of the
+        plan.
+        """
         self.answered = answered
         """True if the broker will send a response; False for produce with acks=0."""
         self.serial = serial
@@ -58,8 +62,8 @@ class Forward:
         unread: bool | None = None,
         byte_counter: ByteCounter | None = None,
     ) -> Forward:
-        """Return a copy of this decision with these changes. The byte counter is always replaced, None
-        removes it.
+        """Return a copy of this decision with some attributes changed. The byte counter is always replaced;
+        None removes it.
         """
         return Forward(
             charged=self.charged if charged is None else charged,
@@ -73,17 +77,21 @@ class Forward:
 
 
 class Hold:
-    """Hold this request, and the client's requests behind it; then decide about it again."""
+    """Decision to hold this request, and the client's requests behind it, for a time. Then the connection
+    decides about the request again.
+    """
 
     __slots__ = ("hold_ms",)
 
     def __init__(self, hold_ms: int) -> None:
-        """Create a decision to hold for `hold_ms` (ms)."""
+        """Create a decision to hold a request for `hold_ms` (ms)."""
         self.hold_ms = hold_ms
 
 
 class Reply:
-    """Answer the request with a whole response frame. The request must be complete, and is not forwarded."""
+    """Decision that Weir answers the request itself with a whole response frame. The request must be
+    complete, and is not forwarded.
+    """
 
     __slots__ = ("frame",)
 
@@ -93,10 +101,11 @@ class Reply:
 
 
 class Deferred:
-    """A response that a store or another thread prepares. Its owner must call `answer` once, on the reactor's
-    thread.
+    """A response that the quota store or another thread prepares. The code that prepares the response must
+    call `answer` once, on the reactor's thread.
 
-    The response is sent in the order of the requests. Until it is ready, no request of the client is taken.
+    Responses are sent in the order of the requests. Until this response is ready, no request of the client is
+    taken.
     """
 
     __slots__ = ("_arrived", "frame")
@@ -108,18 +117,22 @@ class Deferred:
         self._arrived: Callable[[], None] | None = None
 
     def on_arrival(self, arrived: Callable[[], None]) -> None:
-        """Have `arrived` called when the response is ready, so that the connection sends it."""
+        """Set the function that is called once the response is ready, so that the connection sends the
+        response.
+        """
         self._arrived = arrived
 
     def answer(self, frame: bytes) -> None:
-        """Set the response frame, and tell the connection. No effect if the connection has closed."""
+        """Set the response frame, and have the connection send it. No effect if the connection has closed."""
         self.frame = frame
         if self._arrived is not None:
             self._arrived()
 
 
 class Defer:
-    """Answer the request later. The request must be complete, and is not forwarded."""
+    """Decision that Weir answers the request itself, when a deferred response is ready. The request must be
+    complete, and is not forwarded.
+    """
 
     __slots__ = ("deferred",)
 
@@ -129,8 +142,8 @@ class Defer:
 
 
 class Query:
-    """Ask the broker before the request is forwarded, or instead. The request's client-id must
-    have arrived.
+    """Decision to ask the broker before the request is forwarded, or instead of forwarding it. The request's
+    client-id must have arrived.
     """
 
     __slots__ = ("again", "query")
@@ -145,7 +158,7 @@ class Query:
 
 
 class Wait:
-    """Wait for more bytes of the frame, then decide again."""
+    """Decision to wait for more bytes of the request; the connection then decides again."""
 
     __slots__ = ()
 

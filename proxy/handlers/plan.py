@@ -7,10 +7,10 @@ which module filled a slot. A capability that needs more than one frame starts a
 
 1. `admit` reads the request's first fields, may change them in place, identifies the client's ledger, and
    says whether the broker will send a response.
-2. `on_arrival` charges costs that are known when the whole request has arrived. 3. `on_response` charges
-costs that are known when the response begins to arrive. 4. `throttle` is the offset of throttle_time_ms in
-the response. 5. `cost` estimates the broker's request time (KIP-124) from frame lengths; `extra_us` adds the
-cost of fields
+2. `on_arrival` charges costs that are known when the whole request has arrived.
+3. `on_response` charges costs that are known when the response begins to arrive.
+4. `throttle` is the offset of throttle_time_ms in the response.
+5. `cost` estimates the broker's request time (KIP-124) from frame lengths; `extra_us` adds the cost of fields
    that it reads in the request. Request time is charged only if a quota for request time is in force.
 6. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` changes bytes of a response
    larger than the buffer, whose length must stay the same.
@@ -59,9 +59,11 @@ class Client(Protocol):
     throttles that other connections of its client have caused.
     """
     topics_produced: set[bytes]
-    """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
+    """Names, in UTF-8, of the topics with a rate to which this connection has produced."""
     first_fetch_seen: bool
-    """True once this connection's first share fetch was admitted; see `first_produce_seen`."""
+    """True once this connection's first share fetch was admitted. Until then the share fetch may be held for
+    throttles that other connections of its client have caused.
+    """
 
     @property
     def user(self) -> str:
@@ -73,7 +75,7 @@ class Client(Protocol):
 
     @property
     def ledger(self) -> ClientLedger:
-        """Ledger of the latest request's client; see `identify`."""
+        """Ledger, set by `identify`, that the latest request's client is charged to."""
 
     @property
     def is_broker(self) -> bool:
@@ -81,7 +83,7 @@ class Client(Protocol):
 
     @property
     def recorded(self) -> bool:
-        """True if usage is recorded."""
+        """True if the client's usage is recorded."""
 
     @property
     def exchange(self) -> Exchange | None:
@@ -90,12 +92,12 @@ class Client(Protocol):
         """
 
     def follow(self, exchange: Exchange | None) -> None:
-        """Set the SASL exchange in progress; None for no exchange. Call this also after changing the
-        exchange.
+        """Set the SASL exchange in progress; None for no exchange. Call this also after a change of the
+        exchange's attributes.
         """
 
     def become(self, user: str) -> None:
-        """Set another principal, and clear everything looked up for the former one."""
+        """Change the client's principal, and clear everything looked up for the former principal."""
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of the request `data[frame:end]`; None if more bytes are needed. Raises
@@ -125,13 +127,13 @@ class Client(Protocol):
         """
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the decision cached for `plan`, if any, to requests for which `needs_look`
+        """Restrict the use of the decision cached for `plan`, if any, to requests for which `needs_look`
         returns False.
         """
 
 
 class Context(Protocol):
-    """The connection of the frame at hand: the part that capabilities use."""
+    """The connection that capabilities see while a request or response is processed."""
 
     @property
     def client(self) -> Client:
@@ -139,18 +141,18 @@ class Context(Protocol):
 
     @property
     def broker_versions(self) -> BrokerVersions:
-        """Versions of the broker; replaced by `meet_broker`."""
+        """Versions of the broker, and versions offered to clients; replaced by `meet_broker`."""
 
     @property
     def cluster(self) -> ClusterState:
-        """Topics of the cluster that Weir has seen; all connections share the object."""
+        """Facts about the cluster's topics that mutation quotas need; all connections share the object."""
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
         """Set the broker's versions (API key → range)."""
 
     @property
     def addresses(self) -> AdvertisedAddresses:
-        """Addresses of brokers that this client is told."""
+        """Weir's addresses that replace the brokers' addresses in responses to this client."""
 
     @property
     def node_id(self) -> int | None:
@@ -161,8 +163,8 @@ class Context(Protocol):
 
     @property
     def identities(self) -> Identities:
-        """Rules for principals that the wire does not show, and principals learnt; shared by all
-        connections.
+        """Rules for principals that SASL exchanges do not show, and principals learnt from brokers; shared by
+        all connections.
         """
 
     @property
@@ -184,7 +186,9 @@ class Context(Protocol):
         """Size (bytes) of the buffer. A longer frame is never in the buffer as a whole."""
 
     fetch_session: FetchSession | None
-    """The latest fetch session; None before the first. Tracked while topics have rates."""
+    """Latest fetch session of the connection; None before the first. Kept up to date only while topics have
+    rates.
+    """
     fetch_length: int
     """Length (bytes) of the longest fetch request of the latest fetch session; tracked while request time is
     charged, 0 if no fetch was seen.
@@ -201,7 +205,7 @@ class Context(Protocol):
 
     @property
     def quota_admin(self) -> QuotaAdmin:
-        """Describes and alters quotas for admins."""
+        """Object that permits admins to describe quotas and stores their alterations."""
 
     @property
     def quotas(self) -> BrokerQuotas:
@@ -222,7 +226,7 @@ class Context(Protocol):
 
     @property
     def hold(self) -> bool:
-        """True if throttled responses are delayed, as by brokers before KIP-219."""
+        """True in hold mode: Weir delays throttled responses, as brokers before KIP-219 do."""
 
     def mute(self, throttle_ms: int) -> int:
         """Take no request from the client for `throttle_ms`; return the time (ms) at which this ends
@@ -235,8 +239,8 @@ class Context(Protocol):
         """
 
     def charge_time(self, plan: Plan, length: int) -> None:
-        """Charge request time for a request that the decision made exempt, because its response of about
-        `length` bytes shows that it is not exempt.
+        """Charge request time for a request that was forwarded as exempt, because the broker's response
+        (about `length` bytes) shows that the request was not exempt.
         """
 
     def violate(self, reason: CloseReason, detail: str) -> None:
@@ -244,7 +248,7 @@ class Context(Protocol):
 
 
 class ResponseEdit(NamedTuple):
-    """An order to replace `data[start:stop]`, which is within a frame, by `replacement`."""
+    """A change of a response frame: replace the bytes `data[start:stop]` by `replacement`."""
 
     start: int
     stop: int
@@ -255,16 +259,18 @@ class ByteCounter(Protocol):
     """Counts bytes of one frame while its parts are forwarded, and charges them at its end."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Count the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+        """Count the next bytes of the frame's body, `data[start:stop]`. Raises ProtocolError if the bytes are
+        malformed.
+        """
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the counted bytes, and return the throttle time (ms). If no response can tell the throttle
-        time any more, `told` is False; then return 0, and have the response to the next request tell the
+        """Charge the counted bytes, and return the throttle time (ms). `told` is False if the response can no
+        longer tell the throttle time; then return 0, and have the response to the next request tell the
         throttle time.
         """
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return the time (ms) for which to hold the bytes of the request behind the counted ones; 0 for no
+        """Return the time (ms) for which to hold the bytes of a request that were not counted yet; 0 for no
         hold.
         """
 
@@ -285,19 +291,20 @@ Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wa
 """
 NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
 """Function (data, position, end, complete) that returns True if `admit` must decide about a request although
-the decision for its bytes before `position` is cached. `end` and `complete` as in `Admit`. Raises nothing.
+the decision for its bytes before `position` is cached. The request's bytes at hand end at `end`; `complete`
+is True if the whole frame has arrived. Raises nothing.
 """
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
 """Function (context, data, frame, end, complete) that returns the time (ms) for which to hold the request
-`data[frame:end]`; INCOMPLETE if more bytes are needed. Arguments as in `Admit`.
+`data[frame:end]`; INCOMPLETE if more bytes are needed. `complete` is True if the whole frame has arrived.
 """
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
 (bytes) is the value of the frame's length prefix.
 """
 Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int]]"
-"""Function that counts a response without records, and returns the throttle times (ms) to report: those of
-the client's quota and of topic rates.
+"""Function that counts a response from which Weir has removed the records. It returns the throttle times (ms)
+to report: those of the client's quota and of topic rates.
 """
 Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
 """Function (context, data, frame, end) that returns the cost (µs) of the request `data[frame:end]` in
@@ -313,7 +320,9 @@ frame has arrived. Raises ProtocolError if the body is malformed.
 
 @dataclass(slots=True)
 class Plan:
-    """The functions for one (API key, version). All connections of a process share the plan."""
+    """Functions that connections call for requests and responses of one (API key, version). All connections
+    of a process share the plan.
+    """
 
     api_key: int
     version: int
@@ -330,8 +339,8 @@ class Plan:
     """True if `admit` may need the whole request, even if it is larger than the buffer."""
     admit: Admit | None = None
     first_holds: tuple[FirstHold, ...] = ()
-    """Functions that return the time (ms) for which to hold the first produce request of a connection; the
-    longest counts.
+    """Functions that return the time (ms) for which to hold the first produce request of a connection. The
+    longest time is used.
     """
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
@@ -344,21 +353,21 @@ class Plan:
     responses lose their records (KIP-219). None if responses are always delivered with their records.
     """
     tell: Tell | None = None
-    """Function that counts a response without records; None if `over` is None."""
+    """Function that counts a response from which Weir has removed the records; None if `over` is None."""
     byte_counter: Callable[[Context, ClientLedger], ByteCounter | None] | None = None
     """Function that returns the byte counter for a charged response, None if no bytes are to be counted.
     Called if the ledger has topic rates.
     """
     cost: Cost | None = None
-    """Cost of requests (KIP-124); None if request time is not charged."""
+    """Cost of requests in request time (KIP-124); None if request time is not charged."""
     extra_us: Extra | None = None
     has_client_id: bool = True
     """True if the request header has a client-id (all but ControlledShutdown v0)."""
     group: int = 0
     """Group of the requests in usage records: an index of `usage.groups.GROUPS`."""
     between_brokers: bool = False
-    """True if brokers send this API to each other. Requests with a broker's principal are not charged request
-    time then.
+    """True if brokers send this API to each other. Request time is not charged for such requests with a
+    broker's principal.
     """
     throttle: FieldOffset | None = None
     rewrite: Rewrite | None = None
@@ -368,7 +377,7 @@ class Plan:
     addresses.
     """
     requests: int = 0
-    """Number of requests that clients have sent."""
+    """Number of requests with this API key and version that clients have sent."""
 
     def __post_init__(self) -> None:
         """Set the version used towards the broker to the client's version, unless another was given."""
@@ -377,8 +386,8 @@ class Plan:
 
 
 LOCAL: Final = Plan(api_key=-1, version=-1)
-"""Plan of replies of Weir's own."""
+"""Plan of responses that Weir makes itself."""
 TOKEN: Final = Plan(api_key=-1, version=-1)
-"""Plan of a SASL token without a Kafka header."""
+"""Plan of SASL tokens that have no Kafka header."""
 QUERY: Final = Plan(api_key=-1, version=-1)
-"""Plan of a query's request to the broker."""
+"""Plan of requests that a query sends to the broker."""

@@ -84,7 +84,9 @@ CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] 
     ApiKey.ELECT_LEADERS: changed_topics.plan_change,
     ApiKey.ADD_PARTITIONS_TO_TXN: changed_topics.plan_change,
 }
-"""Handlers that guard Weir's own topics, called before all other handlers while topics are protected."""
+"""Functions, by API key, that refuse changes of Weir's own topics. They come before all other capabilities
+while topics are protected.
+"""
 BROKER_VERSIONS_MAX: Final = 100
 """Maximum number of sets of broker versions. A cluster has one set, and two during an upgrade."""
 
@@ -109,26 +111,26 @@ class Plans(dict[tuple[int, int], Plan]):
         super().__init__()
         self.uplift = uplift
         self.manages_quotas = manages_quotas
-        """True if Weir answers `QUOTA_APIS` itself."""
+        """True if Weir answers the APIs in `QUOTA_APIS` itself."""
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
         self.costs = costs or Overrides()
-        """Request costs set by the operator."""
+        """Request costs that the operator has set in place of the shipped ones."""
         self.protected = protected or ProtectedTopics()
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""
         self._like: Mapping[int, VersionRange] | None = None
-        """Version ranges that select the cost table: those of the broker, or if unknown, of the broker that
-        was last connected to. None before the first connection.
+        """Version ranges of a broker, by which the cost table is selected: of this table's broker, or if
+        unknown, of the broker that was last connected to. None before the first connection.
         """
         self._table: CostTable | None = None
         self._unknown = self
-        """Table for brokers whose versions are unknown."""
+        """Table of plans for brokers whose versions are unknown."""
         self._counters = counters
         self._by_broker_versions: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
     def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
-        """Return the table for brokers with these versions (API key → range)."""
+        """Return the table of plans for brokers with these versions (API key → range)."""
         key = frozenset(broker.items())
         found = self._by_broker_versions.get(key)
         if found is None:
@@ -157,9 +159,9 @@ class Plans(dict[tuple[int, int], Plan]):
         return produced_topics.capped(offered) if self.protected else offered
 
     def make(self, api_key: int, version: int) -> Plan:
-        """Make the plan of an (API key, version), and keep it if the schemas describe it.
+        """Make the plan of an (API key, version). Keep the plan only if Weir's schemas describe that version.
 
-        A plan that they do not describe is not kept, because a peer can send four billion such pairs.
+        Other plans are not kept, because a peer can send four billion different (API key, version) pairs.
         """
         known = versions(api_key)
         if known is None or version not in known:
@@ -209,8 +211,8 @@ class Plans(dict[tuple[int, int], Plan]):
         request_time.fill(plan, self._table, self._like)
 
     def _cost_like(self, broker: Mapping[int, VersionRange]) -> None:
-        """Use a broker's versions to select the cost table while a connection's broker versions are unknown,
-        because some clients never send ApiVersions.
+        """Select the cost table by this broker's versions for connections whose broker's versions are
+        unknown, because some clients never send ApiVersions.
         """
         self._like, self._table = broker, None
         for plan in self.values():

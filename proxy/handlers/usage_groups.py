@@ -1,4 +1,4 @@
-"""The group of each API in usage records."""
+"""Group of each API (such as metadata, groups, transactions) under which usage records count its requests."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.READ_SHARE_GROUP_STATE_SUMMARY,
     ),
 }
-"""APIs by group. Every API of the schemas is in one group (a test checks this)."""
+"""Group → APIs whose requests usage records count under that group. Every API of the schemas is in one group
+(a test checks this).
+"""
 _GROUP_OF: Final = {int(key): GROUPS.index(group) for group, keys in APIS.items() for key in keys}
 _OTHER: Final = GROUPS.index(Group.OTHER)
 

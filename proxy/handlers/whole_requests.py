@@ -1,7 +1,7 @@
 """Requests that are decoded as a whole.
 
-A request larger than a piece is decoded in pieces, by a query that asks the broker nothing. Then the request
-is decided about again, with the decoded message in `Context.decoded`.
+A large request is decoded in pieces (`protocol.pieces`), by a query that asks the broker nothing. Then the
+request is decided about again, with the decoded message in `Context.decoded`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ R = TypeVar("R", bound=Message)
 
 
 def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int, end: int) -> R | Query:
-    """Decode the complete request whose body is `data[body:end]` as a broker does, and return the message. If
-    the request is larger than a piece, return a query that decodes it.
+    """Decode the complete request whose body is `data[body:end]` as a broker does, and return the message.
+    For a large request, return a query that decodes it in pieces.
 
     Raises ProtocolError if a broker could not read the request either, and OversizedError beyond
     `ELEMENTS_MAX`.
@@ -42,7 +42,7 @@ def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int
 
 
 def keep(context: Context, decoded: object) -> None:
-    """Set the result of a query for the request, which is decided about again."""
+    """Set the result of a query that decodes the request at hand. The request is then decided about again."""
     context.decoded = decoded
 
 

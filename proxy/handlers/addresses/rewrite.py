@@ -45,7 +45,9 @@ Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Replace the brokers' addresses in Metadata responses; the topics behind them are not read."""
+    """Replace the brokers' addresses in Metadata responses. The topics, which follow the addresses, are not
+    decoded.
+    """
     plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", edit_metadata)
 
 
@@ -106,7 +108,9 @@ def _bounded_keys(plan: Plan) -> Admit:
 
 
 def _coordinators(context: Context, version: int, request: FindCoordinatorRequest) -> BrokerQuery:
-    """Ask the broker for many coordinators, and replace their addresses."""
+    """Ask the broker for a request's many coordinators in a query, and return the response with their
+    addresses replaced.
+    """
     answer = yield from ask(request, version, FindCoordinatorResponse)
     yield from each(partial(_edit_coordinator, addresses=context.addresses), answer.coordinators)
     return answer
@@ -130,8 +134,8 @@ def plan_fetch_endpoints(plan: Plan) -> None:
 
 
 def plan_share_fetch_endpoints(plan: Plan) -> None:
-    """Replace the addresses in the array NodeEndpoints at the end of ShareFetch responses (KIP-932); it is
-    mostly empty.
+    """Replace the addresses in the array NodeEndpoints at the end of ShareFetch responses (KIP-932). The
+    array is mostly empty.
     """
     endpoints = field_offset(ShareFetchResponse, plan.version, "node_endpoints")
     if endpoints is not None:
@@ -152,7 +156,7 @@ def plan_share_acknowledge_endpoints(plan: Plan) -> None:
 COORDINATORS_MAX: Final = 10_000
 """Maximum number of coordinators that a request may ask for, because each is decoded and encoded again."""
 CACHED_BYTES_MAX: Final = 64 * 1024
-"""Maximum length (bytes) of rewritten fields that are cached."""
+"""Maximum length (bytes) of the first fields of a response that are cached with their replacement."""
 _KEY_TYPE_BYTES: Final = 1
 """Size (bytes) of the first field of FindCoordinator requests, which the array of keys follows."""
 _EMPTY_COMPACT_ARRAY = b"\x01"
@@ -162,10 +166,12 @@ _BROKERS = 1
 
 
 def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False) -> Rewrite:
-    """Return a rewrite of the fields up to and including `through`. The last result per advertised host is
-    cached. With `whole`, the rewrite waits until a response is complete, so that it is decoded only once.
+    """Return a function that replaces addresses in the first fields of a response, up to and including the
+    field `through`. The last result per advertised host is cached. With `whole`, the function waits until a
+    response is complete, so that the response is decoded only once.
 
-    If a response begins with a throttle time, which differs between responses, the edit begins behind it.
+    If a response begins with a throttle time, which differs between responses, the replaced bytes begin
+    behind the throttle time.
     """
     throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
@@ -201,8 +207,9 @@ _NOTHING = (-1, b"", b"")
 
 
 def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M]) -> Rewrite:
-    """Return a rewrite of the array or tagged field `endpoints`. A response that has the bytes `nothing`
-    there (an empty field, because no leader has moved) is forwarded unchanged.
+    """Return a function that replaces the addresses in the array or tagged field `endpoints` of a response. A
+    response in which this field is empty (has the bytes `nothing`), because no leader has moved, is forwarded
+    unchanged.
     """
 
     def rewrite(
@@ -221,7 +228,9 @@ def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M
 
 
 def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> ResponseEdit | None:
-    """Overwrite `data[start:stop]` and return None if the length stays the same; else return an edit."""
+    """Replace `data[start:stop]` by `replacement`: in place, returning None, if the length stays the same;
+    else by the returned edit.
+    """
     if len(replacement) != stop - start:
         return ResponseEdit(start, stop, replacement)
     data[start:stop] = replacement
@@ -264,8 +273,8 @@ def _edit_coordinators(message: FindCoordinatorResponse, addresses: AdvertisedAd
 def _edit_coordinator(
     found: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator, addresses: AdvertisedAddresses
 ) -> None:
-    """Replace a coordinator's address. A coordinator without a listener is reported as not available, so that
-    the client asks again.
+    """Replace a coordinator's address by Weir's. If Weir has no listener for the coordinator, report the
+    coordinator as not available, so that the client asks again.
     """
     if found.node_id >= 0 and not _advertise(found, found.node_id, addresses):
         found.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE

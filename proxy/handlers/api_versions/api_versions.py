@@ -25,7 +25,7 @@ from proxy.handlers.plan import Context, Plan, ResponseEdit
 from proxy.handlers.topics.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
-"""The first field of an ApiVersions response in every version."""
+"""Struct of the error code, the first field of an ApiVersions response in every version."""
 _SAYS_WHO = 3
 """First version of ApiVersions in which clients send their name (KIP-511). Weir offers the APIs that it adds
 only to clients that have sent this version: some older clients (aiokafka) infer the broker's release from
@@ -77,14 +77,16 @@ def refused(data: bytearray, start: int, end: int) -> bool:
 
 
 def ranges(answer: ApiVersionsResponse) -> dict[int, VersionRange]:
-    """Return the versions in a broker's response, by API key; empty if the response is an error."""
+    """Return the version ranges, by API key, in a broker's ApiVersions response; empty if the response is an
+    error.
+    """
     if answer.error_code != ErrorCode.NONE:
         return {}
     return {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in answer.api_keys}
 
 
 def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> None:
-    """Replace the versions in the broker's response by the offered ones."""
+    """Replace the versions in the broker's ApiVersions response by the versions that Weir offers."""
     told = {entry.api_key: entry for entry in answer.api_keys}
     answer.api_keys = [entry for entry in answer.api_keys if entry.api_key in offered]
     answer.api_keys += [

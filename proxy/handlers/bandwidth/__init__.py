@@ -5,8 +5,10 @@
 
 - A request is charged when its last byte has arrived, as at a broker, so a client is never throttled within a
   frame.
-- A fetch of a client with a quota is serial, because its response decides its cost. A broker, too, handles
-  one request of a connection at a time. Otherwise a client could pipeline fetches to exceed its quota.
-- A client that opens a connection for each request can exceed its quota by the first requests, whose hold is
-  bounded, as it can at a broker. Limits of connections prevent this (`docs/connections.md`).
+- If a client with a quota sends a fetch, Weir takes the client's next request only after the response,
+  because the response decides the cost. A broker, too, handles one request of a connection at a time.
+  Otherwise a client could pipeline fetches to exceed its quota.
+- A connection's first request is held for a limited time only. So a client that opens a connection for each
+  request can exceed its quota, at Weir and at a broker. Limits of connections prevent this
+  (`docs/connections.md`).
 """

@@ -53,12 +53,14 @@ _PRODUCE = {
     (True, True): CHARGED,
     (True, False): CHARGED_UNANSWERED,
 }
-"""Decision by (True if a quota or shadow quota applies, True if the broker will respond)."""
+"""Decision about a produce request, by (True if a quota or shadow quota applies, True if the broker will
+respond).
+"""
 
 
 def plan_produce(plan: Plan) -> None:
-    """Charge the bytes of produce requests, and hold a connection's first. With acks=0 the broker sends no
-    response.
+    """Charge the bytes of produce requests. Hold a connection's first produce request if its client is over
+    the quota. With acks=0 the broker sends no response.
     """
     acks = field_offset(ProduceRequest, plan.version, "acks")
     if acks is None:
@@ -207,8 +209,8 @@ def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
 
 
 def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete: bool) -> int:
-    """Return the position of the field; INCOMPLETE if more bytes are needed, UNREADABLE if the bytes are
-    malformed.
+    """Return the position of the field `wanted` in a request; INCOMPLETE if more bytes are needed, UNREADABLE
+    if the bytes are malformed.
     """
     try:
         return wanted.locate(data, body, end, complete)
@@ -219,7 +221,9 @@ def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete
 def _is_replica(
     is_replica_fetch: IsReplicaFetch, data: bytearray, frame: int, end: int, complete: bool
 ) -> bool | None:
-    """Return the result of `is_replica_fetch`; False for a fetch that cannot be read."""
+    """Return True if the fetch is a replica's, False if not or if the fetch cannot be read, None if more
+    bytes are needed.
+    """
     try:
         return is_replica_fetch(data, frame, end, complete)
     except ProtocolError:
@@ -227,8 +231,8 @@ def _is_replica(
 
 
 def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
-    """Return the time (ms) for which to hold a produce request, because the client is over its
-    produce quota.
+    """Return the time (ms) for which to hold a connection's first produce request, because the client is over
+    its produce quota; 0 for no hold.
     """
     del data, frame, end, complete
     budget = context.client.ledger.produce

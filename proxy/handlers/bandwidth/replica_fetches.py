@@ -1,7 +1,7 @@
-"""Recognise fetches of replicas: they have a replica id, as a field, or from v15 on as a tagged field
-(KIP-903).
+"""Recognise replica fetches: fetches with a replica id, which brokers send to each other. The id is a field,
+or from v15 on a tagged field (KIP-903).
 
-Any client can send a replica id, so callers look for it only if the principal belongs to a broker.
+Any client can send a replica id, so callers look for one only if the principal belongs to a broker.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _REPLICA_ID: Final = Struct(">i")
 
 
 def replica_fetch_test(version: int, *, flexible: bool) -> IsReplicaFetch:
-    """Return the test for fetches of this version; `flexible` is True if the request header has tagged
-    fields.
+    """Return a function that recognises replica fetches of this version. `flexible` is True if the request
+    header has tagged fields.
     """
     plainly = field_offset(FetchRequest, version, "replica_id")
     tags = tag_section(FetchRequest, version)

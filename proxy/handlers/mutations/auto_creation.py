@@ -48,7 +48,9 @@ MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEAD
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Track missing topics in requests of clients with a mutation quota."""
+    """Record missing topics in responses to clients with a mutation quota, and charge the topics once they
+    exist.
+    """
     codec_ = codec(MetadataRequest, plan.version)
     flexible = plan.flexible_request
     unwatched = plan.admit
@@ -87,7 +89,9 @@ def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _comple
 
 
 def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
-    """Charge the client's pending creations that exist by now."""
+    """Ask the broker for pending topics of the client, which earlier Metadata requests may have created, and
+    charge those that exist.
+    """
     expected = context.cluster.pending_creations.looked_for(ledger)
     if expected:
         there = yield from topic_queries.broker_topics(context, expected)
@@ -98,7 +102,7 @@ def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge)
 def _charge_arrived(
     context: Context, ledger: MutationLedger, charge: LateCharge, there: Topics
 ) -> Pieces[None]:
-    """Charge the pending creations of this ledger among the topics that exist."""
+    """Charge this ledger for its pending topics that are among the existing topics `there`."""
 
     def charge_if_pending(found: Found) -> None:
         pending = context.cluster.pending_creations.take(found.name, ledger)
@@ -116,8 +120,8 @@ def _watched(
     request: MetadataRequest,
     asked: Asked | None,
 ) -> BrokerQuery:
-    """Forward the client's request; charge pending creations that exist by now, and add the missing
-    topics.
+    """Forward the client's Metadata request. Charge pending topics that exist by now, and record the missing
+    topics in the response as pending. Return the response.
     """
     charge = ledger.begin_late()
     yield from charge_created(context, ledger, charge)
@@ -143,7 +147,9 @@ def _watched(
 
 
 def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
-    """Add a missing topic to the pending creations; return the number of topics without room: 0 or 1."""
+    """Record a missing topic as pending. Return 1 if it could not be recorded, because the ledger has too
+    many pending topics; else 0.
+    """
     cluster, now_ms = context.cluster, context.now_ms
     if cluster.recent_topics.exists(name, now_ms):  # Metadata is late
         return 0
@@ -153,8 +159,8 @@ def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
 def _asked(
     context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
-    """Forward the request; remove the permission to create if the client's balance is negative, or would be
-    if its pending creations existed, with one partition each.
+    """Forward the Metadata request; return the response. In strict mode, remove the permission to create
+    topics if the client's balance is negative, or would be if each of its pending topics cost one partition.
     """
     budget, strict = ledger.enforced, context.cluster.strict_auto_creation
     pending = context.cluster.pending_creations.number(ledger) if strict else 0

@@ -1,4 +1,6 @@
-"""One mutation request and its charges: the common part of enforced and shadow quotas."""
+"""One CreateTopics, CreatePartitions or DeleteTopics request and its charges: the code that enforced quotas
+and shadow quotas share.
+"""
 
 from __future__ import annotations
 
@@ -32,34 +34,40 @@ STRICT_FROM: Final[Mapping[int, int]] = {
 """The first version of each API that has error 89 (KIP-599)."""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
-"""Results that keep their charge. A creation that timed out may still succeed, so it is not refunded."""
+"""Error codes of topics that keep their charge. A creation that timed out may still succeed, so it is not
+refunded.
+"""
 
 
 class ChargedMutation(ABC, Generic[M]):
-    """One mutation request and its charges."""
+    """One CreateTopics, CreatePartitions or DeleteTopics request and its charges."""
 
     def __init__(
         self, context: Context, plan: Plan, ledger: MutationLedger, client_id: str, mutation: Mutation[M]
     ) -> None:
-        """Begin without charges."""
+        """Begin to process the request `mutation`; nothing is charged yet."""
         self.context = context
         self.plan = plan
         self.ledger = ledger
         self.mutation = mutation
         self.strict = plan.version >= STRICT_FROM[plan.api_key]
         self.late = ledger.begin_late()
-        """Charges partitions whose number was unknown, or unexpected, before the broker answered."""
+        """Charge for partitions whose number is known only after the broker has answered, and for topics that
+        succeeded although Weir expected them to fail.
+        """
         self._shadow = None if ledger.shadow is None else ledger.shadow.begin(strict=self.strict)
         self._client_id = client_id
         self._done = 0
-        """Number of partitions created or deleted that were charged before."""
+        """Number of partitions of the topics that succeeded, without those charged by `late`."""
         self.asked = 0
-        """Number of partitions requested from the broker, not answered yet."""
+        """Number of partitions in the request that Weir has forwarded and the broker has not answered yet; 0
+        between requests.
+        """
 
     @abstractmethod
     def answer(self) -> Asking[Answer]:
-        """Have the broker perform the request, or part of it, and charge that; return the client's
-        response.
+        """Forward the request, or part of it, to the broker; charge the topics that are changed; return the
+        response for the client.
         """
 
     def finish(self) -> int:
@@ -69,7 +77,9 @@ class ChargedMutation(ABC, Generic[M]):
         return self.late.finish(self.context.now_ms)
 
     def query(self) -> BrokerQuery:
-        """Return the response with every topic's result, and throttle the client if necessary."""
+        """Run the request as a query: charge and forward it, throttle the client if necessary, and return the
+        response with every topic's result.
+        """
         try:
             yield from check(self.plan, self.mutation.request)
         except EncodeError as error:
@@ -91,7 +101,9 @@ class ChargedMutation(ABC, Generic[M]):
         return answer
 
     def was_done(self, topic: Topic, result: Result) -> bool:
-        """Return True if a topic keeps its charge; record the change, and charge the shadow quota."""
+        """Return True if the topic keeps its charge by its result: it succeeded, or may still succeed. In
+        that case, charge the shadow quota; after success, record the topic's new number of partitions.
+        """
         if result.error_code == ErrorCode.NONE:
             self.mutation.done(topic, result)
         done = result.error_code in _DONE or result.error_code in topic.charged_errors
@@ -102,9 +114,10 @@ class ChargedMutation(ABC, Generic[M]):
         return done
 
     def charge_late(self, done: Sequence[Topic]) -> Asking[None]:
-        """Charge topics that succeeded against expectation, or whose number of partitions was unknown.
+        """Charge topics that succeeded although Weir expected them to fail, or whose number of partitions was
+        unknown when the request was forwarded.
 
-        A topic that Metadata does not show yet is charged when it does.
+        A topic that the broker's Metadata does not show yet is charged when Metadata shows it.
         """
         guessed = yield from chosen(lambda topic: topic.assumed or not topic.cost, done)
         context = self.context
@@ -121,7 +134,9 @@ class ChargedMutation(ABC, Generic[M]):
                 self.late.charge(max(cost - topic.cost, 0), context.now_ms)
 
     def _say(self, topics: int, refused: int, throttle_ms: int) -> None:
-        """Log the client; metrics know only budgets, which several clients may share."""
+        """Log the request with the client's name, because metrics name only the budget, which several clients
+        may share.
+        """
         log.debug(
             "mutation",
             request=type(self.mutation.request).__name__,

@@ -1,4 +1,6 @@
-"""Topics of one cluster, as far as partition mutation quotas need them."""
+"""Facts about the topics of one cluster that partition mutation quotas need: recent changes, pending
+automatic creations, and Metadata requests that recently could not create a topic.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,19 @@ from proxy.handlers.mutations.pending_creations import PendingCreations
 from proxy.handlers.mutations.recent_topics import RecentTopics
 
 HARMLESS_MS: Final = 1000
-"""Time (ms) for which a harmless request is kept."""
+"""Time (ms) for which Weir remembers that a Metadata request could not create a topic."""
 HARMLESS_MAX: Final = 1000
-"""Maximum number of requests kept."""
+"""Maximum number of Metadata requests that `HarmlessRequests` keeps; at more, all are removed."""
 HARMLESS_BYTES_MAX: Final = 10_000
-"""Maximum length of a request that is kept; a longer one is decoded each time."""
+"""Maximum length (bytes) of a Metadata request that `HarmlessRequests` keeps; a longer request is decoded
+each time.
+"""
 
 
 class Asked(NamedTuple):
-    """A Metadata request, from its client-id on, and its principal."""
+    """Key by which an equal Metadata request is recognised: its version, its client's principal, and its
+    bytes from the client-id on.
+    """
 
     version: int
     user: str
@@ -30,11 +36,13 @@ class HarmlessRequests:
     """
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Begin without requests."""
         self._until_ms: dict[Asked, int] = {}
 
     def has(self, asked: Asked, now_ms: int) -> bool:
-        """Return True if this request could create no topic in the last second."""
+        """Return True if an equal request was added in the last second, and no topic was deleted since: it
+        could create no topic, and need not be decoded.
+        """
         return self._until_ms.get(asked, now_ms) > now_ms
 
     def add(self, asked: Asked, now_ms: int) -> None:
@@ -53,7 +61,9 @@ class HarmlessRequests:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Topics of one cluster; all connections of a process share the object."""
+    """Facts about the topics of one cluster that partition mutation quotas need; all connections of a process
+    share the object.
+    """
 
     strict_auto_creation: bool = False
     """True if clients with a negative balance may not create topics by Metadata requests."""

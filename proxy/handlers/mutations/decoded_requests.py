@@ -1,10 +1,10 @@
-"""Whole requests, decoded to be charged.
+"""Requests decoded as a whole, because a mutation quota charges them by their topics.
 
 A request whose body no broker can read is forwarded unread: the broker will close the connection. Every
 request that a broker can read must be read here (`Codec.decode_request`), or clients could bypass an enforced
 quota. So Weir closes the connection if it cannot read a request's header, could not encode the request again,
 or if the request has too many elements. A shadow quota alone closes no connection: a request that cannot be
-read is not counted.
+read is forwarded without a charge.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from proxy.handlers.whole_requests import whole_request
 from quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
-"""The longest request that is kept until complete; a longer one is refused
-(`ConnectionLimits.held_bytes_max`).
+"""Maximum length (bytes) of a request that Weir keeps until it is complete, to charge it; a longer request is
+refused (`ConnectionLimits.held_bytes_max`).
 """
 R = TypeVar("R", bound=Message)
 
@@ -38,10 +38,11 @@ def charged_request(
     *,
     flexible: bool,
 ) -> R | Query | Wait | None:
-    """Decode the request `data[frame:end]`; return WAIT until it is complete, a query if it is large
-    (`whole_request`), None if it is forwarded unread. `flexible`: the header has tagged fields.
+    """Return the decoded request `data[frame:end]`. Return WAIT until the request is complete, a query that
+    decodes it if it is large (`whole_request`), None if it cannot be read and is to be forwarded. `flexible`
+    is True if the header has tagged fields.
 
-    Raises ProtocolError.
+    Raises ProtocolError if the request cannot be charged, so that the connection closes.
     """
     enforced = ledger.enforced is not None
     if not enforced and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:

@@ -34,33 +34,42 @@ from proxy.handlers.mutations import topic_queries
 from proxy.handlers.plan import Context
 
 REFUSED: Final = "The throttling quota has been exceeded."
-"""Kafka's text for error 89. Brokers leave it to the client; Weir sends it to all clients."""
+"""Kafka's error text for error 89. Brokers leave the text out, and Kafka's clients fill it in; Weir sends it
+to all clients.
+"""
 
 Q = TypeVar("Q", bound=Message)
 Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
 Finder: TypeAlias = "Callable[[Topic], Result | None]"
 WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
-"""(costs, now_ms) -> True if a strict request with these costs would have a topic refused."""
+"""Function (costs, now_ms) that returns True if the quota would refuse at least one topic of a request whose
+topics have these costs. The request's version has error 89.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Topic:
-    """One topic of a request."""
+    """One topic of a CreateTopics, CreatePartitions or DeleteTopics request, and its cost."""
 
     entry: object
-    """The topic's entry in the request."""
+    """The element of the request's array of topics that names this topic."""
     name: str | None
     cost: int
-    """Number of partitions charged when the topic is admitted; 0 if it is sure to fail."""
+    """Number of partitions charged when the topic is admitted; 0 if the broker is sure to refuse the topic.
+    """
     topic_id: UUID = ZERO_UUID
     assumed: bool = False
-    """True if the cost is a guess until the topic exists."""
+    """True if the cost is a guess, because the broker's default number of partitions is unknown. The topic's
+    true number is charged when the topic exists.
+    """
     late_cost: int = 1
-    """Number of partitions charged if the topic succeeds though it was sure to fail."""
+    """Number of partitions charged if the topic succeeds although Weir expected the broker to refuse it."""
     charged_errors: frozenset[int] = frozenset()
-    """Error codes with which the topic keeps its charge."""
+    """Error codes, besides success and timeout, after which the topic's charge is not refunded."""
     invalid: str | None = None
-    """Text of INVALID_REQUEST if the topic is not forwarded, because brokers differ in how they handle it."""
+    """Error text if Weir answers the topic with INVALID_REQUEST and does not forward it, because brokers
+    differ in how they handle such a topic; else None.
+    """
 
 
 class Result(Protocol):
@@ -76,7 +85,7 @@ class Result(Protocol):
 
 
 class Mutation(ABC, Generic[Q]):
-    """One request, which can be split by topic."""
+    """One CreateTopics, CreatePartitions or DeleteTopics request, which can be split by topic."""
 
     answer: ClassVar[type[Answer]]
 
@@ -90,28 +99,28 @@ class Mutation(ABC, Generic[Q]):
         """Return the topics in order, with their costs."""
 
     def part(self, topics: Sequence[Topic]) -> Q:
-        """Return the request with only these topics."""
+        """Return a copy of the request with only these topics."""
         return replace(self.request, topics=[topic.entry for topic in topics], unknown_tagged_fields=())
 
     @abstractmethod
     def results(self, answer: Answer) -> Sequence[Result]:
-        """Return the results in an answer, one per topic."""
+        """Return the results, one per topic, in the broker's response `answer`."""
 
     @abstractmethod
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """Return the result of a topic that Weir answers itself."""
+        """Return a result with this error, for a topic that Weir answers without the broker."""
 
     @abstractmethod
     def merged(self, results: Iterable[Result]) -> Answer:
-        """Return one response with all these results."""
+        """Return one response that contains these results."""
 
     def finder(self, results: Sequence[Result]) -> Finder:
-        """Return a function that finds a topic's result."""
+        """Return a function that finds a topic's result among `results`."""
         by_name = {result.name: result for result in reversed(results)}
         return lambda topic: by_name.get(topic.name)
 
     def done(self, topic: Topic, result: Result) -> None:
-        """Record that a topic's mutation has succeeded."""
+        """Record the number of partitions that a topic has after it was created, grown or deleted."""
         partitions, topic_id = self.left(topic, result)
         cluster = self.context.cluster
         if topic.name and partitions is not None:
@@ -127,12 +136,14 @@ class Mutation(ABC, Generic[Q]):
 
 
 class Creation(Mutation[CreateTopicsRequest]):
-    """CreateTopics: a topic costs its partitions, regardless of replicas."""
+    """A CreateTopics request: each topic costs its number of partitions, regardless of replicas."""
 
     answer = CreateTopicsResponse
 
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
-        """Look for existing topics only if the quota may refuse some of them."""
+        """Return the topics with their costs. The broker is asked for existing topics, which cost nothing,
+        only if the quota may refuse some topics.
+        """
         entries = self.request.topics
         default = None
         if _DEFAULT in (yield from each(_partitions, entries)):
@@ -149,18 +160,18 @@ class Creation(Mutation[CreateTopicsRequest]):
         return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # brokers answer duplicates last
 
     def results(self, answer: Answer) -> Sequence[Result]:
-        """Return the results, one per topic."""
+        """Return the results, one per topic, in the broker's response `answer`."""
         assert isinstance(answer, CreateTopicsResponse)
         return answer.topics
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """Return the result of a topic that Weir answers itself."""
+        """Return a result with this error, for a topic that Weir answers without the broker."""
         result = CreateTopicsResponse.CreatableTopicResult
         return result(name=topic.name or "", error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
-        """Return the number of partitions in the answer (v5), else the cost; the topic was not created
-        automatically.
+        """Return the created topic's number of partitions (from the response, or else the requested number;
+        None if unknown) and its id. Also remove the topic from the pending automatic creations.
         """
         assert isinstance(result, CreateTopicsResponse.CreatableTopicResult)
         if self.request.validate_only:
@@ -170,12 +181,12 @@ class Creation(Mutation[CreateTopicsRequest]):
         return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreateTopicsResponse:
-        """Return one response with all these results."""
+        """Return one response that contains these results."""
         return CreateTopicsResponse(topics=list(results))  # type: ignore[arg-type]  # all from such answers
 
 
 _DEFAULT: Final = -1
-"""Stands for the broker's default."""
+"""Number of partitions or replicas in a CreateTopics request that stands for the broker's default."""
 _NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 
 
@@ -193,7 +204,9 @@ def _creation(entry: CreateTopicsRequest.CreatableTopic, repeated: bool, default
 
 
 def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
-    """Return False if the request alone makes a broker refuse the topic."""
+    """Return False if a broker would refuse the topic for its name, number of partitions or number of
+    replicas.
+    """
     asked = (entry.num_partitions, entry.replication_factor)
     if entry.assignments:
         numbers = asked == (_DEFAULT, _DEFAULT)
@@ -203,18 +216,20 @@ def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
 
 
 def _can_be_placed(entry: CreateTopicsRequest.CreatableTopic, brokers: set[int]) -> bool:
-    """Return True if the brokers that the topic's replicas are assigned to exist."""
+    """Return True if all brokers that the request assigns replicas to exist, and there are at least as many
+    brokers as replicas.
+    """
     wanted = {broker_id for assignment in entry.assignments for broker_id in assignment.broker_ids}
     return wanted <= brokers and entry.replication_factor <= len(brokers)
 
 
 class Growth(Mutation[CreatePartitionsRequest]):
-    """CreatePartitions: a topic costs the partitions added."""
+    """A CreatePartitions request: each topic costs the number of partitions added."""
 
     answer = CreatePartitionsResponse
 
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
-        """Ask the broker for the topics' numbers of partitions."""
+        """Return the topics with their costs; ask the broker for the topics' numbers of partitions."""
         entries = self.request.topics
         times = Counter(entry.name for entry in entries)
         there = yield from topic_queries.topics(self.context, list(times))
@@ -224,22 +239,24 @@ class Growth(Mutation[CreatePartitionsRequest]):
         )  # brokers answer duplicates first
 
     def results(self, answer: Answer) -> Sequence[Result]:
-        """Return the results, one per topic."""
+        """Return the results, one per topic, in the broker's response `answer`."""
         assert isinstance(answer, CreatePartitionsResponse)
         return answer.results
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """Return the result of a topic that Weir answers itself."""
+        """Return a result with this error, for a topic that Weir answers without the broker."""
         result = CreatePartitionsResponse.CreatePartitionsTopicResult
         return result(name=topic.name or "", error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
-        """Return the requested number of partitions."""
+        """Return the number of partitions that the client requested (None if it asked only for validation),
+        and the topic's id.
+        """
         assert isinstance(topic.entry, CreatePartitionsRequest.CreatePartitionsTopic)
         return (None if self.request.validate_only else topic.entry.count), topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
-        """Return one response with all these results."""
+        """Return one response that contains these results."""
         return CreatePartitionsResponse(results=list(results))  # type: ignore[arg-type]  # all from such answers
 
 
@@ -257,12 +274,14 @@ def _growth(
 
 
 class Deletion(Mutation[DeleteTopicsRequest]):
-    """DeleteTopics: a topic costs its partitions. v6 gives topics by name or id."""
+    """A DeleteTopics request: each topic costs its number of partitions. From v6 on, a request gives topics
+    by name or id.
+    """
 
     answer = DeleteTopicsResponse
 
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
-        """Ask the broker for the topics' numbers of partitions."""
+        """Ask the broker for the topics' numbers of partitions; return the topics with their costs."""
         state = DeleteTopicsRequest.DeleteTopicState
         named = yield from each(lambda name: state(name=name), self.request.topic_names)
         entries = self.request.topics or named
@@ -282,24 +301,26 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         return list(topics.values())
 
     def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
-        """Return the request with only these topics."""
+        """Return a copy of the request with only these topics."""
         if self.request.topics:
             return super().part(topics)
         names = [topic.name or "" for topic in topics]
         return replace(self.request, topic_names=names, unknown_tagged_fields=())
 
     def results(self, answer: Answer) -> Sequence[Result]:
-        """Return the results, one per topic."""
+        """Return the results, one per topic, in the broker's response `answer`."""
         assert isinstance(answer, DeleteTopicsResponse)
         return answer.responses
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """Return the result of a topic that Weir answers itself, with name and id as from a broker."""
+        """Return a result with this error, name and id, for a topic that Weir answers without the broker."""
         result = DeleteTopicsResponse.DeletableTopicResult
         return result(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
-        """No partitions remain. If the topic was auto-created and not charged yet, charge it now."""
+        """Return 0 partitions and the topic's id. If the topic was created automatically and its partitions
+        were not charged yet, charge them now.
+        """
         pending = self.context.cluster.pending_creations.created(topic.name or "")
         if pending is not None:
             charge = pending.ledger.begin_late()
@@ -308,11 +329,13 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         return 0, topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:
-        """Return one response with all these results."""
+        """Return one response that contains these results."""
         return DeleteTopicsResponse(responses=list(results))  # type: ignore[arg-type]  # all from such answers
 
     def finder(self, results: Sequence[Result]) -> Finder:
-        """Find by name, or by id: a broker omits names that the client may not see."""
+        """Return a function that finds a topic's result by id or by name, because a broker omits names that
+        the client may not see.
+        """
         by_name = super().finder([result for result in results if result.name is not None])
         by_id = {
             result.topic_id: result

@@ -1,10 +1,10 @@
 """Partition mutation quotas (KIP-599): CreateTopics, CreatePartitions, DeleteTopics.
 
 A broker's controller charges each topic in turn, after validating it. Weir charges before the broker sees the
-request, forwards the admitted topics, and refunds those that the broker refuses for other reasons; if the
-refund leaves room, Weir tries refused topics again. Topics that are sure to fail cost nothing and are
-forwarded, because the broker gives the best error text. So each topic gets the result that it would get from
-a broker with the quota.
+request, forwards the admitted topics, and refunds the charges of topics that the broker refuses. If a refund
+leaves room, Weir tries topics again that it has refused itself. Topics that are sure to fail cost nothing and
+are forwarded, because the broker gives the best error text. So each topic gets the result that it would get
+from a broker with the quota.
 
 In versions that have error 89, topics are refused while the balance is negative (strict). In older versions
 everything is admitted, and a client with a negative balance is throttled (permissive). `mutated_topics` has
@@ -47,7 +47,9 @@ from quotas import NO_LEDGER, MutationLedger
 M = TypeVar("M", bound=Message)
 
 ROUNDS_MAX: Final = 16
-"""Number of times that topics are tried again because others have failed."""
+"""Maximum number of times that Weir forwards parts of one request: if the broker refuses topics, the tokens
+that they had taken admit further topics.
+"""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER
 _INVALID: Final = ErrorCode.INVALID_REQUEST
@@ -55,17 +57,17 @@ _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def plan_create_topics(plan: Plan) -> None:
-    """A topic costs its partitions."""
+    """Charge CreateTopics requests: each topic costs its number of partitions."""
     _plan(plan, CreateTopicsRequest, Creation)
 
 
 def plan_create_partitions(plan: Plan) -> None:
-    """A topic costs the partitions added."""
+    """Charge CreatePartitions requests: each topic costs the number of partitions added."""
     _plan(plan, CreatePartitionsRequest, Growth)
 
 
 def plan_delete_topics(plan: Plan) -> None:
-    """A topic costs its partitions."""
+    """Charge DeleteTopics requests: each topic costs its number of partitions."""
     _plan(plan, DeleteTopicsRequest, Deletion)
 
 
@@ -96,7 +98,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
 
 
 class _EnforcedMutation(ChargedMutation[M]):
-    """One request under an enforced quota."""
+    """One CreateTopics, CreatePartitions or DeleteTopics request of a client with an enforced quota."""
 
     def __init__(
         self, context: Context, plan: Plan, ledger: MutationLedger, client_id: str, mutation: Mutation[M]
@@ -111,8 +113,8 @@ class _EnforcedMutation(ChargedMutation[M]):
         return max(self._charge.finish(self.context.now_ms), super().finish())
 
     def answer(self) -> Asking[Answer]:
-        """Return the broker's answer if it got the whole request, else one merged from answers and
-        refusals.
+        """Forward the topics that the quota admits. Return the broker's response if it got the whole request;
+        else return a response merged from the broker's results and Weir's refusals.
         """
         mutation = self.mutation
         yield from charge_created(self.context, self.ledger, self.late)
@@ -150,7 +152,9 @@ class _EnforcedMutation(ChargedMutation[M]):
         return not topic.cost or self._charge.admit(topic.cost, self.context.now_ms)
 
     def _compare(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_RoundOutcome]:
-        """Compare charges with the broker's results, and refund the difference."""
+        """Refund the charges of topics that the broker refused, and charge partitions that were not charged
+        before; return the topics' results.
+        """
         outcome = _RoundOutcome({}, made_room=False)
         done: list[Topic] = []
         result_of = self.mutation.finder(results)
@@ -171,11 +175,13 @@ class _EnforcedMutation(ChargedMutation[M]):
 
 @dataclass(slots=True)
 class _RoundOutcome:
-    """The outcome of one round."""
+    """Results of the topics that were forwarded together. Weir may forward parts of one request several
+    times.
+    """
 
     results: dict[Topic, Result]
     made_room: bool
-    """True if a charge was refunded."""
+    """True if a topic's charge was refunded, so that further topics may be admitted."""
     not_controller: bool = False
     """True if the broker is not the controller, so no topic can succeed."""
 
@@ -190,7 +196,9 @@ class _ShadowMutation(ChargedMutation[M]):
     """
 
     def answer(self) -> Asking[Answer]:
-        """Return the broker's own answer."""
+        """Forward the whole request, charge the shadow quota for the topics that succeeded, and return the
+        broker's response unchanged.
+        """
         mutation = self.mutation
         yield from charge_created(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)

@@ -1,5 +1,5 @@
-"""Pending automatic creations: missing topics of Metadata requests, and the ledgers charged if they are
-created (KIP-599).
+"""Pending creations: missing topics in Metadata responses, which the broker may be creating automatically,
+and the ledgers charged if the topics appear (KIP-599).
 """
 
 from __future__ import annotations
@@ -12,30 +12,36 @@ from typing import Final
 from quotas import MutationLedger
 
 PENDING_MS: Final = 30_000
-"""Time (ms) that an automatic creation may take, at least."""
+"""Minimum time (ms) for which Weir expects a missing topic to be created."""
 PENDING_MAX_EACH: Final = 1000
-"""Number of pending creations per ledger."""
+"""Maximum number of pending creations per ledger."""
 LOOKED_FOR_MAX: Final = 50
-"""Number of pending creations that a request looks for: a look costs as much as the request itself."""
+"""Maximum number of pending creations that Weir looks for at the broker during one request, because looking
+costs as much as the request itself.
+"""
 PENDING_MAX: Final = 100_000
-"""Number of pending creations of all ledgers; the oldest are dropped first."""
+"""Maximum number of pending creations of all ledgers; at more, the oldest is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCreation:
-    """A topic that may be created soon."""
+    """A missing topic that the broker may be creating automatically, and the ledger charged if the topic
+    appears.
+    """
 
     ledger: MutationLedger
     until_ms: int
     charged: int = 0
-    """Number of its partitions that are charged already."""
+    """Number of the topic's partitions that were charged already."""
 
 
 class PendingCreations:
-    """Pending creations by topic; one instance per cluster."""
+    """All pending creations of one cluster, by topic: missing topics that the broker may be creating
+    automatically.
+    """
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Begin without pending creations."""
         self._pending: dict[str, PendingCreation] = {}
         self._names: dict[MutationLedger, dict[str, None]] = {}
 
@@ -44,8 +50,8 @@ class PendingCreations:
         return len(self._pending)
 
     def add(self, names: Iterable[str], ledger: MutationLedger, now_ms: int, charged: int = 0) -> int:
-        """Add topics, to be charged to this ledger if they are created; return the number of topics for which
-        the ledger has no room.
+        """Add missing topics, which are charged to this ledger if the broker creates them. Return the number
+        of topics that were not added, because the ledger has `PENDING_MAX_EACH` already.
         """
         without_room = 0
         for name in names:
@@ -63,7 +69,7 @@ class PendingCreations:
         return without_room
 
     def expects(self, name: str, now_ms: int) -> bool:
-        """Return True if the creation of this topic would be charged."""
+        """Return True if this topic is pending and was added less than `PENDING_MS` ago."""
         known = self._pending.get(name)
         return known is not None and known.until_ms > now_ms
 
@@ -72,8 +78,8 @@ class PendingCreations:
         return len(self._names.get(ledger, {}))
 
     def looked_for(self, ledger: MutationLedger) -> list[str]:
-        """Return topics whose creation is charged to this ledger: at most `LOOKED_FOR_MAX`, and others the
-        next time.
+        """Return at most `LOOKED_FOR_MAX` pending topics of this ledger, to be looked for at the broker. The
+        next call begins with the others.
         """
         own = self._names.get(ledger, {})
         names = list(islice(own, LOOKED_FOR_MAX))
@@ -82,12 +88,16 @@ class PendingCreations:
         return names
 
     def take(self, name: str, ledger: MutationLedger) -> PendingCreation | None:
-        """Remove a topic that was created; return its entry if its creation is charged to this ledger."""
+        """Remove a topic that now exists, if its creation is charged to this ledger; return its entry, else
+        None.
+        """
         pending = self._pending.get(name)
         return self.created(name) if pending is not None and pending.ledger == ledger else None
 
     def created(self, name: str) -> PendingCreation | None:
-        """Remove a topic that was created; return its entry, if any."""
+        """Remove a topic from the pending ones, because it was created or is dropped; return its entry, None
+        if it was not pending.
+        """
         pending = self._pending.pop(name, None)
         if pending is not None:
             own = self._names[pending.ledger]

@@ -1,4 +1,5 @@
-"""Recent changes of topics made through Weir: a broker's Metadata shows them late.
+"""Topics that clients recently created, grew or deleted through Weir: a broker's Metadata shows such changes
+late.
 
 The controller answers when it has created a topic; the brokers' Metadata shows the topic a moment later, with
 many topics several seconds later (measured: up to 13 s). Until then Metadata does not show the cost of a
@@ -15,12 +16,12 @@ from protocol.values import ZERO_UUID
 
 KEPT_MS: Final = 15_000
 KEPT_MAX: Final = 10_000
-"""Number of topics kept; the oldest are dropped first."""
+"""Maximum number of recently changed topics that are kept; the oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A topic after its last change; `partitions` is 0 if it was deleted."""
+    """A topic's state after its last change through Weir; `partitions` is 0 if the topic was deleted."""
 
     partitions: int
     topic_id: UUID
@@ -29,15 +30,15 @@ class Known:
 
 
 class RecentTopics:
-    """Recently changed topics by name; one instance per cluster."""
+    """Topics that were recently changed through Weir, by name; one instance per cluster."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Begin without topics."""
         self._known: dict[str, Known] = {}
         self._names: dict[UUID, str] = {}
 
     def learn(self, name: str, partitions: int, topic_id: UUID, now_ms: int) -> None:
-        """Record a topic's number of partitions, 0 if it was deleted."""
+        """Record a topic's number of partitions after a change; 0 if the topic was deleted."""
         before = self._forget(name)  # re-inserted as the latest
         if topic_id == ZERO_UUID and before is not None:
             topic_id = before.topic_id
@@ -48,7 +49,7 @@ class RecentTopics:
             self._names[topic_id] = name
 
     def get(self, name: str, now_ms: int) -> Known | None:
-        """Return a topic's recent change, if any."""
+        """Return a topic's state after a recent change; None if the topic was not changed recently."""
         known = self._known.get(name)
         if known is not None and known.until_ms <= now_ms:
             self._forget(name)
@@ -56,7 +57,7 @@ class RecentTopics:
         return known
 
     def named(self, topic_id: UUID) -> str | None:
-        """Return the name of the recently changed topic with this id, if any."""
+        """Return the name of the recently changed topic with this id; None if there is no such topic."""
         return self._names.get(topic_id)
 
     def exists(self, name: str, now_ms: int) -> bool:
@@ -70,7 +71,7 @@ class RecentTopics:
         return known is not None and not known.partitions
 
     def __len__(self) -> int:
-        """Return the number of topics kept."""
+        """Return the number of recently changed topics that are kept."""
         return len(self._known)
 
     def _forget(self, name: str) -> Known | None:

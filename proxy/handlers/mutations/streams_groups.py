@@ -48,7 +48,7 @@ _Subtopology = StreamsGroupHeartbeatRequest.Subtopology | StreamsGroupDescribeRe
 
 
 def plan_streams_group_heartbeat(plan: Plan) -> None:
-    """Charge the internal topics that a heartbeat creates."""
+    """Charge StreamsGroupHeartbeat requests for the internal topics that the broker then creates."""
     codec_ = codec(StreamsGroupHeartbeatRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -73,12 +73,12 @@ def plan_streams_group_heartbeat(plan: Plan) -> None:
 
 
 class _Heartbeat:
-    """One heartbeat and its charges."""
+    """One StreamsGroupHeartbeat request and its charges."""
 
     def __init__(
         self, context: Context, plan: Plan, ledger: MutationLedger, request: StreamsGroupHeartbeatRequest
     ) -> None:
-        """Begin without charges."""
+        """Begin to process the heartbeat `request`; nothing is charged yet."""
         self._context = context
         self._plan = plan
         self._ledger = ledger
@@ -91,8 +91,8 @@ class _Heartbeat:
         """Topic → number of partitions charged before the heartbeat was forwarded."""
 
     def query(self) -> BrokerQuery:
-        """Charge the topics that the heartbeat creates; return the member's response, with the
-        throttle time.
+        """Forward the heartbeat, and charge the topics that it creates; return the response for the group's
+        member, with the throttle time.
         """
         context = self._context
         try:
@@ -110,8 +110,8 @@ class _Heartbeat:
         return response
 
     def _answer(self) -> Asking[StreamsGroupHeartbeatResponse | None]:
-        """Return the broker's response; None if the client's balance is negative and the broker would create
-        topics.
+        """Forward the heartbeat and return the broker's response. Return None, without forwarding, if the
+        client's balance is negative and the broker would create topics.
         """
         context, ledger = self._context, self._ledger
         yield from charge_created(context, ledger, self._late)
@@ -140,7 +140,9 @@ class _Heartbeat:
         return answer
 
     def _charge_early(self, missing: Mapping[str, int]) -> Pieces[None]:
-        """Charge missing topics (topic → number of partitions), which the broker will create."""
+        """Charge the enforced quota, before the heartbeat is forwarded, for missing topics that the broker
+        will create. `missing`: topic → number of partitions.
+        """
         if self._charge is not None:
             for number, (name, cost) in enumerate(missing.items()):
                 if number % PIECE_ITEMS == PIECE_ITEMS - 1:
@@ -157,9 +159,9 @@ class _Heartbeat:
                 self._charge.refund(cost, self._context.now_ms)
 
     def _settle(self, wanted: Mapping[str, int], before: Topics, mentioned: set[str]) -> Asking[None]:
-        """Charge the missing topics of the group's topology, which the broker now creates, and add them to
-        the pending creations. `before`: topics that existed before; `mentioned`: words of the response's
-        details, which contain the names of missing topics.
+        """Charge the missing internal topics that the broker now creates, unless charged before the heartbeat
+        was forwarded; refund the others; add them to the pending creations. `before`: topics that existed
+        before; `mentioned`: words of the response's details, which contain the names of missing topics.
         """
         context, expected = self._context, self._context.cluster.pending_creations
         topics = (yield from self._described()) or wanted
@@ -181,8 +183,8 @@ class _Heartbeat:
             expected.add([name], self._ledger, context.now_ms, cost)
 
     def _described(self) -> Asking[dict[str, int]]:
-        """Ask the broker for the group's internal topics; return topic → number of partitions, empty if the
-        broker tells none.
+        """Ask the broker for the group's internal topics; return topic → number of partitions. Return an
+        empty dict if the broker does not tell the topics.
         """
         spoken = yield from broker_versions(self._context)
         if ApiKey.STREAMS_GROUP_DESCRIBE not in spoken:
@@ -196,7 +198,9 @@ class _Heartbeat:
         return found
 
     def _is_missing(self, name: str, there: Topics) -> bool:
-        """Return True if a topic does not exist and is not being created."""
+        """Return True if a topic neither is among the existing topics `there`, nor was created recently, nor
+        is pending.
+        """
         cluster, now_ms = self._context.cluster, self._context.now_ms
         return not (
             name in there.by_name
@@ -220,8 +224,8 @@ class _Heartbeat:
 
 
 def _internal_topics(subtopologies: Iterable[_Subtopology]) -> Pieces[dict[str, int]]:
-    """Return the topics that a broker creates for a topology → number of partitions in the topology. That
-    number is 1 for a topic that gets the number of partitions of its source topics.
+    """Return topic → number of partitions for the internal topics in a topology. The number is 1 for a topic
+    that gets the number of partitions of its source topics.
     """
     topics = chain.from_iterable(
         (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)

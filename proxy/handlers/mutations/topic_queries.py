@@ -1,4 +1,5 @@
-"""Questions about the cluster for use in queries: topics, their partitions, the default number of partitions.
+"""Questions to the broker about topics, their partitions, and the default number of partitions. Queries of
+other modules use them.
 
 Weir sends these requests on the client's own connection, so Weir needs no credentials, and the client's ACLs
 apply. A broker's Metadata may be seconds late; changes made through Weir are known at once.
@@ -28,10 +29,10 @@ from proxy.handlers.plan import Context
 from proxy.handlers.uplift.uplift import learn_versions
 
 NAMES_WITHOUT_CREATION: Final = 4
-"""The version of Metadata that can ask for a topic without creating it (KIP-204)."""
+"""First version of Metadata that can ask for a topic without creating it (KIP-204)."""
 TOPIC_IDS: Final = 10
 BY_TOPIC_ID: Final = 12
-"""The version of Metadata that can ask for topics by id (KIP-516)."""
+"""First version of Metadata that can ask for topics by id (KIP-516)."""
 _METADATA_NEWEST: Final = 12
 _BROKER_RESOURCE: Final = 4
 _NUM_PARTITIONS: Final = "num.partitions"
@@ -39,7 +40,7 @@ _NUM_PARTITIONS: Final = "num.partitions"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An existing topic."""
+    """An existing topic: its name, id and number of partitions."""
 
     name: str
     topic_id: UUID
@@ -48,20 +49,20 @@ class Found:
 
 @dataclass(slots=True)
 class Topics:
-    """Existing topics, of those asked for, and the brokers."""
+    """Result of a look-up: existing topics by name and by id, and the ids of the cluster's brokers."""
 
     by_name: dict[str, Found] = field(default_factory=dict)
     by_id: dict[UUID, Found] = field(default_factory=dict)
     broker_ids: set[int] = field(default_factory=set)
 
     def add(self, topic: Found) -> None:
-        """Add an existing topic."""
+        """Add an existing topic to the result."""
         self.by_name[topic.name] = topic
         if topic.topic_id != ZERO_UUID:
             self.by_id[topic.topic_id] = topic
 
     def remove(self, name: str) -> None:
-        """Remove a topic that does not exist any more."""
+        """Remove a topic from the result, because the topic was deleted."""
         topic = self.by_name.pop(name, None)
         if topic is not None:
             self.by_id.pop(topic.topic_id, None)
@@ -75,7 +76,9 @@ def broker_versions(context: Context) -> Asking[Mapping[int, VersionRange]]:
 
 
 def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
-    """Look up topics by name or id, without creating any."""
+    """Return which of these topics exist, by the broker's Metadata and the recent changes made through Weir.
+    No topic is created by the question.
+    """
     found = yield from broker_topics(context, names, ids)
     recent, now_ms = context.cluster.recent_topics, context.now_ms
     unknown = (recent.named(topic_id) for topic_id in ids if topic_id not in found.by_id)
@@ -92,7 +95,9 @@ def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ())
 
 
 def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
-    """Look up topics by name or id in the broker's Metadata, which may be seconds late."""
+    """Return the topics in the broker's Metadata, which may be seconds late. An old broker returns other
+    topics, too.
+    """
     spoken = (yield from broker_versions(context)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:
@@ -112,7 +117,7 @@ def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID
 
 
 def _taken_from(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
-    """Return the existing topics in these answers, and release the answers."""
+    """Return the existing topics in these Metadata responses, then free the responses' memory in pieces."""
     found = yield from found_in(answers)
     for answer in answers:
         yield from release(answer.topics)
@@ -120,7 +125,7 @@ def _taken_from(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
 
 
 def found_in(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
-    """Return the existing topics in these answers."""
+    """Return the existing topics and the brokers in these Metadata responses."""
     found = Topics(broker_ids={broker.node_id for answer in answers for broker in answer.brokers})
     for number, topic in enumerate(chain.from_iterable(answer.topics for answer in answers)):
         if number % PIECE_ITEMS == PIECE_ITEMS - 1:
@@ -132,9 +137,9 @@ def found_in(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
 
 
 def default_partitions(context: Context) -> Asking[int | None]:
-    """Return num.partitions, the broker's default number of partitions.
+    """Ask the broker for num.partitions, its default number of partitions, and return it.
 
-    Returns None if unknown: the broker's id is unknown, or the client may not describe configs.
+    Return None if unknown: the broker's id is unknown, or the client may not describe configs.
     """
     spoken = (yield from broker_versions(context)).get(ApiKey.DESCRIBE_CONFIGS)
     ours = versions(ApiKey.DESCRIBE_CONFIGS)

@@ -58,16 +58,19 @@ _IDS_FROM: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The fields in which an API's request names topics and its response has their results."""
+    """Fields that name the topics in an API's request, and fields that have the topics' results in its
+    response.
+    """
 
     entries: str
     """Name of the array of topics in the request."""
     name: Callable[[Any], str | None]
-    """Function that returns the topic's name of an entry; None for no name."""
+    """Function that returns the name of the topic in an entry of the request; None if the entry has no name.
+    """
     results: str
     """Name of the array of results in the response."""
     refused: Callable[[Any, str], object]
-    """Function (entry, topic's name) that returns the result that refuses the entry."""
+    """Function (entry, topic's name) that returns a result for the response: Weir has refused the entry."""
 
 
 def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
@@ -108,12 +111,14 @@ def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
 
 
 class _Guarded:
-    """One request that may name protected topics."""
+    """One request that may change protected topics."""
 
     def __init__(
         self, context: Context, plan: Plan, protected: ProtectedTopics, inner: Admit | None, head: bytes
     ) -> None:
-        """Begin with a request of the connection `context`; `head` is the request's frame up to its body."""
+        """Begin to process a request of the connection `context`. `head` is the request's frame up to its
+        body.
+        """
         self._context = context
         self._plan = plan
         self._protected = protected
@@ -155,8 +160,8 @@ class _Guarded:
         return bool(names) and self._refuses
 
     def _by_id(self, request: DeleteTopicsRequest, change: _Change) -> BrokerQuery:
-        """Ask the broker for the protected topics' ids, then send the request without protected topics;
-        return the response with their refusals.
+        """Ask the broker for the protected topics' ids, forward the deletion of all other topics, and return
+        the response, with refusals of the protected topics.
         """
         there = yield from broker_topics(self._context, sorted(self._protected.names))
         ids = {topic.topic_id: name for name, topic in there.by_name.items() if name in self._protected.names}
@@ -165,8 +170,8 @@ class _Guarded:
         return (yield from self._without(request, by_id, names if self._noted(names) else set()))
 
     def _without(self, request: Message, change: _Change, names: set[str]) -> BrokerQuery:
-        """Send the request without the topics `names`, if others remain; return the response with refusals of
-        `names`.
+        """Forward the request without the topics `names`, if others remain; return the response, with
+        refusals of `names` added.
         """
         entries = getattr(request, change.entries)
         kept = [entry for entry in entries if change.name(entry) not in names]
@@ -180,7 +185,9 @@ class _Guarded:
         return answer
 
     def _forwarded(self, request: Message) -> Asking[Message]:
-        """Send the request through the other capabilities, and return the response."""
+        """Forward the request as the other capabilities (mutation quotas, uplift) decide, and return the
+        response.
+        """
         plan, frame = self._plan, bytearray(self._head)
         frame += codec(type(request), plan.version).encode(request)
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)

@@ -37,8 +37,8 @@ NAMED_MAX: Final = max(
 )
 """Last version of Produce with topic names."""
 OVERHEAD_BYTES_MAX: Final = 16 * 1024
-"""Maximum number of bytes beside the records in a refused request that is decoded to be answered; the
-connection is closed at more.
+"""Maximum number of bytes, without the records, of a refused produce request that is decoded to be answered.
+The connection is closed at a larger request.
 """
 _LENGTHS_BYTES: Final = 10
 """Maximum size (bytes) of the count of topics and the length of the first name together."""
@@ -110,8 +110,8 @@ def _passed(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Return the decision that is made without protected topics. It is cached, but requests that may name a
-    protected topic are decided about again.
+    """Return the decision of the other capabilities, which do not know protected topics. Cache it for equal
+    requests, except those that may name a protected topic.
     """
     decision = inner(context, data, frame, end, complete)
     context.client.cache_unless(plan, _NamesProtected(protected, flexible=plan.flexible_request))
@@ -119,8 +119,8 @@ def _passed(
 
 
 class _NamesProtected:
-    """A `NeedsLook` for produce requests of one connection that begin with the same bytes up to acks. It
-    returns False for a request that certainly names no protected topic.
+    """Function object (type `NeedsLook`) that says whether a cached decision must not be used for a produce
+    request. It returns False if the request certainly names no protected topic.
     """
 
     __slots__ = ("_flexible", "_known", "_protected")
@@ -213,7 +213,9 @@ def _named(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Return the decision about a request with records for these protected topics."""
+    """Return the decision about a produce request with records for the protected topics `topics`: refuse it,
+    unless the client is an admin.
+    """
     names = [topic.decode() for topic in topics]
     if protected.refuses(context.client):
         return _refuse(context, plan, protected, names, data, frame, end, complete)
@@ -274,7 +276,7 @@ def _refusal(request: ProduceRequest, throttle_ms: int) -> ProduceResponse:
 
 
 class _Every:
-    """A container of all topics."""
+    """A container whose `in` is True for every topic."""
 
     def __contains__(self, _topic: object) -> bool:
         return True
@@ -295,8 +297,8 @@ def _close(context: Context, names: Collection[str]) -> None:
 
 
 class _Watch:
-    """A `ByteCounter` that closes the connection if records for a protected topic arrive; another counter
-    counts.
+    """A byte counter that closes the connection if records for a protected topic arrive. It leaves the
+    counting to another byte counter.
     """
 
     __slots__ = ("_context", "_counter", "_protected", "_scan")
@@ -335,7 +337,7 @@ class _Watch:
         return 0 if self._counter is None else self._counter.charge(now_ms, told=told)
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return the time (ms) for which to hold the bytes of the request behind the counted ones."""
+        """Return the time (ms) for which to hold the bytes of the request that were not counted yet."""
         return 0 if self._counter is None else self._counter.first_hold_ms(context)
 
     def cut(self, now_ms: int) -> None:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 audit = audit_logger("weir.audit")
 
 Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
-"""Function (count, details of the latest event) that writes one line."""
+"""Function (number of events, details of the latest event) that writes one log line about the events."""
 Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""Function (kind, write, details) that counts an event, and writes a line now or soon."""
+"""Function (kind, write, details) that counts an event of this kind. It has `write` write a log line now, or
+soon one line for several events.
+"""
 
 LOGGED_NAMES_MAX: Final = 5
 
@@ -26,8 +28,8 @@ def _at_once(_kind: Hashable, write: Write, details: Mapping[str, object]) -> No
 
 
 class ProtectedTopics:
-    """The names of topics that only some principals may write to or change. False if no topic is
-    protected.
+    """Names of the topics that only some principals may write to or change. The object's truth value is False
+    if no topic is protected.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ CLIENT_KEYS: Final = frozenset(
         QuotaKey.CONTROLLER_MUTATION_RATE,
     }
 )
-"""Keys for users and client-ids (Kafka's QuotaConfig)."""
+"""Quota keys that entities of users and client-ids may have (Kafka's QuotaConfig)."""
 IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
 CHANGES_MAX: Final = 10_000
@@ -51,7 +51,7 @@ CHANGES_MAX: Final = 10_000
 (QuorumController.MAX_RECORDS_PER_USER_OP).
 """
 RATE_MAX: Final = 2.0**63
-"""The largest LONG as a double; also the maximum in Weir's quota file."""
+"""Maximum value of a rate: the largest LONG, as a double. Weir's quota file has the same maximum."""
 _MOST: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: (RATE_MAX, "a LONG"),
     QuotaKey.CONSUMER_BYTE_RATE: (RATE_MAX, "a LONG"),
@@ -59,24 +59,25 @@ _MOST: Final = {
 }
 """Key → (maximum, type) for keys that Kafka stores as whole numbers; other keys are doubles."""
 _FRACTION_MAX: Final = 1e-6
-"""Maximum difference from a whole number that Kafka accepts for such a key."""
+"""Maximum difference from a whole number that Kafka accepts for a key that it stores as a whole number."""
 
 _KEYS: Final = {key.value: key for key in QuotaKey}
 
 
 @dataclass(slots=True)
 class Alterations:
-    """The outcome of checking a request."""
+    """Changes that an AlterClientQuotas request makes, and the error of each entity that was refused."""
 
     changes: dict[Quota, float | None] = field(default_factory=dict)
-    """New values; None removes a quota."""
+    """Quota → new value; None removes the quota."""
     outcomes: dict[frozenset[tuple[str, str | None]], tuple[WireEntity, Refused | None]] = field(
         default_factory=dict
     )
-    """Every entity with its error; None if the entity has none."""
+    """Entity with its error, for every entity of the request; the error is None if the entity was accepted.
+    """
 
     def read(self, entry: AlterClientQuotasRequest.EntryData) -> None:
-        """Check an entry.
+        """Check an entry of the request; add its changes, or its error.
 
         If an entity occurs twice, Kafka makes the first change and reports an error for the entity.
         """
@@ -94,7 +95,9 @@ class Alterations:
         self.outcomes[identity] = wire, refused
 
     def response(self, failure: Refused | None = None) -> Pieces[AlterClientQuotasResponse]:
-        """Return the response; `failure` is the error of entities without one of their own."""
+        """Return the response to the request. `failure` is the error of entities that have no error of their
+        own, None for success.
+        """
         entries = yield from each(
             lambda outcome: _result(list(outcome[0].items()), outcome[1] or failure), self.outcomes.values()
         )
@@ -102,7 +105,9 @@ class Alterations:
 
 
 def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> Pieces[AlterClientQuotasResponse]:
-    """Return the same error for every entry, as Kafka does for clients without permission to alter."""
+    """Return a response with the same error for every entry, as Kafka does for clients without permission to
+    alter.
+    """
     entries = yield from each(
         lambda entry: _result([(part.entity_type, part.entity_name) for part in entry.entity], refused),
         request.entries,
@@ -111,12 +116,14 @@ def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> Pieces[A
 
 
 def refused_whole(refused: Refused) -> AlterClientQuotasResponse:
-    """Return one error for a whole request whose entries were not read; the response names no entity."""
+    """Return a response with one error for a whole request whose entries were not read; the response names no
+    entity.
+    """
     return AlterClientQuotasResponse(entries=[_result([], refused)])
 
 
 def read_alterations(request: AlterClientQuotasRequest) -> Pieces[Alterations]:
-    """Check every entry."""
+    """Check every entry of an AlterClientQuotas request; return the changes and errors."""
     found = Alterations()
     yield from each(found.read, request.entries)
     return found
@@ -134,7 +141,7 @@ def _result(
 
 
 def _changes(wire: WireEntity, ops: Mapping[str, float | None]) -> dict[Quota, float | None]:
-    """Return one entity's changes. Raises Refused."""
+    """Return the changes of one entity's quotas. Raises Refused if one of them is invalid."""
     keys = _keys(wire)
     entity = from_wire(wire)
     changes: dict[Quota, float | None] = {}
@@ -148,7 +155,7 @@ def _changes(wire: WireEntity, ops: Mapping[str, float | None]) -> dict[Quota, f
 
 
 def _keys(wire: WireEntity) -> frozenset[QuotaKey]:
-    """Return the keys that the entity may have. Raises Refused if no such entity can exist."""
+    """Return the quota keys that the entity may have. Raises Refused if no such entity can exist."""
     if not wire:
         raise invalid("Invalid empty client quota entity")
     for kind, name in wire.items():
@@ -186,7 +193,7 @@ def _check_name(kind: str, name: str | None) -> None:
 
 
 def _checked(key: QuotaKey, value: float) -> float:
-    """Return the value to store. Raises Refused."""
+    """Return the quota value to store. Raises Refused if the value is invalid."""
     name = key.value
     if value <= 0:
         raise invalid(f"Quota {name} must be greater than 0")

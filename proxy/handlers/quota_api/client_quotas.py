@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas, answered by Weir (KIP-546), whatever versions the broker has.
+"""DescribeClientQuotas and AlterClientQuotas, answered by Weir (KIP-546) regardless of the broker's versions.
 
 Weir answers admins only, and only while the broker answers their requests; Kafka's tools work as with a
 broker. If the brokers store the quotas (quota_store = broker), Weir forwards both APIs, and reads the
@@ -46,17 +46,25 @@ from quotas import QuotaTable
 _Framing: TypeAlias = Callable[[Message], bytes]
 
 AT_ONCE_MAX: Final = 200
-"""Number of quotas described within the request (about 1 ms); more are described in a thread."""
+"""Maximum size (quotas) of a quota table that Weir describes on the reactor's thread (about 1 ms); a larger
+table is described in another thread.
+"""
 DENIED_BYTES_MAX: Final = 16 * 1024
-"""Maximum length of a denied request that gets an error response; a longer one closes the connection."""
+"""Maximum length (bytes) of a request from a client that is no admin, for which Weir sends an error response;
+at a longer request Weir closes the connection.
+"""
 NAMED_BYTES_MAX: Final = 512
-"""Maximum length of a denied alteration whose error response names the entity; Kafka's tools look for the
-name.
+"""Maximum length (bytes) of a denied AlterClientQuotas request whose error response names the entity, because
+Kafka's tools look for the name.
 """
 ELEMENTS_MAX: Final = 5 * CHANGES_MAX
-"""Maximum number of entries, their entities' parts and changes in a request to alter quotas."""
+"""Maximum number of elements in an AlterClientQuotas request: entries, parts of their entities, and changes
+together.
+"""
 COMPONENTS_MAX: Final = 16
-"""Maximum number of components of a filter. There are three types, so a valid filter has at most three."""
+"""Maximum number of components of a filter; a longer filter is refused without being decoded. There are three
+types, so a valid filter has at most three.
+"""
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
 _TOO_LARGE: Final = Refused(
@@ -136,15 +144,17 @@ def plan_alter(plan: Plan) -> None:
 
 
 class _Prepared(NamedTuple):
-    """A request that was checked, and its response if the quota store does not fail."""
+    """An AlterClientQuotas request that was checked, and the response that Weir sends if the quota store does
+    not fail.
+    """
 
     frame: bytes
     changes: Changes
-    """Changes to store; empty if the response is to be sent at once."""
+    """Changes to store; empty if Weir sends the response without storing anything."""
     alterations: Alterations
 
     def failed(self, reason: str) -> AlterClientQuotasResponse:
-        """Return the response if the quota store has failed."""
+        """Return the response that Weir sends if the quota store has failed for this reason."""
         return at_once(self.alterations.response(Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)))
 
 
@@ -226,7 +236,8 @@ def _count(plan: Plan, data: bytearray, body: int, end: int) -> int:
 
 
 def _authorize_again(context: Context) -> BrokerQuery:
-    """Ask the broker for the metadata of no topic.
+    """Have the broker confirm that the client is authenticated: ask for the metadata of no topic on the
+    client's connection.
 
     A broker closes connections whose clients have not authenticated, or not again in time (KIP-368). Requests
     that Weir answers must not bypass that.
@@ -237,19 +248,25 @@ def _authorize_again(context: Context) -> BrokerQuery:
 
 
 def _authorized_again(context: Context) -> bool:
-    """Return True if the broker has answered `_authorize_again` for the request at hand."""
+    """Return True if the broker has just confirmed that the client is authenticated; reset this for the next
+    request.
+    """
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
 
 
 def _framing_body(plan: Plan, data: bytearray, frame: int) -> Callable[[bytes], bytes]:
-    """Return a function that makes a frame of an encoded response to the request at `frame`."""
+    """Return a function that makes a response frame of an encoded message; the response answers the request
+    at `frame`.
+    """
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
     return partial(framed_body, plan.api_key, plan.version, correlation_id)
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
-    """Return a function that makes a frame of a response to the request at `frame`."""
+    """Return a function that makes a response frame of a message; the response answers the request at
+    `frame`.
+    """
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
     return partial(response_frame, plan.api_key, plan.version, correlation_id)
 
@@ -266,5 +283,5 @@ def _not_described(refused: Refused) -> DescribeClientQuotasResponse:
 
 
 def _answered(deferred: Deferred) -> Decision:
-    """Reply at once if the result is already available."""
+    """Return the decision to send a deferred response: at once if it is ready, else later."""
     return Reply(deferred.frame) if deferred.frame is not None else Defer(deferred)

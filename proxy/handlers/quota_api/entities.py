@@ -19,10 +19,10 @@ IP: Final = "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)
 
 WireEntity: TypeAlias = Mapping[str, str | None]
-"""Type to name; None for the default of that type."""
+"""Entity as in messages: entity type → name; None for the default entity of that type."""
 
 _HASH_ORDER: Final = (CLIENT_ID, USER, IP)
-"""The order of Java's HashMap, used in error texts."""
+"""Entity types in the order of Java's HashMap, which Kafka's error texts show."""
 
 
 class Refused(Exception):  # noqa: N818  # an answer of the protocol, not a mistake of ours
@@ -35,12 +35,14 @@ class Refused(Exception):  # noqa: N818  # an answer of the protocol, not a mist
 
 
 def invalid(text: str) -> Refused:
-    """Return INVALID_REQUEST with this text."""
+    """Return the error INVALID_REQUEST with this text."""
     return Refused(ErrorCode.INVALID_REQUEST, text)
 
 
 def on_wire(entity: Entity) -> WireEntity | None:
-    """Return the entity for clients; None if it exists only in Weir."""
+    """Return Weir's entity in the form that messages have; None for entities that only Weir knows (client-id
+    prefixes, topics).
+    """
     if isinstance(entity.client_id, Prefix) or entity.topic is not None:
         return None
     parts = ((USER, entity.user), (CLIENT_ID, entity.client_id), (IP, entity.ip))
@@ -48,7 +50,7 @@ def on_wire(entity: Entity) -> WireEntity | None:
 
 
 def from_wire(wire: WireEntity) -> Entity:
-    """Return the entity that a client names; types and names must have been checked.
+    """Return Weir's entity for an entity in a client's message, whose types and names must have been checked.
 
     Addresses have several spellings, such as `2001:DB8::0`; Weir uses one.
     """

@@ -28,23 +28,27 @@ if TYPE_CHECKING:
 EXACT: Final = 0
 DEFAULT: Final = 1
 ANY: Final = 2
-"""Values of match_type: this name, the default, any name including the default."""
+"""Value of match_type that accepts any name, including the default. EXACT accepts one name, DEFAULT only the
+default.
+"""
 _MATCH_NAMES: Final = {EXACT: "EXACT", DEFAULT: "DEFAULT", ANY: "SPECIFIED"}
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Matches entities that have all of these types with fitting names; if `strict`, no other types."""
+    """Filter of entities. It accepts an entity that has all of these types with fitting names, and, if
+    `strict`, no other types.
+    """
 
     exact: Mapping[str, str | None]
-    """Type to name; None for the default."""
+    """Entity type → name that an entity must have; None for the default."""
     types: frozenset[str]
-    """Types that an entity must have, with any name."""
+    """Entity types that an entity must have, with any name or the default."""
     strict: bool
 
     def matches(self, entity: WireEntity) -> bool:
-        """Return True if the entity matches. An empty filter matches everything, an empty strict one
-        nothing.
+        """Return True if the filter accepts the entity. A filter without types accepts every entity; if it is
+        strict, none.
         """
         if self.strict and len(entity) != len(self.exact) + len(self.types):
             return False
@@ -52,7 +56,9 @@ class Filter:
 
 
 def read_filter(request: DescribeClientQuotasRequest) -> Filter:
-    """Return a request's filter. Raises Refused, with Kafka's codes and texts."""
+    """Return the filter in a DescribeClientQuotas request. Raises Refused, with Kafka's codes and texts, if
+    the filter is invalid.
+    """
     exact: dict[str, str | None] = {}
     types: set[str] = set()
     for component in request.components:
@@ -93,14 +99,16 @@ def _check_match(match_type: int, match: str | None) -> None:
 
 
 def _canonical(ip: str | None) -> str | None:
-    """Return an address in Weir's spelling; text that is no address matches nothing."""
+    """Return an IP address in Weir's spelling; return other text unchanged, which matches no entity."""
     with suppress(ValueError):
         return None if ip is None else canonical_ip(ip)
     return ip
 
 
 def described(table: QuotaTable, wanted: Filter) -> DescribeClientQuotasResponse:
-    """Return the response: every matching entity with its enforced quotas."""
+    """Return the DescribeClientQuotas response: every entity that the filter accepts, with its enforced
+    quotas.
+    """
     answer = DescribeClientQuotasResponse
     entries = []
     for entity, values in table.entities():

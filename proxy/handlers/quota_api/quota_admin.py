@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from quotas.table.quota_table import Quota
 
 Changes: TypeAlias = "Mapping[Quota, float | None]"
-"""New values of quotas; None removes a quota."""
+"""Quota → new value; None removes the quota."""
 T = TypeVar("T")
 
 
@@ -20,11 +20,11 @@ class QuotaAdmin(Protocol):
 
     @property
     def table(self) -> QuotaTable:
-        """Return the stored quotas, as last read."""
+        """Return the stored quotas as Weir has last read them."""
 
     def rejection(self, user: str, peer: str) -> str | None:
-        """Return why this principal, at address `peer`, may not describe and alter quotas, in one line; None
-        if it may.
+        """Return the reason, in one line, why this principal at address `peer` may not describe and alter
+        quotas; None if it may.
         """
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
@@ -35,19 +35,19 @@ class QuotaAdmin(Protocol):
         """
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Call `work` in a thread, then `done` with its result; None if it failed."""
+        """Call `work` in a thread, then `done` with its result; call `done(None)` if `work` failed."""
 
     def altered_at_broker(self) -> None:
         """Note that a broker has answered an AlterClientQuotas request: its quotas may have changed."""
 
 
 class NoQuotaAdmin:
-    """Used without quota administration: rejects everyone."""
+    """Replacement for `QuotaAdmin` in a process without quota administration: it rejects every principal."""
 
     table = QuotaTable()
 
     def rejection(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
-        """Return the reason, the same for every principal."""
+        """Return the reason for rejecting a principal, which is the same for all."""
         return "quotas are not managed here"
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:  # noqa: ARG002
@@ -55,8 +55,8 @@ class NoQuotaAdmin:
         done("quotas are not managed here")
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Call `work` at once."""
+        """Call `work` at once, on the caller's thread, then `done` with its result."""
         done(work())
 
     def altered_at_broker(self) -> None:
-        """Do nothing: no brokers' quotas are mirrored."""
+        """Do nothing, because this process does not read brokers' quotas."""

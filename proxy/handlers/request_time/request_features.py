@@ -37,20 +37,26 @@ if TYPE_CHECKING:
     from quotas.costs.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
-"""Number of partitions that are read; the others of the request are assumed to be alike."""
+"""Maximum number of partitions of a produce request that are read; the others are assumed to be alike."""
 PACKED_MAX: Final = 16
-"""Number of partitions with compressed records that are read, chosen at random; these take longer to read."""
+"""Maximum number of partitions with compressed records whose batches are read, because these take longer to
+read. If there are more, Weir reads a random sample.
+"""
 CONFIRMED_EVERY: Final = 16
-"""One of this many requests with compressed records has a gzip stream's size confirmed by unpacking it."""
+"""Number of requests with compressed records in which Weir unpacks, on average, one gzip stream to confirm
+its size.
+"""
 _CHANCES: Final = Random()  # noqa: S311  # nobody sees enough of it to guess the next choice
 _BYTES_PER_KB: Final = 1000.0
 _ALL: Final = -1
 _ONE_BATCH: Final = 3
 """First version of Produce in which each partition has one batch, of magic 2 (KIP-98)."""
 _SHAPE_BYTES_MAX: Final = 1024
-"""Maximum number of bytes kept per connection; client-id and topic are rarely longer."""
+"""Maximum length (bytes) of the beginning of a produce request that is kept per connection; client-id and
+topic are rarely longer.
+"""
 _VARINT_BYTES_MAX: Final = 4
-"""Maximum size of the length of the records, as a varint, without its last byte."""
+"""Maximum size (bytes) of the field with the records' length, as a varint, without its last byte."""
 _LEAST: Final = _VARINT_BYTES_MAX + 1 + ATTRIBUTES_OFFSET + 1
 """Number of bytes from the last byte of the records' length (the first, if it is a varint) through the codec.
 """
@@ -63,8 +69,8 @@ that version cannot read: magic 2, magic 1. Brokers from 4.0 on have neither.
 
 
 def extra(plan: Plan, api: ApiCost, chances: Random = _CHANCES) -> Extra | None:
-    """Return the function that reads requests of this plan; None if there is nothing to read, or the version
-    is unknown. `chances` decide which sizes are confirmed.
+    """Return the function that computes the extra cost of requests of this plan; None if there is nothing to
+    read, or the version is unknown. `chances` decides at random which sizes are confirmed.
     """
     known = schema.api(plan.api_key)
     if known is None or plan.version not in known.request.versions:
@@ -87,7 +93,7 @@ def converted(version: int, newest: int | None) -> bool:
 
 
 def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
-    """Return the function that reads produce requests of this version."""
+    """Return the function that computes the extra cost of produce requests of this version."""
     closely = _Produced(plan, api, chances).look
     flexible = plan.flexible_request
 
@@ -114,7 +120,7 @@ def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
 
 
 class _Produced:
-    """Reads produce requests of one version."""
+    """Computes the extra cost of produce requests of one version from their bodies."""
 
     __slots__ = (
         "_acks",
@@ -141,15 +147,21 @@ class _Produced:
         self._us_per_partition = api.us_per_partition
         by_codec = [api.us_per_unpacked_kb.get(codec, 0.0) / _BYTES_PER_KB for codec in CODECS]
         self._us_per_unpacked = [0.0, *by_codec]
-        """By the codec's number."""
+        """Cost (µs) per byte of unpacked records, by the compression codec's number; 0 for uncompressed
+        records.
+        """
         self._unpacks = any(by_codec)
         self._us_unread_max = max(map(mul, self._us_per_unpacked, RATIO_MAX))
-        """The most that a byte can cost that is not read: if it is compressed, by the worst codec."""
+        """Maximum cost (µs) of a byte that Weir does not read: it may be compressed with the most expensive
+        codec.
+        """
         self._us, self._us_per_byte = api.us, api.us_per_request_kb / _BYTES_PER_KB
         self._chances = chances
 
     def look(self, context: Context, data: bytearray, frame: int, end: int) -> float:
-        """Return the extra cost (µs), as `Extra`. Raises ProtocolError."""
+        """Return the cost (µs) of the request in addition to the cost of its length. Raises ProtocolError if
+        the request is malformed.
+        """
         plan = self._plan
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         acks = INCOMPLETE if body == INCOMPLETE else self._acks.locate(data, body, end, False)
@@ -187,11 +199,12 @@ class _Produced:
         end: int,
         partly: bool,
     ) -> tuple[float, float]:
-        """Return the cost of unpacking the records, and the bound of that cost. `partly`: extrapolate to the
-        whole body.
+        """Return the cost (µs) of unpacking the records, and the maximum that this cost can have. `partly`:
+        extrapolate to the whole body, because only a part was read.
 
-        Which batches of many are read, and which sizes are confirmed, is random, so that no client can place
-        an exception where it is not seen: on average each costs as much as if all were read.
+        If there are many batches, Weir chooses at random the batches that it reads and the sizes that it
+        confirms, so that no client can place an expensive batch where it is not seen. On average each batch
+        costs as much as if all were read.
         """
         one_batch = self._plan.version >= _ONE_BATCH
         packed, stop, unread = [], body, 0
@@ -226,11 +239,13 @@ class _Produced:
 
 
 _PARTITION_BYTES_LEAST: Final = 5
-"""Length of the index and the records' length."""
+"""Minimum size (bytes) of a partition in a produce request: its index and the length of its records."""
 
 
 def fetched(plan: Plan, api: ApiCost) -> Extra | None:
-    """Return the function that reads fetches of this version; None if it has no fetch sessions."""
+    """Return the function that computes the extra cost of fetches of this version; None if the version has no
+    fetch sessions.
+    """
     epoch_place = field_offset(FetchRequest, plan.version, "session_epoch")
     if epoch_place is None:
         return None

@@ -135,20 +135,20 @@ CLASSES: Final[Mapping[ApiKey, Charged]] = {
     K.ALTER_SHARE_GROUP_OFFSETS: Charged.GUESSED,
     K.DELETE_SHARE_GROUP_OFFSETS: Charged.GUESSED,
 }
-"""Class of every API (a test checks that none is missing). Also exempt are produce requests with acks=0, and
-replica fetches of brokers' principals.
+"""Way in which request time is charged, for every API (a test checks that none is missing). Regardless of
+this, produce requests with acks=0 and brokers' replica fetches are exempt.
 """
 
 _CONVERTED_BELOW: Final = 4
-"""Version of Fetch below which records are sent in older formats. A broker that still has such a version
-converts records for it.
+"""First version of Fetch that releases from 4.0 on accept. A broker that accepts older versions converts
+records to older formats for them.
 """
 _ASKED_BY_BROKERS_ONLY: Final = 1
 """Last version of OffsetForLeaderEpoch that was a cluster action (Kafka 2.0); consumers use later
 versions.
 """
 _NEWEST_FETCH: Final = ((7, "1.1"), (12, "2.8"))
-"""Releases by last version of Fetch: a broker without a later version has the costs of that release."""
+"""(version of Fetch, release): a broker without a later version of Fetch has the costs of that release."""
 
 
 def generation(broker: Mapping[int, VersionRange] | None) -> str:
@@ -178,7 +178,9 @@ def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None
 
 
 def _was_cluster_action(api_key: int, broker: Mapping[int, VersionRange] | None) -> bool:
-    """Return True if this API was a cluster action in the release of a broker with these versions."""
+    """Return True if only brokers could send this API in the release of a broker with these versions, because
+    it was a cluster action.
+    """
     epochs = (broker or {}).get(K.OFFSET_FOR_LEADER_EPOCH)
     return (
         api_key == K.OFFSET_FOR_LEADER_EPOCH and epochs is not None and epochs.max <= _ASKED_BY_BROKERS_ONLY

@@ -36,7 +36,9 @@ FORWARD_SERIAL: Final = Forward(serial=True, exempt=True, sasl=True)
 UNREAD: Final = Forward(serial=True, exempt=True, unread=True, sasl=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 TOKEN_BYTES_MAX: Final = 512 * 1024
-"""Maximum length of a token or a SASL request: the default of Kafka's `sasl.server.max.receive.size`."""
+"""Maximum length (bytes) of a SASL token or a SASL request: the default of Kafka's
+`sasl.server.max.receive.size`.
+"""
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """Maximum size (bytes) of a broker's response that is kept until it is complete, to be read as a whole."""
 
@@ -145,7 +147,9 @@ def _wait(body: int, end: int) -> Wait:
 
 
 def settle(context: Context, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
-    """Process the result of the broker's response to a token."""
+    """Act on the meaning `step` of the broker's response to a SASL token: change the principal after success,
+    count a failure.
+    """
     if step is Step.SUCCEEDED:
         succeeded(context, exchange)
     elif step is Step.FAILED:
@@ -192,7 +196,9 @@ def _principal(context: Context, exchange: Exchange) -> str:
 
 
 def _hidden(context: Context, what: str, user: str, why: str) -> str:
-    """Log, once for each `what`, that clients get the substitute name `user`; return that name."""
+    """Log that clients authenticated by `what` get the substitute name `user`, because Weir cannot see their
+    names; log this once per `what`. Return `user`.
+    """
     context.counters.names_hidden += 1
     if context.identities.first_time(what):
         log.warning("cannot see the names of authenticated clients", how=what, user=user, reason=why)

@@ -29,17 +29,18 @@ from protocol.sasl import (
 NAMED: Final = frozenset({PLAIN, OAUTHBEARER, *SCRAM})
 """Mechanisms whose tokens show the client's name."""
 OTHER: Final = "other"
-"""Name used for all mechanisms that Kafka lacks, because clients can send any text."""
+"""Name that Weir uses for all mechanisms that Kafka lacks, because clients can send any text as a mechanism.
+"""
 SCRAM_SUCCESS: Final = b"v="
 SCRAM_ERROR: Final = b"e="
 _AFTER_SUCCESS: Final = frozenset({ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE})
-"""Error codes in the response to a SaslHandshake that begins a re-authentication, which proves that a hidden
-exchange before it has succeeded.
+"""Error codes of responses to a second SaslHandshake, which show that the hidden exchange before it has
+succeeded: a broker answers so only to a client that authenticates again.
 """
 
 
 class Step(Enum):
-    """Meaning of a broker's response for the exchange."""
+    """Meaning of a broker's response to a SASL token: the exchange goes on, has succeeded or has failed."""
 
     GOES_ON = auto()
     SUCCEEDED = auto()
@@ -69,8 +70,8 @@ class Exchange:
         None.
         """
         self.before = before
-        """The previous exchange, which this SaslHandshake may prove to have succeeded; see `has_succeeded`.
-        None if no exchange was in progress.
+        """Previous exchange, if it was in progress; else None. The broker's response to this SaslHandshake
+        may prove that the previous exchange has succeeded.
         """
         self.mechanism = mechanism if mechanism in NAMED or mechanism == GSSAPI else OTHER
         self.raw = raw
@@ -81,9 +82,11 @@ class Exchange:
         cannot be read.
         """
         self.unreadable = ""
-        """Reason why the token cannot be read, without any part of the token; empty if it can."""
+        """Reason why the name in the client's token cannot be read, without any part of the token; empty if
+        it can be read.
+        """
         self.answers = 0
-        """Number of tokens that the broker has sent."""
+        """Number of the broker's responses to tokens, without error, in this exchange."""
         self._claim = claim
         self._tokens = 0
 
@@ -98,15 +101,15 @@ class Exchange:
         return self._tokens > 0
 
     def has_succeeded(self, error_code: int) -> bool:
-        """Return True if this hidden exchange has succeeded, given the error code of the broker's response to
-        the next SaslHandshake.
+        """Return True if this hidden exchange has succeeded. `error_code` is from the broker's response to
+        the client's next SaslHandshake.
 
-        A broker closes the connection at a SaslHandshake within an exchange.
+        A broker closes the connection if it gets a SaslHandshake before the exchange has ended.
         """
         return self.hidden and self.answers > 0 and error_code in _AFTER_SUCCESS
 
     def token(self, token: bytes) -> None:
-        """Read the name in a token from the client."""
+        """Record the name that a token from the client claims, or the reason why it cannot be read."""
         self._tokens += 1
         if self.hidden:
             return

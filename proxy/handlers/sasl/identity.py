@@ -21,7 +21,9 @@ OWNERS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class IdentityRules:
-    """The operator's settings. Names are principals' names, without `User:`."""
+    """The operator's settings by which Weir finds the principals of SASL clients. Names are written without
+    `User:`.
+    """
 
     claim: str = SUBJECT
     """Claim of OAUTHBEARER tokens that has the client's name (sasl.oauthbearer.sub.claim.name)."""
@@ -73,10 +75,12 @@ def _check_stand_in(key: str, name: str) -> None:
 
 
 class Identities:
-    """The rules for principals, and principals learnt by the process; shared by all connections."""
+    """The operator's rules for principals, and the owners of delegation tokens that this process has learnt;
+    shared by all connections.
+    """
 
     def __init__(self, rules: IdentityRules | None = None) -> None:
-        """Begin without token owners."""
+        """Begin with these rules, and no owners of delegation tokens."""
         self.rules = rules or IdentityRules()
         self.behind_sasl: set[int | None] = set()
         """Node ids of brokers that have accepted a SaslHandshake. Before a login, such a broker accepts no
@@ -93,7 +97,7 @@ class Identities:
             self._owners.popitem(last=False)
 
     def owner(self, token_id: str) -> str | None:
-        """Return the owner of a delegation token; None if unknown."""
+        """Return the principal that owns a delegation token; None if Weir has not learnt the owner."""
         owner = self._owners.get(token_id)
         if owner is not None:
             self._owners.move_to_end(token_id)

@@ -22,9 +22,11 @@ About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[byte
 
 UNKNOWN: Final = -1
 _NO_EPOCH: Final = -1
-"""Epoch of a fetch without a fetch session; epoch 0 begins a fetch session."""
+"""Epoch in a fetch that has no fetch session. A fetch with epoch 0 begins a fetch session."""
 _ANSWER_HEAD: Final = Struct(">ihi")
-"""Throttle time, error code, and id of the fetch session: the beginning of a response since v7."""
+"""Struct of the beginning of a Fetch response since v7: throttle time, error code, and id of the fetch
+session.
+"""
 
 
 class FetchSession:
@@ -35,18 +37,20 @@ class FetchSession:
     def __init__(self) -> None:
         """Begin without a fetch session."""
         self.id = UNKNOWN
-        """Id of the fetch session; UNKNOWN until its first response."""
+        """Id of the fetch session; UNKNOWN until the broker's first response has told it."""
         self.topics: set[bytes] = set()
         """Topics of the fetch session that have a rate."""
         self.is_known = True
         """True if the latest fetch has only the topics in `topics`; False if it may have any topic."""
         self.other = UNKNOWN
-        """Id of a fetch session that the latest fetch continues and that another connection has begun."""
+        """Id of the fetch session that the latest fetch continues, if another connection has begun it."""
         self._head = b""
-        """First bytes of the body of the fetch session's first response, which has the id."""
+        """First bytes of the body of the first response in the fetch session, collected until they contain
+        the id.
+        """
 
     def begin(self, topics: set[bytes]) -> None:
-        """Begin a fetch session with these topics, which its first fetch names."""
+        """Begin a fetch session: `topics` are those that its first fetch names."""
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
     def adopt(self) -> None:
@@ -54,7 +58,7 @@ class FetchSession:
         self.id, self.topics = self.other, set()
 
     def answered(self, data: bytearray, start: int, stop: int) -> None:
-        """Read the id of the fetch session in the next bytes of a response's body, `data[start:stop]`."""
+        """Take the id of the fetch session from `data[start:stop]`, the next bytes of a response's body."""
         if self.id == UNKNOWN and self.is_known and len(self._head) < _ANSWER_HEAD.size:
             end = min(stop, start + _ANSWER_HEAD.size - len(self._head))
             self._head += data[start:end]

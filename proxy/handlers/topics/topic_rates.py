@@ -40,8 +40,8 @@ from quotas import ClientLedger
 from quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
-"""Decision for fetches of topics with a rate. The next requests wait for the response, which decides the
-cost, as for a fetch under a client's quota.
+"""Decision to forward a fetch of topics with a rate. The client's next requests wait for the response,
+because its length decides the cost.
 """
 
 METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
@@ -62,8 +62,9 @@ class TopicByteCounter:
         self._bytes.feed(data, start, stop)
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return the time (ms) for which to hold the bytes behind the counted ones; 0 for no hold. They are
-        held if this connection produces to a topic for the first time while that topic is over its rate.
+        """Return the time (ms) for which to hold the bytes of a request that were not counted yet; 0 for no
+        hold. They are held if this connection produces to a topic for the first time while that topic is over
+        its rate.
         """
         seen = context.client.topics_produced
         new = [name for name in self._bytes.begun if name not in seen]
@@ -73,7 +74,7 @@ class TopicByteCounter:
         return context.first_hold_ms(self._rates.throttled_until_ms(name.decode() for name in new))
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the counted bytes, and return the throttle time (ms); see `TopicRates.charge`."""
+        """Charge the counted bytes to their topics, and return the throttle time (ms)."""
         return self._rates.charge(self._bytes.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
@@ -216,8 +217,8 @@ def _metered(
 
 
 def _over(context: Context, ledger: ClientLedger) -> int:
-    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is, and in
-    hold mode.
+    """Return the time (ms) until which a topic of the latest fetch is over its rate. Return 0 if no topic is
+    over its rate, or in hold mode, because responses then keep their records.
     """
     rates, session = _rates_of(context, ledger), context.fetch_session
     if rates is None or session is None or context.hold:
@@ -233,7 +234,9 @@ def _with_topics(tell: Tell | None) -> Tell:
 
 
 def _tell(context: Context, ledger: ClientLedger) -> int:
-    """Count a response without records for the topics of the latest fetch; return the throttle time (ms)."""
+    """Count, for the topics of the latest fetch, a response from which Weir has removed the records; return
+    the throttle time (ms).
+    """
     rates, session = _rates_of(context, ledger), context.fetch_session
     if rates is None or session is None:
         return 0
@@ -254,7 +257,9 @@ def _named(session: FetchSession) -> list[str] | None:
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
-    """Return the versions offered while topics have rates: those that name topics."""
+    """Return the versions that Weir offers while topics have rates: only versions in which requests name
+    their topics.
+    """
     return {
         api_key: VersionRange(versions.min, min(versions.max, _NAMING_MAX.get(api_key, versions.max)))
         for api_key, versions in offered.items()

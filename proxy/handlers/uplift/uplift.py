@@ -57,7 +57,8 @@ def learn_versions(context: Context) -> BrokerQuery:
 
 
 def plan_unknown(plan: Plan) -> None:
-    """Ask for the broker's versions before the first request that depends on them, once per connection.
+    """Fill the plan of a request that depends on the broker's versions while these are unknown: ask the
+    broker for them, once per connection, then decide about the request again.
 
     Within a SASL exchange, forward the request unchanged instead: a broker accepts neither the request nor
     ApiVersions there, and answers with an error.
@@ -109,8 +110,8 @@ def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
 
 
 def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
-    """Return a rewrite that inserts throttle_time_ms at the beginning or end (`last`) of the body, beside the
-    edit of `inner`.
+    """Return a rewrite that inserts throttle_time_ms at the beginning of a response's body, or at its end if
+    `last`. The rewrite also makes the changes of the rewrite `inner`.
     """
 
     def rewrite(
@@ -151,7 +152,7 @@ def _overwritten(inner: Rewrite | None, throttle: FieldOffset) -> Rewrite:
 
 
 def check(plan: Plan, request: Message) -> Pieces[None]:
-    """Raise EncodeError if the broker's version lacks a field that the client has set."""
+    """Raise EncodeError if the client's request has set a field that the broker's version lacks."""
     if plan.version == plan.broker_version:
         return
     lost = beyond(request, plan.broker_version)
@@ -194,7 +195,9 @@ _MESSAGES_FROM: Final = 1
 
 
 def _translate(plan: Plan) -> Admit:
-    """Return an `admit` that makes a query of each request, because the two versions differ in layout."""
+    """Return an `admit` that has a query translate each request to the broker's version and the response
+    back, because the two versions differ in layout.
+    """
     codec_ = codec(request_type(plan.api_key), plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -219,7 +222,9 @@ def _translated(context: Context, plan: Plan, request: Message) -> BrokerQuery:
 
 
 def unsupported(request: Message, why: str) -> Pieces[Message]:
-    """Return the response with UNSUPPORTED_VERSION to a request that the broker's version cannot express."""
+    """Return a response with error UNSUPPORTED_VERSION, for a request that the broker's version cannot
+    express.
+    """
     code, text = ErrorCode.UNSUPPORTED_VERSION, f"the broker is too old for this request: {why}"
     match request:
         case FindCoordinatorRequest():

@@ -26,14 +26,18 @@ from protocol.versions import VersionRange
 
 
 class Kind(IntEnum):
-    """Change that a request and its response need, ascending: each kind includes the lower ones."""
+    """Change that a request in a version that the broker lacks needs, with its response. Each kind includes
+    the kinds before it.
+    """
 
     PATCH = 1
-    """Overwrite the version number in the request's header."""
+    """Overwrite the version number in the request's header; the response is unchanged."""
     THROTTLE = 2
-    """Also insert throttle_time_ms into the response."""
+    """Overwrite the version number in the request, and insert throttle_time_ms into the response."""
     TRANSLATE = 3
-    """Decode in one version and encode in the other, request and response."""
+    """Decode the request in the client's version and encode it in the broker's; the response the other way
+    round.
+    """
 
 
 class Route(NamedTuple):
@@ -50,7 +54,9 @@ class Route(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Difference between two versions that Weir can supply."""
+    """Kind of change by which Weir supplies the difference between two neighbouring versions of an API, and
+    the reason.
+    """
 
     kind: Kind
     reason: str
@@ -182,13 +188,15 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.CREATE_PARTITIONS, 2): Taken(Kind.TRANSLATE, "flexible encoding"),
     (ApiKey.CREATE_PARTITIONS, 3): Taken(Kind.PATCH, _MAY_REFUSE),
 }
-"""Versions that Weir can supply although the rule does not cover them, or not completely."""
+"""Versions that Weir can supply although the rule for throttle_time_ms does not cover them, or not
+completely.
+"""
 
 
 @cache
 def taken(api_key: int, version: int) -> Taken | None:
-    """Return how, and why, Weir supplies the difference from `version` - 1 to `version`; None if Weir does
-    not.
+    """Return the kind of change, and the reason, by which Weir supplies the difference from `version` - 1 to
+    `version`; None if Weir does not supply it.
     """
     known = versions(api_key)
     if api_key in NEVER or known is None or version not in known or version - 1 not in known:
@@ -205,7 +213,9 @@ def taken(api_key: int, version: int) -> Taken | None:
 
 
 def reach(api_key: int, broker_max: int) -> int:
-    """Return the highest version that can be offered if the highest version of the broker is `broker_max`."""
+    """Return the highest version of an API that Weir can offer if the broker's highest version is
+    `broker_max`.
+    """
     version = broker_max
     while taken(api_key, version + 1) is not None:
         version += 1
@@ -218,8 +228,8 @@ def may_be_uplifted(api_key: int, version: int) -> bool:
 
 
 def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
-    """Return how a request in `version` reaches a broker with these versions; None if it is forwarded
-    unchanged, or if Weir does not offer the version.
+    """Return the way in which a request in `version` reaches a broker with these versions; None if the
+    request is forwarded unchanged, or if Weir does not offer the version.
     """
     if not broker or not broker.max < version <= reach(api_key, broker.max):
         return None
@@ -265,7 +275,8 @@ def offered(
 
 
 def beyond(request: Message, broker_version: int) -> str | None:
-    """Describe the part of a request that no field of `broker_version` can express; None if all can be.
+    """Describe the part of a request that no field of `broker_version` can express; return None if all parts
+    can be expressed.
 
     Fields that the older version lacks need no check: encoding raises EncodeError unless they have their
     defaults.
