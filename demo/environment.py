@@ -55,7 +55,7 @@ class ClientSet:
                 pace.rate = self.spec.quota * self.brokers // len(self.paces)
 
     def speed_up(self) -> None:
-        """End the limit of the warm-up: each client uses the pace in its spec, or sends as fast as possible."""
+        """End the limit of the warm-up: each client uses its spec's pace, or sends as fast as possible."""
         for pace in self.paces:
             pace.rate = self.spec.pace
 

@@ -15,7 +15,7 @@ WIDTH: Final = 80
 
 
 class Scene(NamedTuple):
-    """Facts about the measurement that introduction and JSON mention: cluster, number of clients, duration."""
+    """Facts about the measurement for introduction and JSON: cluster, number of clients, duration."""
 
     cluster: str
     """Description of the cluster, such as "A mock cluster of 3 brokers"."""

@@ -44,7 +44,7 @@ class _Stat(Protocol):
 
 
 class _Answer(Protocol[T_co]):
-    """A request to ZooKeeper that is in progress; kazoo returns this object at once, and its response later."""
+    """A request to ZooKeeper that is in progress; kazoo returns this object before the response arrives."""
 
     def get(self, block: bool, timeout: float) -> T_co:
         """Wait for ZooKeeper's response and return the response. Raises the exception with which the request
