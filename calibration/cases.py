@@ -67,8 +67,8 @@ COEFFICIENTS: Final[Mapping[ApiKey, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: BY_RESPONSE,
     ApiKey.DESCRIBE_CLUSTER: BY_RESPONSE,
 }
-"""The measured APIs, and the coefficients to fit for each. APIs that create or delete topics are not
-measured: with `validate_only`, a broker does only a third of their work.
+"""The measured APIs, and the names of the coefficients to fit for each. APIs that create or delete topics are
+not measured: with `validate_only`, a broker does only a third of their work.
 """
 NAMES: Final[Mapping[str, ApiKey]] = {kafka_name(api): api for api in COEFFICIENTS}
 MEMBERS: Final = frozenset({ApiKey.HEARTBEAT})
@@ -97,13 +97,15 @@ TOPICS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request to measure by repetition, with the amounts that its cost depends on."""
+    """One kind of request that the calibration sends repeatedly to measure its cost, with the amounts (such
+    as partitions) that the cost depends on.
+    """
 
     name: str
     request: Request
     known: Mapping[str, float] = field(default_factory=dict)
-    """Amounts by name of coefficient that are known in advance; the sizes of request and response are
-    measured.
+    """Amounts of the request, such as its number of partitions, by name of the coefficient that each is
+    multiplied by. The sizes of request and response are missing, because they are measured.
     """
     converted: bool = False
     """True if the broker converts the records of the response to an older format."""
@@ -116,9 +118,9 @@ class Case:
         return kafka_name(self.request.api)
 
     def features(self, request_bytes: float, response_bytes: float) -> dict[str, float]:
-        """Return the amount that belongs to each coefficient, by the coefficient's name. A request's cost is
-        the sum of coefficient x amount. `request_bytes` and `response_bytes` are the values of the length
-        fields.
+        """Return the amounts of one request, by name of the coefficient that each is multiplied by: the
+        request's cost is the sum of the products. `request_bytes` and `response_bytes` are sizes without the
+        length field.
         """
         found = {
             "us": 1.0,
@@ -142,8 +144,8 @@ class OwnResources:
 def cases(
     broker_versions: BrokerVersions, own: OwnResources, apis: Iterable[ApiKey], now_ms: int
 ) -> list[Case]:
-    """Return the cases of `apis`, without APIs that the broker lacks, in an order in which they can be sent.
-    `now_ms` is the timestamp of all records.
+    """Return the requests to measure for the given APIs, without APIs that the broker lacks, in an order in
+    which they can be sent. `now_ms` is the timestamp of all records.
     """
     make = _Cases(broker_versions, own, now_ms)
     wanted = frozenset(apis)
@@ -151,8 +153,8 @@ def cases(
 
 
 def filling(broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> list[Request]:
-    """Return the produce requests that write the records for the fetch cases. Send each request once, before
-    the cases.
+    """Return the produce requests that write the records which fetch requests read later. Send each of these
+    requests once, before all others.
     """
     make = _Cases(broker_versions, own, now_ms)
     small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)

@@ -65,7 +65,9 @@ _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class Fixture:
-    """The calibrator's topic and group at one broker. Call `clear` at the end, also after a failure."""
+    """The topic and the group that the calibration creates at one broker. Call `clear` at the end, also after
+    a failure.
+    """
 
     def __init__(
         self, connection: BrokerConnection, broker_versions: BrokerVersions, run: str, now_ms: int
@@ -116,8 +118,8 @@ class Fixture:
         return [topic.name for topic in answer.topics if topic.name and TOPIC.fullmatch(topic.name)]
 
     async def _broker_settings(self, node_id: int) -> dict[str, str | None] | None:
-        """Return the broker's settings of quota windows. Return None if the broker denies access, or if
-        `node_id` is another broker's: a broker describes only its own settings.
+        """Return the broker's settings of the window over which it averages rates. Return None if the broker
+        denies access, or if `node_id` is another broker's: a broker describes only its own settings.
         """
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(_WINDOW_KEYS)
@@ -239,8 +241,8 @@ class Fixture:
     # Deleting
 
     async def clear(self) -> list[str]:
-        """Delete the created topic and group; return descriptions of those that could not be deleted. Raises
-        QuestionError.
+        """Delete the created topic and group; return descriptions of those that the broker did not delete.
+        Raises QuestionError if the broker does not answer.
         """
         left = await self.delete_topics(self._topics)
         self._topics = []
@@ -261,8 +263,8 @@ class Fixture:
         return [f"topic {name}" for name in names if name not in gone]
 
     async def _delete_group(self) -> list[str]:
-        """Leave the group, then delete it, because a broker deletes only empty groups. Return its description
-        if the broker refuses.
+        """Leave the group, then delete the group, because a broker deletes only empty groups. Return a
+        description of the group if the broker does not delete it.
         """
         from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 

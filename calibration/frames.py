@@ -28,17 +28,19 @@ BY_NAME: Final[Mapping[ApiKey, int]] = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.DELETE_TOPICS: 5,
 }
-"""The newest versions whose requests name topics instead of giving topic ids, or contain only one group."""
+"""For some APIs, the newest version that the calibration uses: the last one whose requests name topics
+instead of giving topic ids, or contain only one group.
+"""
 CAPS: Final[Mapping[ApiKey, int]] = {**BY_NAME, ApiKey.JOIN_GROUP: 3}
-"""The newest versions to use: those of `BY_NAME`, and JoinGroup v3, the last version in which a new member
-joins without first being answered MEMBER_ID_REQUIRED.
+"""Newest version that the calibration uses, by API: `BY_NAME`, and JoinGroup v3, the last version in which a
+new member joins without first being answered MEMBER_ID_REQUIRED.
 """
 CORRELATION_ID: Final = 1
 _NO_TAGS: Final = b"\0"
 
 
 class Request(NamedTuple):
-    """A request's API, version and encoded body. `frame` adds the header."""
+    """An encoded request without header: its API, version and body. `frame` adds the header."""
 
     api: ApiKey
     version: int
@@ -71,7 +73,7 @@ class Request(NamedTuple):
 
 
 class BrokerVersions:
-    """Chooses the API versions of requests to one broker, which the broker and Weir must both support."""
+    """Chooses, for each request to one broker, an API version that the broker and Weir both support."""
 
     def __init__(self, spoken: Mapping[int, VersionRange], caps: Mapping[ApiKey, int] = CAPS) -> None:
         """Keep the broker's version ranges (`spoken`, by API key) and the newest versions to use (`caps`, by

@@ -33,8 +33,8 @@ Scrape = Callable[[], Awaitable[str]]
 """
 
 GATHER_S: Final = 1.5
-"""Time (s) for which readings are collected before one scrape serves all of them: a scrape is slow, and a
-broker's metric forgets usage after 10 s.
+"""Time (s) for which finished loads are collected before one scrape reads the cost of all of them: a scrape
+is slow, and a broker's metric forgets usage after 10 s.
 """
 SCRAPE_S: Final = 20.0
 SCRAPE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -55,8 +55,8 @@ _KEPT_WHILE: Final = (
 
 
 class JmxProbe:
-    """Reads the request time of client-ids from an exporter. It sets quotas that throttle no client, so that
-    the broker keeps the metric.
+    """Reads the broker's request time per client-id from a JMX exporter. It sets request quotas that throttle
+    no client, because without a quota the broker keeps no metric.
     """
 
     until_throttled = False
@@ -92,8 +92,9 @@ class JmxProbe:
                 self._has_quotas = False
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """Scrape once; return the broker's time (µs) that each reading took, or the reason why the time is
-        unknown. Raises CalibrationError if the exporter shows none of the client-ids.
+        """Scrape the exporter once. Return, for each load in `pending`, the broker's time (µs) that its
+        requests took, or the reason why the time is unknown. Raises CalibrationError if the exporter shows
+        none of the client-ids.
         """
         before_s = trio.current_time()
         text = await self._scrape()
@@ -114,7 +115,7 @@ class JmxProbe:
             await self._quotas.disarm()
 
     async def remove(self, quotas: Sequence[Quota]) -> None:
-        """Remove these quotas from the broker. Raises CalibrationError, QuestionError."""
+        """Remove these request quotas from the broker. Raises CalibrationError, QuestionError."""
         await self._quotas.remove(quotas)
 
 

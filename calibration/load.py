@@ -27,14 +27,16 @@ segment, which has 64 kB on loopback; otherwise TCP waits for a timer.
 """
 REQUESTS_MAX: Final = 200_000
 SERVED_S: Final = 0.0001
-"""Approximate time (s) in which a broker serves a small request. `depth` keeps one more request in flight for
-each such time in the round trip.
+"""Approximate time (s) in which a broker serves a small request. `depth` divides the round trip by this time
+to find the number of requests that keep the broker busy.
 """
 _RECEIVE_BYTES: Final = 256 * 1024
 
 
 class LoadResult(NamedTuple):
-    """The reading of one load, with the sizes of its frames."""
+    """Result of sending one request repeatedly: the count and times of the responses, and the sizes of the
+    frames.
+    """
 
     reading: Reading
     request_bytes: int

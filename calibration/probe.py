@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from quotas.table.quota_table import Quota
 
 CANARY_PERCENT: Final = 1e-6
-"""Request quota (percent of a thread) that any request exceeds: 0.1 µs in 10 s."""
+"""Request quota (percent of a thread) of the canary, so small that any request exceeds it: 0.1 µs in 10 s."""
 IN_FORCE_S: Final = 15.0
 _STEP_S: Final = 0.05
 _SETTLE_S: Final = 0.1
-"""Time (s) to wait after the first throttled request of the canary, because a broker applies the quotas one
-by one.
+"""Time (s) to wait after the broker has throttled the canary (the client-id with a tiny quota) for the first
+time, because a broker applies new quotas one by one.
 """
 BYTE_RATE: Final = float(1 << 50)
 """Byte rate quota (bytes/s) that no client reaches. It overrides default bandwidth quotas, which would also
@@ -90,8 +90,9 @@ class QuotaProbe:
         return self._adapt(imported(answer).table)
 
     def _adapt(self, table: QuotaTable) -> list[Quota]:
-        """Choose the entity and keys of the calibrator's quotas so that they outrank all other quotas in
-        `table`, and so that no bandwidth quota throttles. Return the quotas that an earlier run left behind.
+        """Choose entity and keys of the calibrator's own quotas so that they outrank all other quotas in
+        `table`, and so that no byte rate quota throttles the calibrator. Return the quotas that an earlier
+        run left behind.
         """
         left = [quota for quota in table.values if _is_ours(quota[0])]
         others = [quota for quota in table.values if not _is_ours(quota[0])]
@@ -108,9 +109,9 @@ class QuotaProbe:
         return Entity(self._user if self._of_user else None, client_id)
 
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
-        """Replace all quotas of this probe, so that the broker throttles each client-id once it has taken the
-        time (µs) in `wanted`; wait until the broker enforces them. Raises CalibrationError if it refuses them
-        or does not enforce them within `IN_FORCE_S`, QuestionError.
+        """Replace all request quotas of this probe, so that the broker throttles each client-id after it has
+        used its time (µs) in `wanted`; wait until the broker enforces the quotas. Raises CalibrationError if
+        the broker refuses the quotas or does not enforce them within `IN_FORCE_S`, QuestionError.
         """
         changes: dict[Quota, float | None] = dict.fromkeys(self._mine)
         percents = {client_id: percent_for(us, windows) for client_id, us in wanted.items()}
@@ -125,7 +126,9 @@ class QuotaProbe:
         await self._in_force(canary)
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """Return the broker's time (µs) that each reading took, or the reason why the time is unknown."""
+        """Return, for each load in `pending`, the broker's time (µs) that its requests took, or the reason
+        why the time is unknown.
+        """
         return [_cost_us(one, windows) for one in pending]
 
     async def disarm(self) -> None:

@@ -39,20 +39,24 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 3
 AT_MOST_S: Final = 110.0
-"""Time (s) since the beginning of the measurement after which no further round begins."""
+"""Time limit (s) of the measurement: later, no further round begins. A round measures every kind of request
+once.
+"""
 SHARE: Final = 0.25
 """Maximum mean load on the broker, as a share of one thread."""
 WARM_UPS_MAX: Final = 5
 WARM_UP_SHARE: Final = 0.4
-"""Share of the time limit (`at_most_s`) after which the warm-up ends."""
+"""Part of the measurement's time limit after which the warm-up of the broker ends."""
 STEADY: Final = 0.9
-"""Ratio of a round's costs to those of the round before (median of the cases) from which the broker counts as
-warm.
+"""Ratio of one warm-up round's costs to those of the round before (median over all kinds of requests). At
+this ratio or above, costs no longer fall, and the warm-up ends.
 """
 TRIES: Final = 3
-"""Number of extra rounds that repeat failed readings."""
+"""Number of extra rounds at the end, which repeat the readings that failed before."""
 FAILURES_MAX: Final = 5
-"""Number of failed readings in a row after which the calibration ends with the last error."""
+"""Number of readings that may fail in a row, because the broker does not answer; then the calibration ends
+with the last error.
+"""
 PASSING: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
@@ -62,7 +66,7 @@ COLD_US: Final = 60.0
 """Expected additional cost (µs) of a request at an idle broker."""
 _AGAIN_S: Final = 0.5
 _READING_S: Final = 0.05
-"""Approximate time (s) that a reading takes in addition to its requests: connecting and logging in."""
+"""Approximate time (s) that a reading needs besides its requests, for connecting and logging in."""
 _REQUEST_S: Final = 0.0001
 HELLO: Final = Request(ApiKey.API_VERSIONS, 0, b"")
 """A request of ApiVersions v0, which every broker answers."""
@@ -79,7 +83,7 @@ class Options:
 
 
 class PendingReading(NamedTuple):
-    """A reading whose cost the probe has not computed yet."""
+    """A load (a request that was sent repeatedly) whose cost at the broker the probe has not read yet."""
 
     case: Case
     client_id: str
@@ -88,14 +92,16 @@ class PendingReading(NamedTuple):
 
 
 class Probe(Protocol):
-    """Reads the broker's time (µs) that the requests of each client-id took."""
+    """Reads from the broker, or from its exporter, the time (µs) that the broker spent on the requests of
+    each client-id.
+    """
 
     until_throttled: bool
-    """True if a reading lasts until a response has a throttle time; False if it lasts for the wanted number
-    of requests.
+    """True if a request is repeated until the broker throttles it; False if it is repeated a fixed number of
+    times.
     """
     gather_s: float
-    """Time (s) for which readings are collected before one call of `costs_us`."""
+    """Time (s) for which finished loads are collected before `costs_us` reads the costs of all of them."""
 
     async def look(self) -> list[Quota]: ...
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None: ...
@@ -106,8 +112,8 @@ class Probe(Protocol):
 
 @dataclass(slots=True)
 class CaseReadings:
-    """The readings of one case: the cost (µs) of a request in each round, the amount of each coefficient, and
-    the number of requests sent.
+    """Measured costs of one kind of request: the broker's time (µs) per request in each round, the amounts
+    that the cost depends on, and the number of requests sent.
     """
 
     case: Case
@@ -118,7 +124,7 @@ class CaseReadings:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The plan of a calibration, made from queries before any change at the broker."""
+    """The plan of a calibration, made from queries before Weir changes anything at the broker."""
 
     address: Address
     spoken: Mapping[int, VersionRange]
@@ -247,8 +253,8 @@ class Calibration:
         return cases(self._broker_versions, self._fixture.own, self._options.apis, self._now_ms)
 
     def _expected_us(self, case: Case) -> float:
-        """Estimate the cost (µs, at least 1) of the case's request from the costs assumed now, as if the
-        response were as large as the request.
+        """Estimate the broker's time (µs, at least 1) for one request of the case from the costs configured
+        now. The response is assumed to be as large as the request.
         """
         length = float(len(case.request.body))
         known = case.features(length, length)
@@ -256,8 +262,8 @@ class Calibration:
         return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
 
     def _wanted_us(self, case: Case, expected_us: float) -> float:
-        """Return the broker's time (µs) that a reading of the case shall take. Cases with pauses get as few
-        requests as possible, because the pauses make them slow.
+        """Return the broker's time (µs) that the requests of one reading should take in total. Cases with
+        pauses get as few requests as possible, because the pauses make them slow.
         """
         return COUNT_WANTED * expected_us if case.pause_s else wanted_us(expected_us)
 
@@ -301,8 +307,8 @@ class Calibration:
                 self._findings.left_out[kafka_name(api)] = "the broker does not have this API"
 
     async def _put_back(self) -> None:
-        """Remove the quotas, topic and group; try each step once more on a new connection if it fails. Write
-        failures to `left_behind` of the findings, instead of raising them.
+        """Remove the quotas, topic and group of the calibration; if a step fails, try it once more on a new
+        connection. Write failures to `left_behind` of the findings instead of raising them.
         """
         self.say(self._total, self._total, "removing quotas, topic and group")
         left: list[str] = []
@@ -374,8 +380,8 @@ class Calibration:
             )
 
     async def _working_cases(self) -> list[Case]:
-        """Send each case's request once; return the cases whose responses have no error. Note the others in
-        `left_out` of the findings.
+        """Send the request of each case once; return the cases whose responses have no error. For the others,
+        write the reason into `left_out` of the findings.
         """
         good = []
         names = {code.value: code.name for code in ErrorCode}
@@ -423,8 +429,8 @@ class Calibration:
     async def _round(
         self, found: Sequence[CaseReadings], expected: Mapping[int, float], *, is_rough: bool = False
     ) -> list[tuple[CaseReadings, float, LoadResult]]:
-        """Measure each case once; return the case's readings, its cost (µs) per request, and the load's
-        result, without failed readings. If `is_rough`, a reading whose cost is unknown counts with its lower
+        """Measure each case once; return (readings of the case, cost in µs per request, result of the load)
+        for each reading that succeeded. If `is_rough`, a reading whose cost is unknown counts with its lower
         bound.
         """
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}

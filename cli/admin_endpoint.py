@@ -14,10 +14,10 @@ from proxy.addresses import Address
 T = TypeVar("T")
 
 PATIENCE_S: Final = 5.0
-"""Time (s) to wait for a connection, and for each part of a response."""
+"""Timeout (s) for connecting to the admin endpoint, and for each part of its response."""
 ANSWER_BYTES_MAX: Final = 8 << 20
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
-"""Hosts of listeners that accept connections at any address of this machine."""
+"""Hosts in the configuration with which Weir listens at all addresses of its machine."""
 
 
 class AdminError(Exception):
@@ -25,13 +25,15 @@ class AdminError(Exception):
 
 
 def reachable(address: Address) -> Address:
-    """Return the address at which a client on this machine reaches a listener with this address."""
+    """Return the address to which a client on this machine connects: the listener's own, or the loopback
+    address if the listener accepts connections at any address.
+    """
     return address._replace(host="localhost") if address.host in _ANY_HOST else address
 
 
 def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T]) -> T:
-    """Request a page of the admin endpoint; return its JSON as `kind`. Raises AdminError if the endpoint
-    cannot be reached or answers otherwise.
+    """Request a page of the admin endpoint; return its JSON, decoded as the type `kind`. Raises AdminError if
+    the endpoint cannot be reached, or sends anything but such JSON.
     """
     connection = HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
     try:

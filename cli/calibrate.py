@@ -45,7 +45,7 @@ from quotas.costs.cost_findings import CostFindings, Readings
 from quotas.costs.cost_findings import findings as fit_findings
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""The principal of clients at brokers without authentication."""
+"""Principal that Kafka gives to clients without authentication."""
 LEFT_SHOWN: Final = 10
 
 EXAMPLES: Final = """\b
@@ -69,7 +69,7 @@ Exit codes:
 
 
 class Wish(NamedTuple):
-    """The options of the command line."""
+    """Options of `weir calibrate`, as the command line gives them."""
 
     options: Options
     jmx_url: str | None
@@ -82,7 +82,9 @@ class Wish(NamedTuple):
 
     @property
     def method(self) -> str:
-        """Return a description of the method of measuring."""
+        """Text that says by which means costs are read: the broker's request quota, or its exporter's metrics
+        (JMX).
+        """
         return "its exporter's metrics (JMX)" if self.jmx_url else "its own request quota"
 
 
@@ -237,7 +239,9 @@ def _run(loaded: Config, wish: Wish) -> None:
 
 
 def _announce(outlook: Outlook, wish: Wish) -> None:
-    """Print the plan; on a terminal, ask for confirmation before the broker is changed."""
+    """Print the plan of the calibration; on a terminal, ask for confirmation before Weir changes anything at
+    the broker.
+    """
     for line in plan_lines(outlook, wish.options.share, wish.method):
         click.echo(clean(line), err=not wish.dry_run or wish.as_json)
     if wish.dry_run:
@@ -286,7 +290,7 @@ def _tell_left(findings: Findings) -> None:
 
 
 def _deliver(outlook: Outlook, findings: Findings, wish: Wish) -> None:
-    """Print and write the findings, and exit."""
+    """Print the findings of the calibration, write the costs file, and exit."""
     readings = [
         Readings(one.case.api, one.us, one.features, one.case.pause_s * 1e6) for one in findings.found
     ]

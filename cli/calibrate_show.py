@@ -18,31 +18,35 @@ HEADINGS: Final = ("API", "coefficient", "old", "new", "spread")
 
 
 class CoefficientEntry(msgspec.Struct):
-    """One coefficient, in JSON."""
+    """JSON object for one coefficient of an API's cost: its value before and after the calibration."""
 
     api: str
-    """Name of the API; or `cold`, or `rest`."""
+    """Name of the API; `cold` for the additional cost at an idle broker, `rest` for all APIs without own
+    coefficients.
+    """
     coefficient: str
     old: float | None
     new: float
     low: float
     high: float
     measured: bool
-    """True if the coefficient was measured; False if it was scaled by `ratio`."""
+    """True if the coefficient was measured; False if it is the assumed one, multiplied by the median ratio of
+    measured to assumed costs.
+    """
 
 
 class ReadingEntry(msgspec.Struct):
-    """The measured cost of one request, in JSON."""
+    """JSON object with the measured costs of one kind of request."""
 
     api: str
     case: str
     us: list[float]
-    """Cost (µs) of the request in each round."""
+    """Broker's time (µs) per request, one value for each round of the calibration."""
     requests: int
 
 
 class PlanEntry(msgspec.Struct):
-    """The plan of the calibration, in JSON."""
+    """JSON object with the plan of the calibration: its requests, duration, and names at the broker."""
 
     client_ids: str
     topic: str | None
@@ -62,7 +66,7 @@ class Report(msgspec.Struct):
     dry_run: bool
     plan: PlanEntry
     ratio: float | None
-    """Median ratio of measured to assumed costs."""
+    """Median ratio of measured costs to the costs that Weir assumed before; null if nothing was measured."""
     coefficients: list[CoefficientEntry]
     readings: list[ReadingEntry]
     misfits: dict[str, float]
@@ -73,7 +77,7 @@ class Report(msgspec.Struct):
 
 
 def plan_lines(outlook: Outlook, share: float, method: str) -> Iterator[str]:
-    """Yield the plan as text."""
+    """Yield lines of text that describe the plan of the calibration."""
     yield f"{outlook.address}: node {outlook.node_id}, taken for one like {outlook.generation}; by {method}"
     yield (
         f"about {outlook.requests} requests in about {outlook.lasts_s:.0f} s, which take about "
@@ -90,7 +94,7 @@ def plan_lines(outlook: Outlook, share: float, method: str) -> Iterator[str]:
 
 
 def case_lines(outlook: Outlook) -> list[str]:
-    """Return a line for every request of the plan."""
+    """Return the lines of a table with the API, version and name of each request to be measured."""
     rows = [("API", "version", "request")]
     rows += [(case.api, str(case.request.version), case.name) for case in outlook.cases]
     return columns(rows)
@@ -136,7 +140,7 @@ def _entry(one: Coefficient) -> CoefficientEntry:
 
 
 def show(found: CostFindings, findings: Findings) -> None:
-    """Print old and new coefficients, and their accuracy."""
+    """Print a table of the coefficients before and after the calibration, and their accuracy."""
     rows = [_row(one) for one in found.coefficients if one.measured]
     if sys.stdout.isatty():
         _draw(rows)

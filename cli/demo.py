@@ -69,5 +69,7 @@ def _run(upstream: str | None, seconds: float, as_json: bool) -> bool:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    """Exit as after Ctrl-C: stop all processes, delete all topics."""
+    """Raise KeyboardInterrupt at a signal, so that the demonstration stops its processes and deletes its
+    topics as after Ctrl-C.
+    """
     raise KeyboardInterrupt

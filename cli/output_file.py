@@ -32,8 +32,8 @@ def write(file: Path, text: str, *, force: bool) -> None:
 
 
 def check_free(file: Path, *, force: bool) -> None:
-    """Raise CommandError if the file exists without `force`, or cannot be written. Call this before long
-    work.
+    """Raise CommandError if `write` would fail: the file exists and `force` is false, or the file cannot be
+    written. Call this before work that takes long.
     """
     if file.exists() and not force:
         raise CommandError(f"{file} exists already: choose another, or --force to replace it")
@@ -42,9 +42,9 @@ def check_free(file: Path, *, force: bool) -> None:
 
 
 def write_lines(file: Path, lines: Iterable[str], *, force: bool) -> None:
-    """Write lines to a file of any length; the file appears when it is complete.
-
-    Raises CommandError, and the exceptions of `lines`; after an exception an existing file is unchanged.
+    """Write lines to a file that may be larger than memory; the file appears when all lines are written.
+    Raises CommandError, and the exceptions of the iterator `lines`; after an exception an existing file is
+    unchanged.
     """
     check_free(file, force=force)
     target = file.resolve()

@@ -13,7 +13,9 @@ SILENT_S: Final = 2.0
 
 
 class Progress:
-    """A line on stderr that describes the current work, until the `with` block ends."""
+    """A line on stderr that describes the current work, from two seconds after the start until the `with`
+    block ends.
+    """
 
     def __init__(self, text: str, console: Console | None = None, silent_s: float = SILENT_S) -> None:
         self._console = console or Console(stderr=True)
@@ -37,7 +39,7 @@ class Progress:
             self._status.stop()
 
     def say(self, text: str) -> None:
-        """Replace the text of the line."""
+        """Replace the text of the progress line."""
         self._status.update(Text(text))
 
     def _begin(self) -> None:
@@ -47,7 +49,9 @@ class Progress:
 
 
 class Bar:
-    """A bar on stderr that grows until the `with` block ends; nothing in a pipe."""
+    """A progress bar on stderr that disappears with the end of the `with` block; nothing if stderr is no
+    terminal.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # `weir run` does not need it
@@ -68,5 +72,7 @@ class Bar:
         self._bar.stop()
 
     def say(self, done: int, total: int, text: str) -> None:
-        """Show that `done` of `total` steps are done, with a text; a total of 0 means an unknown number."""
+        """Show on the bar that `done` of `total` steps are done, with a text beside it; if `total` is 0, the
+        number of steps is unknown.
+        """
         self._bar.update(self._task, completed=done, total=total or None, description=text)

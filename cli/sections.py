@@ -85,14 +85,15 @@ SECTIONS: Final = {
     ),
     "Logs, help": ("log_level", "log_format", "help"),
 }
-"""Headings of docs/configuration.md, each with the parameters below it."""
+"""Names of parameters of `weir run` by the heading of docs/configuration.md under which they are described.
+"""
 
 
 class SectionedCommand(click.Command):
     """A command whose help lists its options under the headings of `SECTIONS`."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options by section; click calls this method."""
+        """Write the options into the help text, grouped by heading; click calls this method."""
         records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
         for heading, names in SECTIONS.items():
             with formatter.section(heading):

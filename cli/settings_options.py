@@ -16,10 +16,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
-    """Return a decorator that gives a command an option for every key of the configuration that begins with
-    `prefix`, except the keys in `but`.
-
-    The argument of an option that is not given is None.
+    """Return a decorator that adds an option to a command for every configuration key that begins with
+    `prefix`, except the keys in `but`. The command gets None for an option that the user does not give.
     """
 
     def decorate(command: F) -> F:

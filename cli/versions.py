@@ -39,21 +39,25 @@ IN_WORDS: Final = {
     Kind.TRANSLATE: "translated",
 }
 HIDDEN: Final = "hidden"
-"""Text in place of versions for an API that clients are not offered."""
+"""Text that the table shows, in place of a version range, for an API that Weir does not offer to clients."""
 OWN: Final = "answered by Weir"
 
 
 class Uplifted(msgspec.Struct):
-    """Versions of an API that Weir adds for clients, and the kind of change that they need."""
+    """API versions that a broker lacks and Weir offers to clients all the same, with the kind of change that
+    Weir makes to such requests and responses.
+    """
 
     min: int
     max: int
     kind: str
-    """Kind of change: patch, throttle or translate."""
+    """Kind of change that Weir makes to these versions: patch, throttle or translate."""
 
 
 class Entry(msgspec.Struct):
-    """One API that the broker or Weir has. A range is null if there are no versions."""
+    """JSON object for one API that the broker or Weir supports. A version range is null if there are no
+    versions.
+    """
 
     api_key: int
     name: str | None
@@ -75,7 +79,7 @@ class Report(msgspec.Struct):
 
 
 class Row(NamedTuple):
-    """A line of the table."""
+    """Cells of one line in the table of APIs that `weir versions` prints."""
 
     key: str
     api: str
@@ -140,7 +144,9 @@ def versions(
 
 
 def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -> Report:
-    """Return the comparison of a broker's versions with Weir's and with the versions offered to clients."""
+    """Return the JSON object that lists, for each API, the broker's versions, Weir's, and the versions
+    offered to clients.
+    """
     told = offered(broker, uplift=uplift, own=QUOTA_APIS)
     apis = [_entry(api_key, broker.get(api_key), told.get(api_key)) for api_key in sorted({*broker, *told})]
     return Report(upstream, uplift, apis)
@@ -155,7 +161,9 @@ def _entry(api_key: int, broker: VersionRange | None, told: VersionRange | None)
 
 
 def _uplifted(api_key: int, broker: VersionRange, told: VersionRange) -> Iterator[Uplifted]:
-    """Yield the versions that Weir adds to an API; consecutive versions with the same change are merged."""
+    """Yield the versions of an API that Weir offers although the broker lacks them; consecutive versions with
+    the same kind of change are merged into one range.
+    """
     ways = ((version, way.kind) for version in told if (way := route(api_key, version, broker)) is not None)
     for kind, run in groupby(ways, key=lambda way: way[1]):
         numbers = [version for version, _kind in run]

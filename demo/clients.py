@@ -29,7 +29,9 @@ UNDER_WAY_BYTES: Final = 1024 * 1024
 MESSAGES_MAX: Final = 100
 """Maximum number of messages to send or receive at a time."""
 FILL_BYTES: Final = 4_000_000
-"""Number of bytes in a consumer's partition, which the consumer reads repeatedly."""
+"""Number of bytes that are written into each partition that a consumer reads; the consumer reads them
+repeatedly.
+"""
 POLL_S: Final = 0.02
 
 Options: TypeAlias = dict[str, str | int | float | bool | Callable[..., None] | None]
@@ -53,13 +55,15 @@ class Pace:
     """Limits the rate of a client's messages; unused allowance accumulates for at most one second."""
 
     def __init__(self, rate: int | None) -> None:
-        """Keep the rate (bytes/s); None for no limit."""
+        """Start with no allowance at this rate (bytes/s); None for no limit."""
         self.rate = rate
         self._credit = 0.0
         self._at_s = math.inf
 
     def messages(self, now_s: float) -> int:
-        """Return the number of messages that may be sent or taken at the time `now_s` (s, monotonic)."""
+        """Return the number of messages that the rate allows the client to send or take at the time `now_s`
+        (s, monotonic).
+        """
         if self.rate is None:
             return MESSAGES_MAX
         earned = max(0.0, now_s - self._at_s) * self.rate
@@ -68,12 +72,14 @@ class Pace:
         return min(int(self._credit / len(MESSAGE)), MESSAGES_MAX)
 
     def use(self, messages: int) -> None:
-        """Subtract sent or taken messages from the allowance."""
+        """Subtract the messages that the client has sent or taken from the allowance."""
         self._credit -= messages * len(MESSAGE)
 
 
 class ProducerLoop:
-    """A producer with a bounded number of unacknowledged bytes per partition."""
+    """A Kafka producer that sends messages at its pace, with a bounded number of unacknowledged bytes per
+    partition.
+    """
 
     def __init__(
         self,
@@ -83,7 +89,7 @@ class ProducerLoop:
         counters: ClientCounters,
         pace: Pace,
     ) -> None:
-        """Connect in the background."""
+        """Create the producer; librdkafka connects to Weir in the background."""
         self._topic, partitions = topic_partitions
         self._under_way = dict.fromkeys(partitions, 0)
         self._sent = dict.fromkeys(partitions, 0)
@@ -134,7 +140,7 @@ class ConsumerLoop:
         counters: ClientCounters,
         pace: Pace,
     ) -> None:
-        """Connect in the background."""
+        """Create the consumer; librdkafka connects to Weir in the background."""
         topic, (number, *_) = topic_partitions
         self._start = TopicPartition(topic, number, OFFSET_BEGINNING)
         self._counters = counters

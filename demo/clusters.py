@@ -19,7 +19,7 @@ from demo.subprocesses import running_module
 from proxy.config.config import ConfigError, parse_address
 
 ANSWER_S: Final = 10.0
-"""Time (s) that a cluster may take for a response."""
+"""Timeout (s) for a response of the cluster."""
 BROKERS_USED_MAX: Final = 3
 TOPIC_CONFIG: Final = {
     "retention.bytes": str(16 * 1024 * 1024),
@@ -40,7 +40,7 @@ class Cluster:
     """
 
     def __init__(self, upstream: str) -> None:
-        """Ask for the brokers. Raises DemoError if none answers."""
+        """Query the node ids of the brokers at `upstream`. Raises DemoError if no broker answers."""
         self.upstream = upstream
         self._prefix = f"weir-demo-{secrets.token_hex(4)}"
         self._topics: list[str] = []
@@ -74,8 +74,8 @@ class Cluster:
             raise DemoError(f"{self.upstream} does not create topics within {ANSWER_S:g} s") from None
 
     def _leaders(self, topic: str, wanted: int) -> Leaders:
-        """Wait until the topic has `wanted` partitions and each has a leader; return one partition per
-        leader. Raises DemoError if this takes longer than `ANSWER_S`.
+        """Wait until the topic has `wanted` partitions, each with a leader; return one partition for each
+        broker that leads any. Raises DemoError after `ANSWER_S` seconds.
         """
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline:
@@ -88,8 +88,8 @@ class Cluster:
         )
 
     def _partitions(self, topic: str) -> dict[int, int]:
-        """Return the node id of each partition's leader, by partition; -1 for a partition without a leader.
-        Raises DemoError.
+        """Return the node id of the leader of each partition of the topic, by partition index; -1 for a
+        partition without a leader. Raises DemoError.
         """
         try:
             found = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic]
@@ -117,13 +117,13 @@ class MockCluster(Cluster):
     TRIES: Final = 50
 
     def __init__(self, upstream: str) -> None:
-        """Ask for the brokers. Raises DemoError if none answers."""
+        """Query the node ids of the mock cluster's brokers. Raises DemoError if no broker answers."""
         super().__init__(upstream)
         self._asking = Producer({"bootstrap.servers": upstream, "client.id": "weir-demo", "log_level": 0})
 
     def topic(self, name: str, brokers: int) -> tuple[str, Leaders]:
-        """Return the name and leaders of a topic with partitions at `brokers` brokers. Raises DemoError if
-        the mock cluster makes no such topic.
+        """Create topics until one has leaders at `brokers` brokers; return the topic's name, and one
+        partition per broker. Raises DemoError if no attempt succeeds.
         """
         brokers = min(brokers, len(self.node_ids))
         for number in range(self.TRIES):
@@ -137,8 +137,8 @@ class MockCluster(Cluster):
 
 @contextmanager
 def real(upstream: str) -> Iterator[Cluster]:
-    """Yield a cluster that runs already; delete the created topics after the block. Raises DemoError if no
-    broker can be reached.
+    """Yield an existing Kafka cluster as `Cluster`; after the block, delete the topics that the demonstration
+    created. Raises DemoError if no broker can be reached.
     """
     _check_reachable(upstream)
     cluster = Cluster(upstream)
@@ -181,6 +181,6 @@ def mock(folder: Path) -> Iterator[Cluster]:
 
 
 def reason(error: KafkaException) -> str:
-    """Return the error message that librdkafka or the broker gave."""
+    """Return the text of a KafkaException, without codes: the message that librdkafka or the broker gave."""
     inner = error.args[0] if error.args else None
     return inner.str() if isinstance(inner, KafkaError) else str(error)

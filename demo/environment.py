@@ -27,10 +27,14 @@ CLOSE_S: Final = 5.0
 
 
 class ClientSet:
-    """The clients of one spec: their threads, counters, paces, and the number of brokers they use."""
+    """The clients of one `ClientSpec`: their threads, counters and paces, and the number of brokers that they
+    use.
+    """
 
     def __init__(self, spec: ClientSpec, bootstrap: str, cluster: Cluster) -> None:
-        """Create the topic, and write the messages that consumers read. Raises DemoError."""
+        """Create the clients' topic; for consumers, write the messages to read. The threads start later.
+        Raises DemoError.
+        """
         topic, leaders = cluster.topic(spec.client_id, BROKERS_USED_MAX if spec.every_broker else 1)
         topic_partitions: TopicPartitions = (topic, tuple(leaders.values()))
         self.spec = spec
@@ -45,13 +49,13 @@ class ClientSet:
             fill(cluster.upstream, topic_partitions)
 
     def warm_up(self) -> None:
-        """Limit the clients to the spec's quota, in total over all clients; do nothing without a quota."""
+        """Limit the clients' joint rate to their quota at all brokers; do nothing if they have no quota."""
         if self.spec.quota is not None:
             for pace in self.paces:
                 pace.rate = self.spec.quota * self.brokers // len(self.paces)
 
     def speed_up(self) -> None:
-        """Limit the clients to the pace of their spec, or not at all if it has none."""
+        """End the limit of the warm-up: each client uses its spec's pace, or sends as fast as possible."""
         for pace in self.paces:
             pace.rate = self.spec.pace
 
@@ -72,7 +76,7 @@ def _client(
 
 
 class Environment(NamedTuple):
-    """A running cluster and Weir, and clients that have not started."""
+    """A Kafka cluster and Weir, both running, and clients that have not started."""
 
     cluster: str
     """Description of the cluster, such as "A mock cluster of 3 brokers"."""
@@ -121,9 +125,7 @@ def running(client_sets: Sequence[ClientSet]) -> Iterator[None]:
 
 
 def ticks(seconds: float) -> Iterator[float]:
-    """Yield the time (s) that has passed, every `REFRESH_S`, until it is `seconds`, which is the last
-    value.
-    """
+    """Yield the time (s) that has passed, every `REFRESH_S` seconds. The last value is `seconds`."""
     began_s = time.monotonic()
     elapsed_s = 0.0
     while elapsed_s < seconds:

@@ -26,8 +26,8 @@ class ClientCounters:
     throttle_max_ms: int = 0
 
     def throttle(self, throttle_ms: int) -> None:
-        """Count the throttle time (ms) of a response. librdkafka reports 0 when throttling has ended, which
-        only resets the last throttle time.
+        """Count a throttle time (ms) that librdkafka reports. A 0 says that throttling has ended: only the
+        latest throttle time is then set, to 0.
         """
         self.throttle_last_ms = throttle_ms
         if throttle_ms > 0:
@@ -37,7 +37,7 @@ class ClientCounters:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The summed counters of all clients of a spec at the time `at_s` (s, monotonic)."""
+    """Sums of the counters of all clients of one spec, read at the time `at_s` (s, monotonic clock)."""
 
     at_s: float
     payload_bytes: int = 0
@@ -61,8 +61,8 @@ def read(counters: Sequence[ClientCounters], at_s: float) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The readings of a spec's clients at the beginning and now; rates are in bytes/s over all their
-    brokers.
+    """Two readings of a spec's clients, at the beginning and now, from which rates (bytes/s, over all brokers
+    used) are computed.
     """
 
     spec: ClientSpec
@@ -77,12 +77,14 @@ class Result:
 
     @property
     def target(self) -> int:
-        """Byte rate (bytes/s) to reach: the quota, or the clients' own pace."""
+        """Byte rate (bytes/s) that the clients should have: their quota, or without a quota the pace of their
+        spec.
+        """
         return self.quota or self.spec.pace or 0
 
     @property
     def rate(self) -> float:
-        """Byte rate (bytes/s) since `began`; 0 before any time has passed."""
+        """Average byte rate (bytes/s) between the two readings; 0 before any time has passed."""
         elapsed_s = self.now.at_s - self.began.at_s
         return (self.now.payload_bytes - self.began.payload_bytes) / elapsed_s if elapsed_s > 0 else 0.0
 
@@ -93,7 +95,7 @@ class Result:
 
     @property
     def failure(self) -> str:
-        """Reason why the result fails; "" if it passes."""
+        """Reason why the rate is wrong, such as `above quota`; "" if the rate is right."""
         limited = self.quota is not None
         if limited and not self.now.throttled:
             return "never throttled"

@@ -17,7 +17,7 @@ BROKERS: Final = 3
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Run the mock cluster, print its addresses, and wait until SIGTERM."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # threads that start later inherit this
     owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": BROKERS, "log_level": 0})
     brokers = owner.list_topics(timeout=10).brokers.values()

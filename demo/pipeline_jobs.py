@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 Job: TypeAlias = "Callable[[SparkSession], Outcome]"
 
 SETTINGS: Final = {"spark.sql.shuffle.partitions": "4"}
-"""Spark settings that suit half a minute of records."""
+"""Settings of the Spark session; few partitions suffice for half a minute of records."""
 
 
 def jobs(files: Files, version: str) -> dict[str, Job]:
-    """Return the jobs by name, in the order in which to run them; the report shows Weir's `version`."""
+    """Return the pipeline's jobs by name, in the order in which they must run. The report shows Weir's
+    `version`.
+    """
     lake = Lake(str(files.lake))
     now = datetime.now(UTC)
     stop = threading.Event()

@@ -26,7 +26,7 @@ recorded.
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The sums of all clients' throttle times (s), recorded and replayed."""
+    """Throttle times (s), summed over all clients: recorded by Weir, and computed by the replay."""
 
     recorded_s: float
     in_force_s: float
@@ -36,16 +36,22 @@ class Verdict:
 
     @property
     def deviation(self) -> float:
-        """Relative deviation of the replay from the records: 0.01 is 1 % more."""
+        """Relative difference between the replayed and the recorded throttle time: 0.01 if the replayed time
+        is 1 % longer.
+        """
         return self.in_force_s / self.recorded_s - 1 if self.recorded_s else 0.0
 
     @property
     def passed(self) -> bool:
-        """True if clients were throttled, and the replay deviates little from the records."""
+        """True if clients were throttled, and the replayed throttle time differs from the recorded one by at
+        most `TOLERANCE`.
+        """
         return self.recorded_s > 0 and abs(self.deviation) <= TOLERANCE
 
     def lines(self) -> tuple[str, str]:
-        """Return two texts: the accuracy of the replay, and the effect of the recommended quotas."""
+        """Return two sentences: the accuracy of the replay, and the throttle time under the recommended
+        quotas.
+        """
         passed = "Passed" if self.passed else "Failed"
         off = f"{100 * self.deviation:+.2f} %" if self.recorded_s else "no client was throttled"
         replayed = (
@@ -56,7 +62,7 @@ class Verdict:
 
 
 def verdict(spark: SparkSession, files: Files) -> Verdict:
-    """Compute the verdict from the table of the latest replay."""
+    """Return the sums of throttle times in the table of the latest replay."""
     hours = read(spark, Lake(str(files.lake)).replay, REPLAY)
     summed = hours.groupBy("candidate").agg((F.sum("throttle_ms") / 1000).alias("s"))
     found = {row.candidate: float(row.s or 0.0) for row in summed.collect()}  # three rows

@@ -15,7 +15,7 @@ WIDTH: Final = 80
 
 
 class Scene(NamedTuple):
-    """The measurement that the results come from."""
+    """Facts about the measurement for introduction and JSON: cluster, number of clients, duration."""
 
     cluster: str
     """Description of the cluster, such as "A mock cluster of 3 brokers"."""
@@ -43,12 +43,12 @@ RIGHT: Final = frozenset({"quota", "rate", "deviation", "throttle"})
 
 
 def live_row(result: Result) -> Row:
-    """Return the row of a running measurement, with the latest throttle time."""
+    """Return the table row of one client spec during the measurement, with the latest throttle time."""
     return _row(result, f"{result.now.throttle_last_ms} ms", "")
 
 
 def final_row(result: Result) -> Row:
-    """Return the row of a finished measurement, with the longest throttle time."""
+    """Return the table row of one client spec after the measurement, with the longest throttle time."""
     verdict = result.failure or ("holds" if result.quota is not None else "unslowed")
     return _row(result, f"up to {result.now.throttle_max_ms} ms", verdict)
 
@@ -87,13 +87,15 @@ def _padded(row: Row, widths: Sequence[int]) -> list[str]:
 
 
 def progress_line(done: float, results: Sequence[Result]) -> str:
-    """Return one line with the progress of a phase (0 to 1) and the rates."""
+    """Return one line with the progress of the warm-up or measurement (`done`, 0 to 1) and the clients'
+    rates.
+    """
     rates = ", ".join(f"{result.spec.client_id} {_mb(result.rate)}" for result in results)
     return f"{done:4.0%}  {rates}"
 
 
 def opening(scene: Scene) -> str:
-    """Return the introduction, which explains the measurement to the reader."""
+    """Return the introduction, which tells the reader which clients run through Weir and for how long."""
     return _filled(
         f"{scene.cluster}, Weir in front, and {scene.clients} librdkafka clients that go through Weir. Rates "
         "are of the bytes that clients see acknowledged, or consume; throttle times are what they report "
@@ -106,7 +108,7 @@ def opening(scene: Scene) -> str:
 
 
 def closing(results: Sequence[Result]) -> tuple[str, str]:
-    """Return the verdict, and a note that explains the tolerance."""
+    """Return the verdict on all results, and a note that explains the tolerance."""
     failures = [f"{result.spec.client_id} ({result.failure})" for result in results if result.failure]
     if failures:
         verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."

@@ -40,7 +40,9 @@ def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
 
 
 def _measure(client_sets: Sequence[ClientSet], seconds: float, screen: Screen) -> list[Result]:
-    """Fill the windows of the quotas evenly, then measure; return the results. Raises DemoError."""
+    """Let the clients run at exactly their quotas, then at full speed, and measure; return one result per
+    spec. Raises DemoError.
+    """
     cold = [client_set.read() for client_set in client_sets]
     for elapsed_s in ticks(WARM_UP_S):
         screen.update(WARM_UP, elapsed_s / WARM_UP_S, _results(client_sets, cold))

@@ -28,7 +28,7 @@ from demo.rows import (
 )
 
 LINES: Final = 4
-"""Number of progress lines per phase in plain text."""
+"""Maximum number of progress lines that the plain-text output prints in each phase (warm-up, measurement)."""
 WARM_UP: Final = "warming up, at just the quotas"
 MEASURE: Final = "measuring, as fast as they can"
 
@@ -42,7 +42,9 @@ class Screen(Protocol):
         """Show the introduction to the measurement."""
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
-        """Show the current rates; `done` is the share of the phase, 0 to 1."""
+        """Show the current rates. `done` (0 to 1) is the part of the current phase, warm-up or measurement,
+        that has passed.
+        """
 
     def close(self, scene: Scene, results: Sequence[Result], /) -> None:
         """Show the results and the verdict."""
@@ -53,11 +55,11 @@ class Screen(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore the terminal, also after an interrupt."""
+        """Restore the terminal, also if Ctrl-C interrupted the demonstration."""
 
 
 class _Still:
-    """Base of screens without cleanup."""
+    """Base class of the screens that leave the terminal unchanged, so that there is nothing to restore."""
 
     def __enter__(self) -> Self:
         return self
@@ -69,19 +71,19 @@ class _Still:
 
 
 class PlainScreen(_Still):
-    """Plain text without control codes."""
+    """A screen that prints plain text, without terminal control codes."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
+        """Prepare the output; print nothing yet."""
         self._phase = ""
         self._lines = 0
 
     def open(self, scene: Scene) -> None:
-        """See Screen."""
+        """Print the introduction to the measurement."""
         self._say(opening(scene))
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
-        """See Screen."""
+        """Print a line with the current rates, at most `LINES` times per phase of the demonstration."""
         if phase != self._phase:
             self._say(f"\n{phase}; MB/s:")
             self._phase, self._lines = phase, 0
@@ -90,7 +92,7 @@ class PlainScreen(_Still):
             self._say(progress_line(done, results))
 
     def close(self, _scene: Scene, results: Sequence[Result]) -> None:
-        """See Screen."""
+        """Print the table of results, and the verdict."""
         self._say(f"\n{aligned([HEADINGS, *map(final_row, results)])}\n")
         self._say("\n".join(closing(results)))
 
@@ -99,51 +101,51 @@ class PlainScreen(_Still):
 
 
 class JsonScreen(_Still):
-    """One JSON object at the end."""
+    """A screen that prints only one JSON object, after the measurement."""
 
     def open(self, _scene: Scene) -> None:
-        """See Screen."""
+        """Print nothing: the JSON object follows at the end."""
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
-        """See Screen."""
+        """Print nothing: the JSON object has only the final rates."""
 
     def close(self, scene: Scene, results: Sequence[Result]) -> None:
-        """See Screen."""
+        """Print the results and the verdict as one JSON object on standard output."""
         print(as_json(scene, results), flush=True)
 
 
 class LiveScreen:
-    """A live table and a progress bar on a terminal."""
+    """A screen that redraws a table of current rates and a progress bar on a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, transient=True, auto_refresh=False)
 
     def __enter__(self) -> Self:
-        """See Screen."""
+        """Return the screen itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """See Screen."""
+        """Stop redrawing, and restore the terminal."""
         self._live.stop()
 
     def open(self, scene: Scene) -> None:
-        """See Screen."""
+        """Print the introduction to the measurement, and begin to redraw."""
         self._console.print(opening(scene), highlight=False)
         self._console.print()
         self._live.start()
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
-        """See Screen."""
+        """Redraw the table with the current rates; `done` (0 to 1) is the progress of the current phase."""
         line = Table.grid(padding=(0, 1))
         line.add_row(ProgressBar(total=1, completed=done, width=40), Text(phase, style="dim"))
         rows = [(live_row(result), "") for result in results]
         self._live.update(Group(_table(rows, "verdict"), "", line), refresh=True)
 
     def close(self, _scene: Scene, results: Sequence[Result]) -> None:
-        """See Screen."""
+        """Stop redrawing; print the table of results, and the verdict."""
         self._live.stop()
         styles = ["red" if result.failure else "green" for result in results]
         self._console.print(_table(list(zip(map(final_row, results), styles, strict=True))))
@@ -154,7 +156,9 @@ class LiveScreen:
 
 
 def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:
-    """Return a table of (row, style of its verdict), without the column `without`."""
+    """Return a terminal table without the column `without`; each row comes with the text style of its
+    verdict.
+    """
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     shown = [name for name in Row._fields if name != without]
     for name in shown:

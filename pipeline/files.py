@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Files at any path that Spark knows. All methods raise Py4JJavaError if the file system fails."""
+    """Lists, reads, writes, deletes and locks files at any path that Spark can access. All methods raise
+    Py4JJavaError if the file system fails.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         jvm = spark.sparkContext._jvm
@@ -38,7 +40,7 @@ class Files:
         return bool(system.exists(place)) and bool(system.getFileStatus(place).isDirectory())
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the paths that match a pattern such as `usage/day=*/batch=5`."""
+        """Return the paths that match a pattern of Hadoop, such as `usage/day=*/batch=5`."""
         system, place = self._at(pattern)
         return [str(status.getPath().toString()) for status in system.globStatus(place) or ()]
 

@@ -12,7 +12,7 @@ class Lake:
     root: str
 
     def path(self, *parts: str) -> str:
-        """Return the path of these parts below the root."""
+        """Return the path below the root that consists of these parts."""
         return "/".join((self.root.rstrip("/"), *parts))
 
     @property
@@ -33,20 +33,20 @@ class Lake:
         return self.path("late", kind)
 
     def malformed(self, kind: str) -> str:
-        """Return the path of the lines of a kind that are not valid records, partitioned by batch
+        """Return the path of the table with malformed lines of a kind (usage or trace), partitioned by batch
         (`tables.MALFORMED`).
         """
         return self.path("malformed", kind)
 
     def ledger(self, kind: str) -> str:
-        """Return the path of the ledger of a kind, one row of counts per batch
+        """Return the path of the ledger of a kind (usage or trace): one row per batch, with its counts
         (`pipeline.ingest.ledger.LEDGER`).
         """
         return self.path("ledger", kind)
 
     def checkpoint(self, kind: str) -> str:
-        """Return the path at which Spark's stream of a kind keeps its progress: the batches planned and
-        completed.
+        """Return the path at which Spark's stream of a kind (usage or trace) stores which batches it has
+        planned and completed.
         """
         return self.path("checkpoint", kind)
 
@@ -58,8 +58,8 @@ class Lake:
 
     @property
     def rolled(self) -> str:
-        """Path of a table with one row per rolled-up day: the usage files that its roll-ups contain
-        (`tables.ROLLED`).
+        """Path of a table with one row per day that was rolled up: the number and size of the day's usage
+        files, and a digest of their names.
         """
         return self.path("rollup", "source")
 

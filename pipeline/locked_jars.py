@@ -79,8 +79,8 @@ def _parse_line(line: str, where: str) -> Jar:
 
 
 def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], None]) -> list[Path]:
-    """Return the paths of the jars below the directory `root`; download the jars that are missing there.
-    `say` is called with the progress of downloads that take over 2 s, which call the jars `what`. Raises
+    """Return the paths of the jars in the cache directory `root`; download those that it lacks. `say` is
+    called with the progress of downloads that take over 2 s; in its texts, `what` names the jars. Raises
     JarError.
     """
     missing = [jar for jar in jars if not _present(root / jar.path, jar)]
@@ -90,8 +90,8 @@ def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], Non
 
 
 def _present(path: Path, jar: Jar) -> bool:
-    """Return True if the jar is at `path`. Only its size is compared, because `fetch_jar` gives a file this
-    name after verifying its hash.
+    """Return True if the cache has the jar at `path` with its locked size. The hash is not computed again,
+    because `fetch_jar` gives a file this name after verifying its hash.
     """
     return path.is_file() and path.stat().st_size == jar.size
 

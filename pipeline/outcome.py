@@ -11,7 +11,7 @@ class PipelineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A small table of results that the command line prints."""
+    """A small table of a job's results, which the command line prints."""
 
     title: str
     columns: tuple[str, ...]
@@ -20,7 +20,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one run of a job: counts and paths by kind of input or output, and remarks."""
+    """Result of one run of a job, for printing: counts and paths by kind of input or output, remarks and
+    tables.
+    """
 
     job: str
     read: dict[str, int] = field(default_factory=dict)

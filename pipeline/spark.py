@@ -72,8 +72,8 @@ _RAISED_TOO: Final = {
     "Exception while sending command.",
     "Exception occurred while shutting down connection",
 }
-"""Messages to suppress: Py4J logs them with a traceback when Ctrl-C or the end of Java aborts a call, and
-also raises the error.
+"""Log messages of Py4J to suppress: Py4J logs a traceback when Ctrl-C or the end of Java aborts a call, and
+raises the error as well.
 """
 
 
@@ -92,7 +92,7 @@ def _end_java(spark: SparkSession) -> None:
 
 
 def submitted() -> bool:
-    """Return True if spark-submit runs this process: it has started the JVM with its own settings."""
+    """Return True if spark-submit started this process, and therefore also the JVM, with its own settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

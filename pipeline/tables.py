@@ -100,7 +100,9 @@ ROLLED: Final = StructType(
         DAY,
     ]
 )
-"""Columns that identify the usage files from which a day's roll-ups were computed."""
+"""Columns of the table with one row per rolled-up day. They identify the usage files that the day's roll-ups
+contain, so that changed days are found.
+"""
 RECOMMENDATION: Final = StructType(
     [
         StructField("user", StringType()),
@@ -149,16 +151,15 @@ def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
 
 
 def empty(spark: SparkSession, columns: StructType) -> DataFrame:
-    """Return a table without rows that Spark knows to be empty, so that queries start no tasks.
-
-    `createDataFrame([])` would start Python processes.
+    """Return a table with these columns and no rows. Spark knows that it is empty and starts no tasks; for
+    `createDataFrame([])` Spark would start Python processes.
     """
     nothing = (sql.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields)
     return spark.range(1).where(sql.lit(False)).select(*nothing)
 
 
 def replace(rows: DataFrame, path: str, *by: str) -> None:
-    """Write rows to the table at `path`. The partitions (values of the columns `by`) of these rows are
-    replaced; other partitions stay.
+    """Write rows to the table at `path`, partitioned by the columns `by`. Each partition that occurs in the
+    rows is replaced as a whole; other partitions stay.
     """
     rows.write.partitionBy(*by).option("partitionOverwriteMode", "dynamic").mode("overwrite").parquet(path)

@@ -8,14 +8,14 @@ import click
 
 
 class Days(click.ParamType[tuple[date, date]]):
-    """An option's type: the first and last day (UTC), as `2026-11-01..2026-11-07`, or one day."""
+    """Type of the option --days: a range of days (UTC) such as `2026-11-01..2026-11-07`, or one day."""
 
     name = "days"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[date, date]:
-        """Return the first and last day of `value`; click calls this method."""
+        """Return (first day, last day) of the option's text `value`; click calls this method."""
         first, dots, last = str(value).partition("..")
         try:
             days = date.fromisoformat(first), date.fromisoformat(last if dots else first)

@@ -108,7 +108,9 @@ def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_jso
 
 
 class Said:
-    """Prints messages for people; prints nothing if a program reads the output."""
+    """Function object that prints lines for people; with `quiet` it prints nothing, because a program reads
+    the output.
+    """
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -120,7 +122,9 @@ class Said:
 
 @contextmanager
 def _kept(directory: Path | None) -> Iterator[Path]:
-    """Yield an existing, empty directory; remove it after a failure. Raises DemoError."""
+    """Yield the directory for the files of the demonstration: `directory`, which must be empty or missing, or
+    a new temporary one. If the block fails, remove a directory that this function created. Raises DemoError.
+    """
     is_new = directory is None or not directory.exists()
     try:
         if directory is None:
@@ -171,5 +175,7 @@ def _as_json(files: Files, outcomes: list[Outcome], found: Verdict) -> bytes:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    """Exit as after Ctrl-C: stop all processes, delete all topics."""
+    """Raise KeyboardInterrupt at a signal, so that the demonstration stops its processes and deletes its
+    topics as after Ctrl-C.
+    """
     raise KeyboardInterrupt

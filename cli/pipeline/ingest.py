@@ -146,7 +146,7 @@ def ingest(
 
 
 def _nobody(line: str) -> None:
-    """Ignore a line of progress, because readers of JSON expect one object."""
+    """Ignore a line of progress: with --json, standard output has one JSON object only."""
 
 
 def _connector(brought: tuple[Path, ...]) -> dict[str, str]:

@@ -205,7 +205,9 @@ def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Ou
 
 
 def parse_keys(text: str) -> tuple[QuotaKey, ...]:
-    """Parse quota keys separated by commas, each once. Raises click.UsageError."""
+    """Parse quota keys separated by commas; each key may occur once. Raises click.UsageError for an unknown
+    or repeated key.
+    """
     return tuple(dict.fromkeys(parse_key(name.strip()) for name in text.split(",")))
 
 

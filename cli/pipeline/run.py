@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., object])
 
 LOOK_S: Final = 0.5
-"""Time (s) between updates of the progress."""
+"""Time (s) between two updates of the progress line on the terminal."""
 PATTERN: Final = "*?[]{}\\"
 NEEDED: Final = ("pyspark", "pandas", "pyarrow")
 
@@ -57,7 +57,9 @@ def job_options(command: C) -> C:
 
 
 def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
-    """Return the root of the lake; refuse a path that Spark would read and write at different places."""
+    """Return the option --lake, the root of the tables. Raises CommandError if the path is empty, or has
+    characters that Spark would take for a pattern.
+    """
     if not root:
         raise CommandError("--lake is empty: name a directory")
     if set(root) & set(PATTERN):
@@ -124,7 +126,7 @@ def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Out
 
 
 def show(outcome: Outcome, *, as_json: bool) -> None:
-    """Print the inputs and outputs of a job."""
+    """Print a job's outcome for people: counts and paths of its inputs and outputs, tables and remarks."""
     if as_json:
         click.echo(msgspec.json.encode(asdict(outcome)))
         return
@@ -170,7 +172,7 @@ def _shown(cell: str | float | None) -> str:
 
 
 def _master() -> str | None:
-    """Return the Spark master; None under spark-submit, which chooses its own."""
+    """Return the master URL for Spark; None under spark-submit, which chooses the master itself."""
     from pipeline.spark import submitted
 
     return None if submitted() else "local[*]"

@@ -46,7 +46,7 @@ async def _describe(config: Config, address: Address) -> DescribeClientQuotasRes
 
 
 class _UnfitError(QuestionError):
-    """Raised if a broker answers, but cannot report quotas."""
+    """Raised if a broker answers, but cannot report quotas: it is too old, or denies access."""
 
     def __init__(self, address: Address, text: str) -> None:
         super().__init__(f"{address}: {text}", reachable=True, foreign=False)

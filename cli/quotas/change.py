@@ -46,15 +46,22 @@ dry_run_option = click.option(
 
 
 class Changed(msgspec.Struct, omit_defaults=True):
-    """The JSON object that `--json` prints."""
+    """JSON object that `weir quotas set --json` and `weir quotas delete --json` print: the quotas before and
+    after the command.
+    """
 
     source: str
     dry_run: bool
     changes: list[ChangeEntry]
-    """Changes of all requested quotas, also of those whose value stays the same."""
+    """One value before and after for each quota that the command names, also if the value stays the same."""
     pacing: str | None = None
+    """New pacing of the changed entry: kafka, smooth, or default (the setting quota_pacing). Left out if the
+    command changes neither pacing nor scope.
+    """
     scope: str | None = None
-    """New options of the entry; null if neither pacing nor scope changes."""
+    """New scope of the changed entry, broker or cluster; left out if the command changes neither pacing nor
+    scope.
+    """
 
 
 @click.command(
@@ -104,8 +111,8 @@ def set_(
 
 
 def _options(before: Options, pacing: str | None, scope: str | None) -> Options | None:
-    """Return the entry's options with the given pacing and scope; None if the command gives neither. Raises
-    click.UsageError.
+    """Return `before`, the present options of an entry, with the pacing and scope that the command gives;
+    None if the command gives neither. Raises click.UsageError.
     """
     if pacing is None and scope is None:
         return None
@@ -147,13 +154,13 @@ def delete(
 
 
 class Outcome(NamedTuple):
-    """The changes that a command made, or would make."""
+    """The changes that a command made, or with --dry-run would make."""
 
     changes: list[Change]
-    """Changes of all requested quotas, also of those whose value stays the same."""
+    """One value before and after for each quota that the command names, also if the value stays the same."""
     diff: str
-    """Diff of the quota file if the command only shows the changes; "" if the file was changed, and for other
-    stores.
+    """Unified diff of the quota file under --dry-run; "" without --dry-run, and if the quotas are stored in
+    the cluster.
     """
     dry_run: bool
     options: Options | None = None
@@ -174,8 +181,9 @@ def change(
     dry_run: bool,
     options: Options | None = None,
 ) -> Outcome:
-    """Change the quotas of the store, which now holds `table`, to these values; the changed entries get
-    `options`, or keep theirs if it is None. Return the changes. Raises CommandError.
+    """Set the quotas in `wanted` to their values, and remove those whose value is None. `table` has the
+    quotas that the store holds now. The changed entries get `options`, or keep theirs if `options` is None.
+    With `dry_run` the store stays unchanged. Return the changes. Raises CommandError.
     """
     there = table.shadow if shadow else table.values
     changes = compare(there, wanted, SHADOW if shadow else ENFORCED)
@@ -193,7 +201,7 @@ def change(
 
 
 def show(source: Source, outcome: Outcome) -> None:
-    """Print the changes; print on stderr when they take effect."""
+    """Print the changes, and on stderr a line that says when a running Weir applies the changes."""
     show_changes(outcome.changes)
     if outcome.options is not None:
         pacing, scope = outcome.options

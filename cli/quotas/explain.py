@@ -41,19 +41,25 @@ COLOURS: Final = {Verdict.WINS: "green", Verdict.COUNTED: "yellow"}
 
 
 class StepJson(msgspec.Struct):
-    """An entry that was considered for the quota, or a level that has no entry."""
+    """JSON object for one candidate for the limit of a client: an entry that Weir considered, or a level
+    (such as user) that has no entry.
+    """
 
     who: str
     entity: EntityJson | None
     value: int | float | None
     mode: str | None
     verdict: str
-    """Result for the entry: wins, counted, outranked, not meant, or no entry."""
+    """Result for the entry: `wins`; `counted` (shadow); `outranked` by another entry; `not meant` for clients
+    without client-id; or `no entry`, if the level has none for the client.
+    """
     reason: str
 
 
 class ChargeJson(msgspec.Struct, omit_defaults=True):
-    """The explanation of one quota, in JSON."""
+    """JSON object that explains one quota of a client: its limit, the clients that share the budget, and the
+    entries considered.
+    """
 
     key: str
     subject: str
@@ -204,7 +210,9 @@ def _report(source: Source, found: Explanation, time: Spent) -> Report:
 
 
 def _options(charge: Charge, limit: Limit | None) -> tuple[str | None, str | None]:
-    """Return the pacing and the scope of a limit; None for a quota that has no such option."""
+    """Return the pacing and the scope of a limit; None in place of an option that the quota does not have,
+    and of both without a limit.
+    """
     if limit is None:
         return None, None
     pacing = limit.pacing.value if charge.is_paced else None

@@ -35,7 +35,7 @@ LINES_SHOWN: Final = 50
 
 
 class SkippedEntry(msgspec.Struct):
-    """A quota that was not imported, in JSON."""
+    """JSON object for a quota that was not imported."""
 
     where: str
     key: str | None
@@ -49,9 +49,9 @@ class Report(msgspec.Struct):
     quotas: list[Entry]
     skipped: list[SkippedEntry]
     nodes: int | None
-    """Number of nodes read from ZooKeeper; null for brokers."""
+    """Number of znodes read from ZooKeeper; null for an import from brokers."""
     credentials: int | None
-    """Number of SCRAM credentials in the nodes read from ZooKeeper."""
+    """Number of SCRAM credentials in the znodes read from ZooKeeper; null for an import from brokers."""
     output: str | None
     """Path of the file written by --output; null without one."""
     dry_run: bool
@@ -255,7 +255,9 @@ def _digest(file: Path | None) -> str | None:
 
 
 def _deliver(found: Imported, origin: str, target: Target, source: Source | None) -> None:
-    """Write the imported quotas to their destination, print a summary, and exit."""
+    """Write the imported quotas to standard output, to a file or to Weir's store, as `target` says; print a
+    summary, and exit.
+    """
     table = found.table.in_shadow() if target.shadow else found.table
     outcome = _apply(table, target, source) if source is not None else None
     if target.output is not None:

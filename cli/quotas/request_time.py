@@ -23,7 +23,7 @@ admin_option: Final = click.option(
 
 
 class RequestTimeJson(msgspec.Struct):
-    """The request time of a client as a running Weir reports it, in JSON."""
+    """JSON object with a client's request time, as a running Weir reports it."""
 
     admin: str
     """Address of the admin endpoint that answered."""
@@ -65,7 +65,9 @@ def _address(admin: str | None, settings: Settings) -> Address | None:
 
 
 def lines(of: Spent, *, is_limited: bool) -> Iterator[str]:
-    """Yield the request time as text. If it is unknown and the client has a quota, yield how to get it."""
+    """Yield lines that show the client's request time by API. If the time is unknown and the client has a
+    request quota, yield advice how to get the time.
+    """
     if of.found is None:
         if is_limited:
             yield click.style(f"  which APIs spend it: {of.why_not}", dim=True)

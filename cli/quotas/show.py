@@ -28,11 +28,13 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """An entity's quotas of one mode, in JSON."""
+    """JSON object with an entity's enforced quotas, or with its shadow quotas."""
 
     entity: EntityJson
     mode: str
-    """Mode of the quotas: enforce or shadow, as in the quota file."""
+    """Mode of the quotas, as in the quota file: `enforce`, or `shadow` (Weir counts violations, but does not
+    throttle).
+    """
     quotas: dict[str, int | float]
     pacing: str | None = None
     """Pacing of the entry, kafka or smooth; left out if the quota file does not set it."""
@@ -41,7 +43,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
 
 class Change(NamedTuple):
-    """A change of one quota; None as value stands for no quota."""
+    """A quota's value before and after a change; None if the quota is not set."""
 
     entity: Entity
     key: QuotaKey
@@ -51,7 +53,7 @@ class Change(NamedTuple):
 
 
 class ChangeEntry(msgspec.Struct):
-    """A change of one quota, in JSON."""
+    """JSON object with a quota's value before and after a change."""
 
     entity: EntityJson
     key: str
@@ -66,7 +68,7 @@ def echo_json(report: object) -> None:
 
 
 def entity_json(entity: Entity) -> EntityJson:
-    """Return the parts of an entity for JSON."""
+    """Return the parts of an entity by name, such as `{"user": "alice"}`; the default is None."""
     client_id = entity.client_id
     parts: dict[str, Name | None] = {
         "user": entity.user,
@@ -91,7 +93,7 @@ def number(value: float) -> int | float:
 
 
 def entries(table: QuotaTable) -> Iterator[Entry]:
-    """Yield each entity's quotas, the enforced ones first."""
+    """Yield one JSON object per entity and mode, all enforced quotas before the shadow quotas."""
     for mode, grouped in ((ENFORCED, table.entities()), (SHADOW, table.shadow_entities())):
         for entity, rates in grouped:
             values = {key.value: number(rate) for key, rate in rates.items()}
@@ -100,7 +102,7 @@ def entries(table: QuotaTable) -> Iterator[Entry]:
 
 
 def change_entry(change: Change) -> ChangeEntry:
-    """Return a change for JSON."""
+    """Return the JSON object of a change."""
     entity, key, mode, before, after = change
     return ChangeEntry(
         entity_json(entity),
@@ -126,7 +128,7 @@ def show_table(table: QuotaTable) -> None:
 
 
 def _mode(table: QuotaTable, entity: Entity, mode: str) -> str:
-    """Return the mode of an entry and its options as text."""
+    """Return the mode of an entry (enforced or shadow), followed by its pacing and scope, as text."""
     options = str(table.options_of(entity, shadow=mode == SHADOW))
     return f"{mode}, {options}" if options else mode
 
@@ -152,7 +154,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def told(key: QuotaKey, value: float | None) -> str:
-    """Return a quota's value as text; `none` for None."""
+    """Return a quota's value as text; `none` if the value is None."""
     if value is None:
         return "none"
     readable = _readable(key, value)
@@ -164,7 +166,7 @@ def compare(
     wanted: Mapping[tuple[Entity, QuotaKey], float | None],
     mode: str,
 ) -> list[Change]:
-    """Return one change per wanted value, compared with the values of the table."""
+    """Return one change per wanted quota: its value in the table, and the wanted value."""
     return [
         Change(entity, key, mode, before.get((entity, key)), value) for (entity, key), value in wanted.items()
     ]
@@ -180,8 +182,8 @@ def _readable(key: QuotaKey, value: float) -> str:
 
 
 def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table. On a narrow terminal, lines are broken instead of cut, so that names can be copied
-    whole.
+    """Print a table with a bold heading. Lines are never cut to the terminal's width, so that long names can
+    be copied.
     """
     width = max(len(value) for _, _, value, *_ in [headings, *rows])
     lines = columns([(*row[:2], row[2].rjust(width), *row[3:]) for row in [headings, *rows]])

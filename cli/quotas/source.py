@@ -53,10 +53,10 @@ class Source(Protocol):
 
     @property
     def settings(self) -> config.Settings:
-        """Settings of the configuration; defaults without one."""
+        """Settings of the configuration file; Weir's defaults if the command names no configuration file."""
 
     def warn(self) -> None:
-        """Print warnings about these quotas on stderr."""
+        """Print a warning on stderr if the settings keep Weir from enforcing the quotas."""
 
     def load(self) -> QuotaTable:
         """Return all quotas of the store. Raises CommandError if it cannot be read."""
@@ -64,14 +64,17 @@ class Source(Protocol):
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
-        """Set these values, or remove a quota whose value is None, in the shadow entries or in the enforced
-        ones. The changed entries get `options`, or keep theirs if it is None. Raises CommandError.
+        """Set these quotas to the given values, and remove those whose value is None: in the shadow entries
+        if `shadow`, else in the enforced ones. The changed entries get `options`, or keep theirs if `options`
+        is None. Raises CommandError.
         """
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """Return the diff that `alter` would make; "" for stores that are not text. Raises CommandError."""
+        """Return the unified diff of the quota file that `alter` would make, without changing the file; ""
+        for a store in the cluster. Raises CommandError.
+        """
 
 
 def source_options(command: F) -> F:
@@ -104,7 +107,9 @@ def open_source(quotas: Path | None, config_file: Path | None) -> Source:
 
 
 class _Configured:
-    """Base of the stores: settings and warnings."""
+    """Base class of `FileSource` and `ClusterSource`: keeps the settings of the configuration, and prints
+    warnings.
+    """
 
     def __init__(self, settings: config.Settings) -> None:
         self.settings = settings
@@ -116,7 +121,7 @@ class _Configured:
 
 
 class FileSource(_Configured):
-    """A quota file; its changes are the same as those of a running Weir."""
+    """A quota file that the commands read and edit directly; a running Weir rereads a changed file."""
 
     takes_effect: Final = "a running Weir follows it within two seconds"
 
@@ -130,15 +135,15 @@ class FileSource(_Configured):
         return clean(self._path)
 
     def load(self) -> QuotaTable:
-        """Return the quotas in the file. Raises CommandError."""
+        """Return the quotas in the file. Raises CommandError if the file cannot be read or parsed."""
         with _one_line(), Progress(f"reading {self.name}"):
             return read_quota_file(self._path)
 
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
-        """Rewrite the file atomically; keep the operator's comments and order where possible. Raises
-        CommandError.
+        """Make the changes in the quota file, and replace the file atomically; keep the operator's comments
+        and order where possible. Raises CommandError if the file cannot be changed.
         """
         with _one_line(), Progress(f"writing {self.name}"):
             rewrite(self._path, changes, shadow=shadow, options=options)
@@ -146,7 +151,9 @@ class FileSource(_Configured):
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """Return the diff that rewriting the file would make. Raises CommandError."""
+        """Return the unified diff between the quota file and the text that `alter` would write for these
+        changes; the file stays as it was. Raises CommandError if the file cannot be read or changed.
+        """
         with _one_line():
             before = self._path.read_text("utf-8")
             after = edited(before, changes, shadow=shadow, options=options)
@@ -182,14 +189,16 @@ class ClusterSource(_Configured):
         return "a running Weir follows it within a second or two"
 
     def load(self) -> QuotaTable:
-        """Return all quotas of the store. Raises CommandError."""
+        """Return all quotas of the store. Raises CommandError if the store cannot be read."""
         with _one_line(), Progress(f"reading {self.name}"):
             return trio.run(self._store.load)
 
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
-        """Send the changes to the store. Raises CommandError."""
+        """Change the quotas in the store. Raises CommandError if the store refuses, or cannot hold shadow
+        entries, pacing or scope.
+        """
         with _one_line(), Progress(f"changing {self.name}"):
             if isinstance(self._store, TopicStore):
                 trio.run(partial(self._store.alter, changes, shadow=shadow, options=options))
@@ -207,14 +216,14 @@ class ClusterSource(_Configured):
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """Return "": this store is not text."""
+        """Return the empty string, because quotas in a cluster are no text that could be compared."""
         del changes, shadow, options
         return ""
 
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn exceptions of the store within the block into CommandError."""
+    """During the block, turn exceptions of the quota store into a CommandError with a message of one line."""
     try:
         yield
     except (config.ConfigError, StoreError, QuotaFileError, UnicodeDecodeError) as error:

@@ -18,7 +18,7 @@ from typing import Final
 from quotas.table.zookeeper_layout import CLIENTS, IPS, OF_A_USER, USERS, ZooKeeperQuotas
 
 OWN: Final = ("_znode", "data")
-"""Names of the files that have the content of the node of their directory."""
+"""Names of the files that hold the content of a znode that is a directory in the dump."""
 SUFFIX: Final = ".json"
 NODE_BYTES_MAX: Final = 1 << 20
 """Maximum size (bytes) of a node, ZooKeeper's own limit (jute.maxbuffer)."""
@@ -32,7 +32,7 @@ class Dump:
     """The znodes of quotas in a dump's directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Find the tree in the directory. Raises DumpError if the directory has no quotas."""
+        """Find Kafka's directory `config` in the dump. Raises DumpError if the directory has no quotas."""
         self._config = directory / "config" if (directory / "config").is_dir() else directory
         roots = [self._place(root) for root in (USERS, CLIENTS, IPS)]
         if not any(root.is_dir() for root in roots):
@@ -44,7 +44,7 @@ class Dump:
         self._suffixed = bool(files) and all(file.name.endswith(SUFFIX) for file in files)
 
     def read(self, quotas: ZooKeeperQuotas) -> None:
-        """Add the content of each node to `quotas`; skip nodes that cannot be read."""
+        """Add the content of each znode in the dump to `quotas`; skip files that cannot be read."""
         for user in self._nodes(USERS, quotas):
             self._nodes(f"{user}/{OF_A_USER}", quotas)
         self._nodes(CLIENTS, quotas)
@@ -54,8 +54,8 @@ class Dump:
         return self._config / path.removeprefix("/config/")
 
     def _nodes(self, container: str, quotas: ZooKeeperQuotas) -> list[str]:
-        """Add the children of a node to `quotas`; return the paths of the children that may have children
-        themselves.
+        """Read the children of the znode `container` from the dump, and add their content to `quotas`. Return
+        the paths of the children that are directories: these may have children of their own.
         """
         directories: list[str] = []
         for entry in _entries(self._place(container)):

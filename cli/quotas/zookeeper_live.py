@@ -38,21 +38,23 @@ class ZooKeeperAddress(NamedTuple):
 
 
 class _Stat(Protocol):
-    """The attributes of a node that are read, besides its content."""
+    """The only attribute of a znode's metadata that Weir reads: the number of its children."""
 
     children_count: int
 
 
 class _Answer(Protocol[T_co]):
-    """kazoo's handle of a request in progress."""
+    """A request to ZooKeeper that is in progress; kazoo returns this object before the response arrives."""
 
     def get(self, block: bool, timeout: float) -> T_co:
-        """Wait for the response and return it. Raises the request's exception."""
+        """Wait for ZooKeeper's response and return the response. Raises the exception with which the request
+        failed.
+        """
 
 
 def read(place: ZooKeeperAddress, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> None:
-    """Add each node of quotas to `quotas`; skip nodes that Weir may not read. `say` is called with progress.
-    Raises ZooKeeperError if ZooKeeper cannot be read.
+    """Read each znode that holds quotas, and add its content to `quotas`; skip znodes that Weir may not read.
+    `say` is called with progress. Raises ZooKeeperError if ZooKeeper cannot be read.
     """
     with _connected(place) as client:
         reader = _Reader(client, place, quotas, say)
@@ -104,7 +106,7 @@ def _silence() -> logging.Logger:
 
 
 class _Reader:
-    """Reads nodes with many requests in progress at a time."""
+    """Reads many znodes of ZooKeeper at a time."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class _Reader:
         self._who = "this user" if place.digest is not None else "those without --zookeeper-digest"
 
     def check(self) -> None:
-        """Raise ZooKeeperError if this ZooKeeper does not have Kafka's nodes."""
+        """Raise ZooKeeperError if ZooKeeper has no nodes of Kafka below the chroot."""
         if self._client.exists_async(CONFIG).get(True, self._place.timeout_s) is None:
             raise ZooKeeperError(
                 f"{self._place.connect}: has no {CONFIG}: give the chroot of Kafka's zookeeper.connect, "
@@ -132,12 +134,14 @@ class _Reader:
             )
 
     def nodes(self, container: str) -> list[str]:
-        """Read each child of a node; return the paths of the children that have children."""
+        """Read each child of the znode `container`; return the paths of the children that have children of
+        their own.
+        """
         (paths,) = self.children([container])
         return self.contents(paths)
 
     def contents(self, paths: Sequence[str]) -> list[str]:
-        """Read these nodes; return the paths of the nodes that have children."""
+        """Read the content of these znodes; return the paths of the znodes that have children."""
         parents: list[str] = []
         get: Callable[[str], _Answer[tuple[bytes | None, _Stat]]] = self._client.get_async
         for path, (content, stat) in self._ask(get, paths):
@@ -147,7 +151,9 @@ class _Reader:
         return parents
 
     def children(self, containers: Sequence[str]) -> list[list[str]]:
-        """Return the paths of the children of each node; no paths for a missing node."""
+        """Return one list per znode with the paths of its children; an empty list if ZooKeeper lacks the
+        znode.
+        """
         get: Callable[[str], _Answer[list[str]]] = self._client.get_children_async
         answers = self._ask(get, containers)
         return [[f"{path}/{name}" for name in sorted(names)] for path, names in answers] or [[]]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers of lines of a kind, by result."""
+    """Numbers of lines of one kind (usage or trace) that ingest has read: all, good, late and malformed."""
 
     read: int = 0
     good: int = 0
@@ -43,7 +43,7 @@ class Counts:
     malformed: int = 0
 
     def add(self, row: Row) -> None:
-        """Add the counts of a batch: a row with a column for each field of this class."""
+        """Add the counts of one micro-batch; `row` has a column for each field of this class."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + int(row[each.name]))
 
@@ -62,8 +62,8 @@ class Batches:
         """Exception that ended the stream; kept because Spark's own exception has only its text."""
 
     def take(self, rows: DataFrame, batch: int) -> None:
-        """Write the lines of a batch; Spark's `foreachBatch` calls this method. An exception is kept in
-        `failure` and raised.
+        """Write the lines of a micro-batch into the tables; Spark's `foreachBatch` calls this method. Keep an
+        exception in `failure`, then raise it.
         """
         try:
             self._take(rows, batch)
@@ -92,7 +92,9 @@ class Batches:
         self._say(f"{self._kind.name} batch {batch}: {seen} in {time.monotonic() - began_s:.1f} s")
 
     def _write(self, rows: DataFrame, before: DataFrame, batch: int) -> Row:
-        """Write a batch into all tables; return one row with its counts (`count`)."""
+        """Write the records and malformed lines of a micro-batch into all tables; return one row with the
+        numbers of lines (see `count`).
+        """
         counted = count(rows).collect()[0]
         numbered = rows.withColumn("batch", fn.lit(batch).cast("long"))
         lake, kind = self._lake, self._kind
@@ -111,8 +113,8 @@ class Batches:
         return counted
 
     def _enter(self, rows: DataFrame, before: DataFrame, counted: Row, batch: int) -> None:
-        """Write the batch's row of the ledger, from `before` (newest times before the batch) and its
-        counts.
+        """Write the micro-batch's row of the ledger: its counts, and the newest time of each stream. `before`
+        has the newest times before the batch.
         """
         known = {**counted.asDict(), "late_after_ms": self._late_after_ms, "batch": batch}
         row = newest_after(before, rows).select(
@@ -127,8 +129,8 @@ class Batches:
 
 
 def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
-    """Return parsed lines (`pipeline.ingest.parse`) with the columns `stream` and `late` (true if the record
-    is late). `before` has each stream's newest time (`ledger.NEWEST`).
+    """Add two columns to parsed lines: `stream`, and `late`, which is true if the record is late. `before`
+    has the newest time of each stream before the batch (`ledger.NEWEST`).
     """
     joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
     late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms
@@ -136,8 +138,8 @@ def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> D
 
 
 def count(rows: DataFrame) -> DataFrame:
-    """Return one row for lines with `late`: the number of lines by result, the first and last time (ms) of
-    good records, and `taken_ms`.
+    """Return one row with the numbers of all, good, late and malformed lines, the first and last time (ms) of
+    good records, and `taken_ms`, the time at which Spark began the batch.
     """
     is_good = fn.col("reason").isNull()
     in_table = is_good & ~fn.col("late")
@@ -156,7 +158,9 @@ _LEFT_BY_A_KILL: Final = ".spark-staging-*"
 
 
 def clear(files: Files, lake: Lake, kind: Kind, batch: int) -> None:
-    """Delete the output of a batch in all tables, and temporary files that killed writers left behind."""
+    """Delete all rows that an earlier attempt at a micro-batch wrote into the tables, and temporary files
+    that killed writers left behind.
+    """
     table = lake.usage if kind.name == "usage" else lake.trace
     by_batch = [lake.late(kind.name), lake.malformed(kind.name), lake.ledger(kind.name)]
     patterns = [f"{table}/day=*/batch={batch}", *(f"{path}/batch={batch}" for path in by_batch)]

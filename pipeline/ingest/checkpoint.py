@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def check(files: Files, lake: Lake, kind: str, source: str) -> None:
-    """Raise PipelineError if the checkpoint of a kind belongs to another source or does not fit the tables.
-    On the first run, store the name of the `source`.
+    """Raise PipelineError if Spark's checkpoint for a kind of records was made with another source, or does
+    not fit the tables. On the first run, store the name of the `source`.
     """
     planned = _last(files, lake, kind, "offsets")
     _check_source(files, lake, kind, source, is_new=planned < 0)
@@ -60,8 +60,8 @@ def _check_tables(files: Files, lake: Lake, kind: str, planned: int) -> None:
 
 
 def _last(files: Files, lake: Lake, kind: str, log: str) -> int:
-    """Return the number of the last batch that Spark has planned (`log` is `offsets`) or completed
-    (`commits`); -1 if there is no such batch.
+    """Return the number of the last batch in Spark's checkpoint: planned (`log` is `offsets`) or completed
+    (`commits`). Return -1 if there is no such batch.
     """
     paths = files.matching(f"{lake.checkpoint(kind)}/{log}/*")
     return max((int(name) for path in paths if (name := path.rpartition("/")[2]).isdigit()), default=-1)

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 LATE_AFTER_S: Final = 600.0
 LOOK_S: Final = 0.2
-"""Time (s) between two checks whether the streams have ended."""
+"""Time (s) between two checks of Spark's streams for their end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The time between batches, and the event that ends the run."""
+    """Settings that say how often ingest runs a batch, and when it ends."""
 
     every_s: float | None = None
     """Time (s) between batches; None to ingest the records that exist and then end."""
@@ -56,9 +56,10 @@ def ingest(
     late_after_s: float = LATE_AFTER_S,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
-    """Ingest the records of these `kinds` into the lake, until the source is read or `pace.stop` is set. A
-    record is late if it is over `late_after_s` older than the newest of its stream. `say` is called with one
-    line per batch. Raises PipelineError if the source or lake is unsuitable or Spark fails.
+    """Ingest the records of these `kinds` (usage, trace) into the tables, until all existing records are read
+    or `pace.stop` is set. A record is late if it is more than `late_after_s` older than the newest record of
+    its stream. `say` is called with one line of text per batch. Raises PipelineError if the source or lake is
+    unsuitable or Spark fails.
     """
     source.check(spark)
     files = Files(spark)
@@ -102,8 +103,8 @@ def _start(
 
 
 def _wait(queries: Mapping[str, StreamingQuery], stop: threading.Event) -> None:
-    """Wait until all streams have ended. Once `stop` is set, end each stream between two of its batches.
-    Raises StreamingQueryException if a stream fails.
+    """Wait until all streams have ended. If the event `stop` is set meanwhile, end each stream after its
+    current batch. Raises StreamingQueryException if a stream fails.
     """
     running = list(queries.values())
     while running:

@@ -41,25 +41,29 @@ LEDGER: Final = StructType(
     ]
 )
 STREAMS_MAX: Final = 10_000
-"""Maximum number of streams in a row, those with the newest records; records of other streams are never
-late.
+"""Maximum number of streams in a row of the ledger. Of more streams, the row keeps those with the newest
+records; records of the others are never late.
 """
 
 
 def newest_before(spark: SparkSession, lake: Lake, kind: str, batch: int) -> DataFrame:
-    """Return the newest time (ms) of each stream before a batch, in the columns of `NEWEST`."""
+    """Return the time (ms) of the newest record that earlier batches have read from each stream, in the
+    columns of `NEWEST`.
+    """
     row = tables.read(spark, lake.path("ledger", kind, f"batch={batch - 1}"), StructType(LEDGER.fields[:-1]))
     return row.select(fn.inline("newest")).to(NEWEST)
 
 
 def stream() -> Column:
-    """Return the column with the name of a line's stream: channel and instance."""
+    """Return the column with the name of the stream that a line belongs to: `channel`, a slash, and the
+    instance of Weir.
+    """
     return fn.concat_ws("/", "channel", "instance")
 
 
 def newest_after(before: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return one row with the array `newest`: the newest time of each stream, in `before` or in the good
-    records of the batch (`rows` with `reason`, `stream`, `time_ms` and `taken_ms`).
+    """Return one row with the array `newest`: the time of each stream's newest record, from `before` and from
+    the good records of the batch. `rows` has the columns `reason`, `stream`, `time_ms` and `taken_ms`.
     """
     seen = rows.where("reason is null").select("stream", fn.least("time_ms", "taken_ms").alias("newest_ms"))
     each = before.unionByName(seen).groupBy("stream").agg(fn.max("newest_ms").alias("newest_ms"))

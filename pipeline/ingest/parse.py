@@ -34,14 +34,14 @@ AHEAD_MS_MAX: Final = 24 * 3600 * 1000
 malformed.
 """
 COUNT_MAX: Final = 10**13
-"""Maximum of a number in a record, so that sums fit into 64 bits."""
+"""Maximum of any number in a valid record, so low that sums of records fit into 64 bits."""
 INTERVAL_MS_MAX: Final = 24 * 3600 * 1000
 TEXT_MAX: Final = 1_000
 """Maximum length (characters) of a name, longer than any that Weir writes. A name of megabytes could exhaust
 the memory of a job.
 """
 LINE_MAX: Final = 10_000
-"""Number of characters of a malformed line that the table keeps."""
+"""Number of characters of a malformed line that the table `malformed` keeps."""
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": "wrong",
@@ -52,14 +52,14 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of records, usage or trace, and the type of its records."""
+    """A kind of records, usage or trace, and the class that defines its fields."""
 
     name: str
     record: type[msgspec.Struct]
 
     @property
     def columns(self) -> StructType:
-        """Columns of a record of this kind."""
+        """Spark schema of the records of this kind."""
         return StructType.fromJson(schema(self.record))
 
 
@@ -93,7 +93,9 @@ def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
 
 
 def _shape(kind: Kind) -> StructType:
-    """Return the schema with which Spark parses a line that is embedded in Weir's object."""
+    """Return the Spark schema for parsing `{"r": LINE, "end": 1}`, the JSON object in which each line is
+    embedded.
+    """
     record = [
         StructField(field.name, VariantType() if isinstance(field.dataType, StringType) else field.dataType)
         for field in kind.columns.fields
@@ -174,7 +176,9 @@ def _out_of_bounds(kind: Kind) -> list[tuple[Column, Column]]:
 
 
 def _counts(columns: StructType, prefix: str = "") -> list[tuple[str, int]]:
-    """Return the name and minimum of each number in a record that has no bounds of its own."""
+    """Return the path and the minimum of each number in a record, except `time_ms` and `interval_ms`, which
+    have checks of their own.
+    """
     found = []
     for field in columns.fields:
         name = f"{prefix}{field.name}"

@@ -30,16 +30,20 @@ FILE_AGE_MAX: Final = "365d"
 
 
 class Source(Protocol):
-    """A source of usage and trace records."""
+    """Interface of the places that Weir's usage and trace records are read from: `Directory` and `Topic`."""
 
     def name(self, kind: str) -> str:
-        """Return the name that identifies the source of a kind; a lake accepts only one source per kind."""
+        """Return the text that identifies where records of a kind (usage or trace) are read from. A lake
+        accepts only one source per kind.
+        """
 
     def check(self, spark: SparkSession) -> None:
         """Raise PipelineError if the source cannot be read."""
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
-        """Return a streaming DataFrame with one row per line of a kind (columns: see the module)."""
+        """Return a streaming DataFrame with one row per line of a kind, with the columns `value`, `source`,
+        `channel` and `taken_ms`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Directory:
 
     path: str
     batch_bytes: int = BATCH_BYTES
-    """Approximate size (bytes) of a batch; a file is never split, so that a batch may be larger."""
+    """Approximate size (bytes) of the files in one batch. Files are not split, so that a batch may be larger.
+    """
     skip_lost: bool = False
     """True to ignore files that were deleted before they were read."""
 

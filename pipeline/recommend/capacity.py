@@ -39,11 +39,11 @@ def fit(*, proposed: float, floors: float, room: float) -> float:
 
 
 def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) -> dict[QuotaKey, float]:
-    """Return the factor (0 to 1) for proposals of each quota that has a capacity; `kept` is the sum of the
-    kept entries by quota.
+    """Return, for each quota that has a capacity, the factor (0 to 1) for the part of its proposals above the
+    floor. `kept` has the sum of each quota's values that the new file takes over from the current one.
+    `proposals` has the columns `quota` and `wanted`, one row per entity and quota.
 
-    `proposals` has the columns `quota` and `wanted`, one row per entity and quota. Raises PipelineError if
-    even the floors do not fit.
+    Raises PipelineError if even the floors exceed the capacity.
     """
     if not plan.capacity:
         return {}
@@ -75,8 +75,8 @@ def wanted(plan: Plan) -> Column:
 
 
 def proposed(plan: Plan, by: Mapping[QuotaKey, float]) -> Column:
-    """Return the column with the proposal: `wanted`, with the part above the floor multiplied by its quota's
-    factor in `by` and rounded down.
+    """Return the column with the proposed limit: the floor, plus the part of `wanted` above the floor
+    multiplied by the quota's factor in `by`, rounded down.
     """
     kept = sql.col("wanted")
     for quota, factor in by.items():

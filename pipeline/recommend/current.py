@@ -39,14 +39,14 @@ RESOLVED: Final = StructType(
 
 
 class CurrentLimit(NamedTuple):
-    """The current limit of an entity, for one quota."""
+    """The limit of one quota that the current quota file gives to an entity."""
 
     current: float | None
     alone: bool = False
-    """True if no other entity shares the budget."""
+    """True if no other entity shares the budget of the limit."""
     named: bool = False
-    """True if the entry of the limit names the entity. In the table, true if an entry of any recommended
-    quota names the entity.
+    """True if the entry that sets the limit names the entity itself. In the table of recommendations, true if
+    this holds for any recommended quota.
     """
     prefix: str | None = None
     """Prefix whose client-ids share the budget; None if the limit has no prefix."""
@@ -75,8 +75,8 @@ def current_limit(
 
 
 def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan, level: str) -> DataFrame:
-    """Return rows by entity and quota with the columns `current` (limit in the quota's unit), `alone`,
-    `named`, `client_id_prefix` and `members` (1).
+    """Return one row per entity and quota with its current limit: the columns `current` (in the quota's
+    unit), `alone`, `named`, `client_id_prefix` and `members` (1).
     """
     stand_in = ANONYMOUS if plan.level == AUTO and level == "client-id" else None
     shared = spark.sparkContext.broadcast(table)
@@ -97,8 +97,8 @@ def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan
 def _resolver(
     table: Callable[[], QuotaTable], keys: tuple[QuotaKey, ...], level: str, stand_in: str | None
 ) -> Resolve:
-    """Return a function that resolves limits in Spark: from frames of `user` and `client_id` to frames of
-    `RESOLVED`. `stand_in` is the user to assume if the level has no users.
+    """Return a function for Spark that converts frames with the columns `user` and `client_id` into frames
+    with the current limits (`RESOLVED`). `stand_in` is the user to assume in rows without a user.
     """
 
     def resolve(frames: Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
@@ -122,23 +122,27 @@ def _resolver(
 
 @dataclass(slots=True)
 class Kept:
-    """Entries of the current quota file to keep in the new file, and the number of dropped values."""
+    """Values of the current quota file that the recommendation takes over into the new file."""
 
     rates: dict[Entity, dict[QuotaKey, float]] = field(default_factory=dict)
     shadow: list[Entry] = field(default_factory=list)
     sums: dict[QuotaKey, float] = field(default_factory=dict)
-    """Sums of kept values, by recommended quota, of entities that have no usage."""
+    """Sums of the values taken over for entities without usage, by recommended quota; these use up part of
+    the capacity.
+    """
     dropped: int = 0
-    """Number of values of other levels or of defaults that are dropped, because the recommendation replaces
-    them.
+    """Number of values in the current file that the new file leaves out, because its recommended entries
+    replace them.
     """
     options: dict[Entity, Options] = field(default_factory=dict)
-    """Pacing and scope of the enforced entries, by entity of the new file."""
+    """Pacing and scope of the current enforced entries, by the entity that gets the values in the new file.
+    """
 
 
 def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
-    """Return the entity and quota of each value that is kept if its entity has no usage: recommended quotas
-    of the level.
+    """Return entity and quota of each value in the current file that may be replaced: the quota is one of the
+    recommended ones, and the entity has the level of the recommendation. A value whose entity has no usage is
+    kept.
     """
     return [
         (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
@@ -146,8 +150,8 @@ def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, 
 
 
 def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entity, QuotaKey]]) -> Kept:
-    """Return the values of the current table to keep: those of other quotas or levels, and of entities that
-    are not in `seen` (entities with usage).
+    """Return the values of the current quota file that the new file keeps: those of other quotas, and those
+    of entities without usage. `seen` has the entities and quotas with usage.
     """
     found = Kept(shadow=[entry for entry in entries_of(table) if entry.is_shadow])
     options = table.options()
@@ -169,8 +173,8 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
 
 
 def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
-    """Return the entity whose entry in the new file gets this value, usually the same entity; None if the
-    recommendation replaces the value.
+    """Return the entity in the new file that takes over this value of the current file, usually the same
+    entity; None if the recommendation replaces the value.
     """
     if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
         return entity

@@ -17,7 +17,7 @@ from quotas.table.quota_entry import Entry, comment, entry_lines
 
 
 class Proposed(NamedTuple):
-    """One proposed value of a quota, with its reason and flags."""
+    """One line of the table of proposals: entity, quota and value, with the reason and the flags."""
 
     user: str | None
     client_id: str | None
@@ -29,7 +29,7 @@ class Proposed(NamedTuple):
 
     @property
     def entity(self) -> Entity:
-        """Entity whose entry gets the value."""
+        """Entity that the value is proposed for."""
         prefix = self.client_id_prefix
         return Entity(self.user, self.client_id if prefix is None else Prefix(prefix))
 
@@ -66,8 +66,8 @@ def lines(
 def _entry(
     entity: Entity, rows: Sequence[Proposed], others: dict[QuotaKey, float], plan: Plan, options: Options
 ) -> Iterator[str]:
-    """Yield the lines of an entity's entry: its proposals, and its current values of other quotas
-    (`others`).
+    """Yield the lines of an entity's entry in the quota file: its proposed values, and in `others` the values
+    of further quotas, unchanged from the current file.
     """
     rates = {QuotaKey(row.quota): row.proposed for row in rows}
     comments = {QuotaKey(row.quota): _comments(row) for row in rows}

@@ -110,8 +110,8 @@ def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple
 
 
 def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> DataFrame:
-    """Return one row per entity and quota: the columns of `need.needs`, and the need `wanted` in the quota's
-    unit.
+    """Return one row per entity and quota with its usage (columns of `need.needs`), and with `wanted`, the
+    limit in the quota's unit that growth, headroom and floor make of the usage.
     """
     used = by_quota(rows, plan)
     if plan.current is None:
@@ -122,7 +122,9 @@ def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> Data
 
 
 def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept:
-    """Return the entries of the current file to keep; `given` has the rows for which values are proposed."""
+    """Return the values of the current quota file that the new file keeps. `given` has one row for each
+    entity and quota with a proposal.
+    """
     if plan.current is None:
         return Kept()
     seen: set[tuple[Entity, QuotaKey]] = set()

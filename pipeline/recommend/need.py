@@ -19,7 +19,7 @@ ENTITY: Final = (*NAMES, "client_id_prefix")
 
 
 def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
-    """Return the hours (`tables.ROLLUP`) of the chosen days, at all levels."""
+    """Return the rows of the hourly roll-up (`tables.ROLLUP`) for the days in `plan.days`, at all levels."""
     rows = tables.read(spark, lake.rollup("hour"), tables.ROLLUP)
     if plan.days is None:
         return rows
@@ -28,20 +28,20 @@ def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
 
 
 class Span(NamedTuple):
-    """The number of roll-up rows of a level, and the beginning and end (ms) of the time that they cover."""
+    """The time that the roll-up covers at one level: number of its rows, beginning and end (ms)."""
 
     hours: int = 0
     first_ms: int = 0
     end_ms: int = 0
 
     def __str__(self) -> str:
-        """Return the beginning and end as text."""
+        """Return the time as text: `BEGINNING to END`, both in UTC."""
         return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
 
 
 def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
-    """Return the level of the recommendation, and the span of that level's hours. With `AUTO`, the level is
-    client-id if no user is authenticated, because then only client-ids distinguish clients.
+    """Return the level of the recommendation, and the time that its hourly rows cover. With `AUTO`, the level
+    is client-id if no user is authenticated, because then only client-ids distinguish clients.
     """
     named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # any user may be in the overflow entity
     each = rows.groupBy("level").agg(
@@ -60,8 +60,8 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
 
 
 def by_quota(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Return one row per entity, hour and quota: `used` (the chosen percentile, null if 0) and `peak` in the
-    quota's unit, and `throttled_s` (s).
+    """Return one row per entity, hour and quota: `used`, the chosen percentile of the rate (null if 0), and
+    `peak`, both in the quota's unit, and `throttled_s`, the throttled time (s).
     """
     statistic = PERCENTILES[plan.percentile]
     quotas = sql.array(*[_of_quota(quota.value, statistic) for quota in plan.quotas])

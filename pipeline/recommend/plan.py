@@ -23,20 +23,20 @@ QUOTAS: Final = (
     QuotaKey.REQUEST_PERCENTAGE,
     QuotaKey.CONTROLLER_MUTATION_RATE,
 )
-"""Quotas that can be recommended, in the order of an entry."""
+"""Quotas that the job can recommend, in the order in which an entry of the file lists them."""
 BYTES: Final = QUOTAS[:2]
-"""Quotas in bytes/s, which are whole numbers."""
+"""Quotas whose values are bytes/s, and are proposed as whole numbers."""
 FLOORS: Final[Mapping[QuotaKey, float]] = MappingProxyType(
     dict(zip(QUOTAS, (1_000_000.0, 1_000_000.0, 5.0, 1.0), strict=True))
 )
 PERCENTILES: Final = {50: "p50", 95: "p95", 99: "p99", 100: "max"}
-"""Percentiles of an hour's windows, and their names in the roll-up."""
+"""Percentiles over the windows of an hour that the roll-up has, with the names of their columns."""
 AUTO: Final = "auto"
 LEVELS: Final = ("user-client-id", "user", "client-id")
 ANONYMOUS: Final = "ANONYMOUS"
 """Principal of all clients without authentication."""
 STEPS_PER_UNIT: Final = 100
-"""Number of steps per unit in which quotas other than bytes/s are proposed: hundredths."""
+"""Number of steps per unit to which proposals other than bytes/s are rounded: 100 for hundredths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Plan:
     now: datetime
     """Time (UTC) of the recommendation, for the file's first line."""
     output: str = "quotas.toml"
-    """Name of the quota file, for messages."""
+    """Name of the quota file that the job writes, for messages."""
     level: str = AUTO
     """Level of the entries: one of `LEVELS`, or `AUTO`: client-ids if every user is `ANONYMOUS`, else
     pairs.
@@ -55,13 +55,13 @@ class Plan:
     """First and last day of usage; None for all days."""
     quotas: tuple[QuotaKey, ...] = QUOTAS[:3]
     percentile: int = 99
-    """Percentile of the windows in an hour: one of `PERCENTILES`."""
+    """Percentile over the windows (usually 10 s) within one hour: one of `PERCENTILES`."""
     hours_percentile: float = 100.0
-    """Percentile of the hours with usage; 100 is the busiest hour."""
+    """Percentile over an entity's hours with usage: 100 takes the busiest hour."""
     growth: float = 0.0
-    """Growth to add, as a share: 0.2 is 20 %."""
+    """Expected growth of the usage, as a share: 0.2 adds 20 %."""
     headroom: float = 1.5
-    """Factor on the need, at least 1."""
+    """Factor, at least 1, by which the proposed limit exceeds the usage after growth."""
     floors: Mapping[QuotaKey, float] = field(default_factory=lambda: FLOORS)
     """Lowest proposal of each quota, in its unit; a missing quota has its value in `FLOORS`."""
     capacity: Mapping[QuotaKey, float] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Plan:
     same time.
     """
     min_active_hours: int = 1
-    """Number of active hours below which an entity gets no entry."""
+    """Number of hours with usage that an entity needs to get an entry of its own."""
     with_default: bool = True
     """True to write one default entry, which covers all entities whose proposal is the floor, instead of an
     entry for each.

@@ -37,7 +37,7 @@ def reason(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
 
 
 def readable(rate: Column) -> Column:
-    """Return the column with `rate` as text, in the unit of the row's `quota`."""
+    """Return the column with the value of the column `rate` as text, with the unit of the row's quota."""
     size = sql.format_string("%.0f B/s", rate)
     for least, unit in reversed(_SIZES):
         size = sql.when(rate >= least, sql.format_string(f"%.2f {unit}", rate / least)).otherwise(size)
@@ -75,8 +75,8 @@ def _arithmetic(plan: Plan) -> str:
 
 
 def _bound(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
-    """Return the column with the text that says how floor, capacity or minimum activity changed the proposal;
-    empty if none did.
+    """Return the column with the end of a reason: text that tells if floor, capacity or too few active hours
+    changed the proposal; "" if none did.
     """
     cut = sql.lit("")
     for quota, factor in factors.items():

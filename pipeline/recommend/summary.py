@@ -21,21 +21,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LARGEST: Final = 5
-"""Number of proposals of each quota to show, the largest ones."""
+"""Number of proposals that the summary lists for each quota: the largest ones."""
 NAME_CHARS_MAX: Final = 60
 """Maximum length (characters) of a name in the summary; the table and the file have the whole name."""
 Cells: TypeAlias = tuple[str | int | float | None, ...]
 
 
 class Counts(NamedTuple):
-    """Numbers of entities, entries and proposals."""
+    """Numbers of entities, entries and proposals in one recommendation."""
 
     entities: int
     left_out: Mapping[str, int]
     """Number of entities that get no entry, by reason. The default entry may still cover them."""
     entries: int
     covered: int
-    """Number of entities that only the default entry covers."""
+    """Number of entities that have a proposal but no entry of their own, because the default entry covers
+    them.
+    """
     proposals: int
     flags: Mapping[str, int]
     """Number of proposals by flag."""
@@ -86,7 +88,9 @@ def _short(name: str | None) -> str | None:
 def header(
     plan: Plan, level: str, span: Span, counts: Counts, cuts: Mapping[QuotaKey, float]
 ) -> Iterator[str]:
-    """Yield the comment lines at the beginning of the quota file."""
+    """Yield the comment lines at the top of the quota file: the date, parameters and counts of the
+    recommendation.
+    """
     yield f"Recommended by `weir pipeline recommend`, {plan.now:%Y-%m-%d %H:%M} UTC."
     yield f"Use: {span}; {counts.entities} entities, each {level}."
     hours = (

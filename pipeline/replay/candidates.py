@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORDED: Final = "recorded"
-"""Name under which the records themselves appear beside the candidates."""
+"""Name in the results for the recorded throttle times, which are compared with those of the candidate files.
+"""
 KEYS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE,
     QuotaKey.CONSUMER_BYTE_RATE,
@@ -71,7 +72,7 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
 
 
 def _said(name: str) -> str:
-    """Return the name with a question mark for each byte that is not UTF-8, because Spark and JSON accept
+    """Return a file name with a question mark for each byte that is not UTF-8, because Spark and JSON accept
     only UTF-8.
     """
     return name.encode("utf-8", "replace").decode()
@@ -92,8 +93,8 @@ def _text(path: Path) -> str:
 
 
 def not_replayed(candidate: Candidate) -> list[str]:
-    """Return one line for each type of entry in the candidate that a replay ignores, with the number of such
-    entries.
+    """Return lines for the operator that name the entries of the candidate file which a replay ignores: one
+    line per type of entry, with the number of entries.
     """
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)

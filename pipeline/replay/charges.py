@@ -28,10 +28,14 @@ CHARGES_PER_RECORD: Final = 10
 accurate (docs/pipeline/replay.md).
 """
 SESSIONS_MAX: Final = 10_000
-"""Maximum number of connections of a usage record to replay; each is at least one row."""
+"""Maximum number of connections that a replay assumes for one usage record; each connection takes at least
+one row.
+"""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""First versions of the APIs that change topics that have error 89 (THROTTLING_QUOTA_EXCEEDED)."""
+"""For each API that creates or deletes topics or partitions, the first version that can answer with error 89
+(THROTTLING_QUOTA_EXCEEDED) instead of a throttle time only.
+"""
 CLIENT_COLUMNS: Final = ("instance", "broker", "user", "client_id")
 MUTATIONS: Final = "controller_mutation_rate"
 
@@ -58,7 +62,9 @@ def of_traces(traces: DataFrame) -> DataFrame:
 
 
 def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
-    """Return charges whose sums equal those of the usage records (`tables.USAGE`)."""
+    """Return charges computed from usage records (`tables.USAGE`); the charges of each record add up to the
+    record's amounts.
+    """
     sessions = F.least(F.greatest(F.coalesce("sessions", F.lit(0)), F.lit(1)), F.lit(SESSIONS_MAX))
     most = F.greatest(sessions, F.lit(charges_per_record))
     number = F.least(F.greatest(F.coalesce("requests", F.lit(0)), F.lit(1)), most)
@@ -85,8 +91,8 @@ def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -
 
 
 def client_columns() -> list[Column]:
-    """Return the columns of client and broker, with replacements for nulls, because files of other origin may
-    contain nulls.
+    """Return the columns that identify client and broker, with replacements for nulls, because records that
+    Weir did not write may contain nulls.
     """
     texts = [
         F.coalesce(name, F.lit("")).cast("string").alias(name) for name in ("instance", "user", "client_id")
@@ -95,7 +101,9 @@ def client_columns() -> list[Column]:
 
 
 def _place() -> dict[str, Column]:
-    """Return the column `broker` of the budget: null for mutations, whose budget is the cluster's."""
+    """Return the column `broker` of a charge's budget: the broker, or null for mutations, whose budget covers
+    the whole cluster.
+    """
     return {"broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker"))}
 
 

@@ -51,8 +51,8 @@ class Options:
     """Pacing of byte rates whose entry in the quota file has none."""
     charges_per_record: int = replay_charges.CHARGES_PER_RECORD
     compare_sources: bool = False
-    """True to replay also the other source, for traced clients, and to report the difference between the
-    results.
+    """True to replay traces and usage records of the traced clients, and to report the difference between
+    both results.
     """
     top: int = TOP
 
@@ -101,14 +101,16 @@ def _replay(spark: SparkSession, lake: Lake, files: Sequence[Candidate], options
 
 
 def _extent(rows: DataFrame) -> tuple[int, float]:
-    """Return the number of rows, and the length (s) of the time that they cover."""
+    """Return the number of records, and the length (s) of the time from the first to the last."""
     first, last = F.min("time_ms"), F.max("time_ms")
     found = rows.agg(F.count("*").alias("rows"), ((last - first) / 1000 + 1).alias("span_s")).first()
     return (0, 0.0) if found is None else (int(found["rows"]), float(found["span_s"] or 0.0))
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
-    """Return the records of the chosen days; Spark opens no files of other days."""
+    """Return the records of the days to replay, from the traces or the usage table; Spark opens no files of
+    other days.
+    """
     rows = read(spark, lake.usage, USAGE) if source == "usage" else read(spark, lake.trace, TRACE)
     if options.first is not None:
         rows = rows.where(F.col("day") >= F.lit(options.first))
@@ -118,7 +120,7 @@ def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -
 
 
 def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
-    """Return the hours (`tables.REPLAY`) of all budgets under each candidate, and those of the records."""
+    """Return the hours (`tables.REPLAY`) of all budgets: computed under each candidate, and as recorded."""
     drawn = draws(rows, files, options.unnamed, options.pacing)
     of_first = drawn.where(F.col("candidate") == files[0].name)
     if "interval_ms" in rows.columns:
@@ -138,8 +140,8 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
 
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
-    """Return one line with the share of requests that have a trace, or no line if the number of requests is
-    unknown.
+    """Return one line that tells the share of requests that have a trace; no line if the number of requests
+    is unknown.
     """
     used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
     if used is None or not used[0]:
@@ -150,8 +152,8 @@ def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) ->
 def _compared(
     spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options, found: Sequence[Total]
 ) -> list[str]:
-    """Return lines that compare the replays of traces and usage records; `found` has the totals of the chosen
-    source.
+    """Replay traces and usage records of the traced clients, and return lines that compare the throttle
+    times. `found` has the totals for the source that was already replayed.
     """
     names = [RECORDED, *(file.name for file in files)]
     traces = _source(spark, lake, "trace", options)

@@ -1,6 +1,7 @@
-"""Return the recorded throttle times in the columns of a replay, for comparison with the candidates.
+"""Compute a table of the throttle times that Weir recorded, with the columns of a replay, for comparison with
+the candidates.
 
-They are grouped by the budgets of one candidate; a client without a budget has rows of its own.
+The times are grouped by the budgets of one candidate; a client without a budget has rows of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WAITS_PER_RECORD: Final = 100
-"""Maximum number of waits to spread over the interval of a usage record; more waits would overlap."""
+"""Maximum number of throttle times that one usage record is split into; more of them would overlap."""
 WAIT_MS_MAX: Final = 2**31 - 1
 """Maximum throttle time (ms): the protocol's field has 32 bits."""
 CLIENT: Final = ("quota", "user", "client_id", "broker")
@@ -46,8 +47,8 @@ def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
 def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
     """Return the recorded hours (`tables.REPLAY`) from usage records, grouped by the budgets in `draws`.
 
-    A usage record does not have the beginning and length of each wait; the waits are assumed to be equally
-    long and evenly spread over the interval.
+    A usage record has only the sum and number of its throttle times; the function assumes that they are
+    equally long and evenly spread over the record's interval.
     """
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
     charged = {
@@ -96,7 +97,7 @@ def _of_quota(quota: str, charged: Column) -> Column:
 
 
 def _hours(waits: DataFrame) -> DataFrame:
-    """Sum up waits by budget and hour, in the columns of `tables.REPLAY`."""
+    """Sum up recorded throttle times by budget and hour, in the columns of `tables.REPLAY`."""
     hour, violated = _hour(F.col("from_ms")), F.when(F.col("violations") > 0, F.col("from_ms"))
     counts = waits.groupBy(*CLIENT, hour.alias("start_ms")).agg(
         F.sum("charged").alias("charged"),
@@ -150,7 +151,7 @@ def _throttled(waits: DataFrame) -> DataFrame:
 
 
 def _single(waits: DataFrame) -> DataFrame:
-    """Return one row per wait: it begins at `from_ms` and is `wait_ms` long."""
+    """Return one row per throttle time, which begins at `from_ms` and lasts `wait_ms`."""
     violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
     wait_ms = F.least(F.ceil(F.col("throttle_ms") / F.col("violations")), F.lit(WAIT_MS_MAX))
     if "interval_ms" not in waits.columns:

@@ -39,18 +39,21 @@ BUDGET: Final = (
     "limit",
     "pacing",
 )
-"""Columns that identify a budget. Each instance of Weir has its own budgets; a restarted Weir is a new
-instance.
+"""Columns that identify a budget in the charges. Each instance of Weir has its own budgets; a restarted Weir
+is a new instance.
 """
 CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "recorded_ms", "note")
 HOURS: Final = StructType([*REPLAY.fields, StructField("instance", StringType())])
 ROWS: Final = 10_000
-"""Number of hours after which a batch of results is yielded."""
+"""Number of result rows (hours of budgets) that are collected before they are returned to Spark as one batch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettings:
-    """Settings of budgets, as in the configuration of `weir run`, and the timeout of clients."""
+    """Settings for the replayed budgets, as in the configuration of `weir run`, and the assumed timeout of
+    clients.
+    """
 
     num_samples: int = NUM_SAMPLES_DEFAULT
     window_s: int = WINDOW_S_DEFAULT
@@ -63,7 +66,7 @@ class BudgetSettings:
     """True if the throttle mode is hold: fetches over the quota still return their records."""
 
     def replay(self, quota: str, limit: float, pacing: str) -> Replay:
-        """Return the replay of a new budget, without charges, for a quota and its limit."""
+        """Return a replay that has no charges yet, of one budget with this quota, limit and pacing."""
         key = QuotaKey(quota)
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
         return Replay(
@@ -99,8 +102,8 @@ def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> Dat
 
 
 def replayed(batches: Iterable[pa.RecordBatch], settings: BudgetSettings) -> Iterator[pa.RecordBatch]:
-    """Replay charges that are sorted by budget and time; yield the hours of each budget (`HOURS`). The
-    division into batches does not change the result.
+    """Replay charges that are sorted by budget and time; yield the hours of each budget (`HOURS`). The result
+    is the same for any division of the charges into batches.
     """
     rows: list[tuple[object, ...]] = []
     at_hand: tuple[object, ...] | None = None
@@ -131,10 +134,9 @@ def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[in
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]]:
-    """Yield (first row, row after the last, budget) for each budget in a batch.
+    """Yield (first row, row after the last, budget) for each series of consecutive rows with the same budget.
 
-    Budgets are distinguished by their hashes, so that names are read twice per budget instead of once per
-    row.
+    The function compares hashes of budgets, so that names are read twice per budget instead of once per row.
     """
     import numpy as np
 
@@ -156,7 +158,7 @@ def _budget(batch: pa.RecordBatch, row: int) -> tuple[object, ...]:
 
 
 def _rows(budget: tuple[object, ...], past: list[Hour]) -> list[tuple[object, ...]]:
-    """Return the hours of a budget as rows of `HOURS`."""
+    """Return the replayed hours of a budget as rows with the columns `HOURS`."""
     candidate, quota, user, client_id, prefix, instance, broker, limit, _pacing = budget
     client = f"{prefix}*" if prefix else client_id or None
     return [

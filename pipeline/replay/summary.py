@@ -23,7 +23,7 @@ class Total(NamedTuple):
     candidate: str
     hours: int
     throttled: int
-    """Number of throttled budgets."""
+    """Number of budgets that the replay throttled at least once."""
     violations: int
     throttle_s: float
     throttled_s: float
@@ -55,7 +55,7 @@ def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
 
 
 def listed(found: Sequence[Total]) -> Listing:
-    """Return the totals as a table to print."""
+    """Return the totals of quotas and candidates as a table for the command line to print."""
     columns = ("quota", "quotas of", "throttled", "violations", "throttle times s", "throttled s", "given up")
     rows = tuple(
         (
@@ -101,8 +101,8 @@ def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
 
 
 def held_back(found: Sequence[Total], span_s: float) -> list[str]:
-    """Return one line for each quota that throttled clients when the usage was recorded, which reduced their
-    demand; `span_s` is the recorded time (s).
+    """Return one line for each quota that throttled clients while their usage was recorded, so that they
+    requested less than they would have. `span_s` is the length (s) of the recorded time.
     """
     return [
         f"{total.quota}: when recorded, {total.throttled} were throttled"

@@ -28,7 +28,7 @@ Text = str | Html
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; each row has as many cells as there are headings, and the first cell names the row."""
+    """A table of text; each row has one cell per heading, and its first cell names the row."""
 
     headings: tuple[Text, ...]
     rows: tuple[tuple[Text, ...], ...]
@@ -36,7 +36,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One alternative of a chart, which the reader chooses in the chart's selector."""
+    """One of a chart's alternative figures, such as one measure, with its table; the reader chooses it in a
+    selector.
+    """
 
     name: str
     """Name of the view in the chart's selector."""
@@ -47,7 +49,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart that shows one of its views at a time."""
+    """A chart of the page with its views, such as one per quota; the page shows one view at a time."""
 
     name: str
     """Name of the chart, unique in the page; letters and hyphens."""
@@ -56,7 +58,7 @@ class Chart:
 
 
 def line(*cells: Text) -> tuple[Text, ...]:
-    """Return the cells as a row of a table."""
+    """Return the arguments as a tuple, the cells of one row of a table."""
     return cells
 
 
@@ -66,7 +68,7 @@ def others(count: int) -> Label:
 
 
 def sentence(text: str) -> str:
-    """Return the text with a capital first letter."""
+    """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 

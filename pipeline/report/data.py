@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 BATCHES: Final = 20
-"""Maximum number of batches with late or malformed records to show per kind: the latest ones."""
+"""Maximum number of batches with late or malformed records that the report lists for each kind of records:
+the latest batches.
+"""
 REASONS: Final = 10
 BROKERS: Final = 50
 KINDS: Final = ("usage", "trace")
@@ -47,7 +49,7 @@ class Wanted:
 
 
 def find(spark: SparkSession, lake: Lake, wanted: Wanted) -> Findings:
-    """Query the tables; return everything that the report shows."""
+    """Query all tables of the pipeline, and return the values that the report shows."""
     found = Findings(
         wanted.level,
         wanted.top,
@@ -82,7 +84,7 @@ def _rolled(spark: SparkSession, lake: Lake, wanted: Wanted, period: str) -> Dat
 
 
 def _within(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    """Return the rows of the wanted days; Spark reads only their partitions."""
+    """Return the rows of the days in `wanted.days`; Spark reads only the partitions of these days."""
     return rows if wanted.days is None else rows.where(sql.col("day").between(*wanted.days))
 
 
@@ -117,7 +119,9 @@ def _sum(name: str) -> Column:
 
 
 def _rest(sums: Row, shown: tuple[Broker, ...]) -> tuple[Broker | None, int]:
-    """Return the sum of the brokers that are not shown, and their number; (None, 0) if all are shown."""
+    """Return the summed usage of the brokers that are not shown, and the number of these brokers; (None, 0)
+    if all are shown.
+    """
     count = sums["all_brokers"] - len(shown)
     left = {name: sums[f"all_{name}"] - sum(getattr(b, name) for b in shown) for name in _BROKERS_SUMS}
     return (Broker(broker=-1, **left) if count else None), count

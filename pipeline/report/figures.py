@@ -29,7 +29,9 @@ _TICKS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure that the page's script passes to plotly."""
+    """A chart in plotly's JSON format, with the labels of its rows; the page's script passes the chart to
+    plotly.
+    """
 
     data: list[JsonObject]
     layout: JsonObject
@@ -51,7 +53,7 @@ class Figure:
 
 
 class Series(NamedTuple):
-    """A named series with one value per row, drawn in one colour."""
+    """Values of one kind, one per row of the figure, with a name and a common colour."""
 
     name: str
     values: Sequence[float | None]
@@ -134,8 +136,8 @@ def _period(start_ms: int, step_ms: int) -> str:
 
 
 def points(labels: Sequence[Label], series: Sequence[Series], quantity: Quantity) -> Figure:
-    """Return a figure with a mark per row and series on a logarithmic axis, and a line that joins the marks
-    of a row; a zero has no mark.
+    """Return a figure on a logarithmic axis with one mark per row and series, and a line that joins the marks
+    of a row. A zero has no mark.
     """
     rows = list(zip(*(each.values for each in series), strict=True))
     lowest, highest = _decades(value for row in rows for value in row if value)
@@ -225,8 +227,8 @@ def _ticks(values: Sequence[float], quantity: Quantity) -> JsonObject:
 
 
 def _decades(values: Iterable[float]) -> tuple[int, int]:
-    """Return the decimal exponents just below the lowest and just above the highest positive value; the two
-    always differ.
+    """Return two different decimal exponents for the ends of a logarithmic axis: at or below the lowest
+    positive value, and at or above the highest.
     """
     positive = [value for value in values if value > 0]
     if not positive:

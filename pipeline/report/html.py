@@ -38,7 +38,7 @@ def element(name: str, *content: str | Html, **attributes: str | bool) -> Html:
 
 
 def join(*content: str | Html) -> Html:
-    """Return the concatenation of text, which is escaped, and markup."""
+    """Join strings, which are escaped, and markup, which is not, into one piece of markup."""
     return Html("".join(part.text if isinstance(part, Html) else html.escape(part) for part in content))
 
 
@@ -50,8 +50,8 @@ def _attribute(key: str, value: str | bool) -> str:
 
 
 def json_block(id_: str, value: object) -> Html:
-    """Return an element with `value` as JSON for scripts to read. Strings in it are escaped so that they
-    cannot end the element.
+    """Return a script element that contains `value` as JSON data for the page's scripts. Strings in it are
+    escaped so that they cannot end the element.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
@@ -74,5 +74,7 @@ def style(rules: str) -> Html:
 
 
 def hash_source(code: str) -> str:
-    """Return the source expression that allows the script `code` in a Content-Security-Policy."""
+    """Return the hash of the script `code` in the form with which a Content-Security-Policy allows the
+    script.
+    """
     return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"

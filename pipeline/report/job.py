@@ -34,8 +34,8 @@ def report(
     version: str,
     write: Callable[[str], None],
 ) -> Outcome:
-    """Make the page, which shows `made` (time) and `version`, and pass it to `write`, which writes it to
-    `output`. Return the outcome.
+    """Query the tables, and pass the report as HTML to `write`, which writes the file `output`. The page
+    shows the time `made` and Weir's `version`. Return the outcome of the job.
     """
     found = find(spark, lake, wanted)
     made_of = page(found, made=made, version=version)

@@ -23,19 +23,19 @@ RATE_QUANTITIES: Final = {
     "request_percentage": PERCENT,
     "controller_mutation_rate": PER_S,
 }
-"""Quantity (with units) of each rate, by name of the quota."""
+"""Quantity, with its units, in which the report shows each rate, by the name of the rate's quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """An amount by which the report compares entities."""
+    """An amount by which the report ranks entities, such as produced bytes."""
 
     name: str
     title: str
-    """Name in a sentence, such as 'produced bytes'."""
+    """Name of the measure for use within a sentence, such as 'produced bytes'."""
     quantity: Quantity
     rate: str
-    """Name of the corresponding rate in the roll-ups, in the quota's unit."""
+    """Name of the roll-up's rate that belongs to the measure; the rate is in the unit of its quota."""
 
 
 MEASURES: Final = (
@@ -61,14 +61,16 @@ class Columns:
 
     @property
     def word(self) -> str:
-        """Length of a column in words: "hour", "day" or such as "3 days"."""
+        """Length of one column in words: "hour", "day", or a number of days such as "3 days"."""
         days = self.step_ms // DAY_MS
         return "hour" if not days else "day" if days == 1 else f"{days} days"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time (ms) from the beginning of the first period with usage to the end of the last such period."""
+    """Time that the report covers, from the beginning of the first period with usage to the end of the last
+    one (ms).
+    """
 
     from_ms: int
     to_ms: int
@@ -100,18 +102,18 @@ class Overview:
     bytes_out: int
     throttle_s: float
     busiest: Entity
-    """Entity with the most bytes in and out."""
+    """Entity with the highest sum of bytes in and out."""
     busiest_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Talker:
-    """The usage of an entity, in one measure."""
+    """Usage of one entity in one measure, such as produced bytes."""
 
     entity: Entity
     total: float
     peak: float | None
-    """Highest rate in any window, in the unit of the measure's rate; None if unknown."""
+    """Highest rate of the entity in any window, in the unit of the measure's rate; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +127,13 @@ class Talkers:
 
     @property
     def total(self) -> float:
-        """Usage of all entities, shown or not."""
+        """Usage of all entities in the measure, including those that are not shown."""
         return sum(row.total for row in self.rows) + self.rest
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A heat map: values by entity and beginning of the period (ms). A missing value is 0."""
+    """Values of a heat map, by entity and by the beginning (ms) of a period. A missing value means 0."""
 
     title: str
     quantity: Quantity
@@ -184,10 +186,10 @@ class Uneven:
     brokers: int
     busiest_broker: int
     skew: float
-    """Ratio of the busiest broker's bytes to the mean over the entity's brokers."""
+    """Ratio of the bytes at the busiest broker to the mean over all brokers that the entity uses."""
     excess_bytes: float
-    """Number of bytes that the busiest broker of each period carried beyond the mean over the entity's
-    brokers.
+    """Number of bytes that the busiest broker carried beyond the mean over the brokers that the entity uses,
+    summed over all periods.
     """
 
 
@@ -222,30 +224,30 @@ class Recommendation:
     quota: str
     rows: tuple[Recommended, ...]
     count: int
-    """Number of all proposals, shown or not."""
+    """Number of proposals for the quota, including those that are not shown."""
     raised: int
     lowered: int
     new: int
-    """Number of proposals for entities without a limit."""
+    """Number of proposals for entities that have no limit now."""
     flags: tuple[tuple[str, int], ...]
-    """Number of entities by flag, in descending order."""
+    """(flag, number of entities with the flag), in descending order of the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The result of one candidate quota file."""
+    """Result of the replay under one candidate quota file."""
 
     name: str
     throttled_s: dict[str, float]
-    """Throttled time (s) by quota."""
+    """Time (s) in which the candidate would have throttled clients, by quota."""
     violations: int
-    """Number of requests that were answered with a throttle time, or refused."""
+    """Number of requests that the replay answered with a throttle time, or refused."""
     given_up: int
     """Number of requests that waited longer than the client's timeout."""
 
     @property
     def total_s(self) -> float:
-        """Throttled time (s) of all quotas."""
+        """Throttled time (s), summed over all quotas."""
         return sum(self.throttled_s.values())
 
 
@@ -263,7 +265,7 @@ class Replay:
 
     candidates: tuple[Candidate, ...]
     left_out: int
-    """Number of candidates that are not shown."""
+    """Number of candidate files that were replayed but are not shown."""
     rows: tuple[Replayed, ...]
     rest: tuple[float, ...]
     rest_count: int
@@ -280,14 +282,16 @@ class Ingested:
     late: int
     malformed: int
     bad_batches: tuple[tuple[int, int, int], ...]
-    """(batch, number of late records, number of malformed lines) of the latest batches that have any."""
+    """(number of the batch, number of late records, number of malformed lines) for the latest batches that
+    have such records or lines.
+    """
     reasons: tuple[tuple[str, int], ...]
-    """(reason, number of malformed lines), in descending order of the number."""
+    """(reason why lines are malformed, number of lines), in descending order of the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that the report shows; a part is None or empty if its table is missing."""
+    """All values that the report shows. A part is None or empty if its table is missing."""
 
     level: str
     top: int

@@ -27,7 +27,7 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp", "Zs"})
 
 
 class Span(NamedTuple):
-    """A piece of a label: a client's text or Weir's."""
+    """A piece of a label: text that a client chose, such as a name, or text of Weir."""
 
     text: str
     ours: bool = False
@@ -46,7 +46,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A name that can be formatted for charts and pages."""
+    """Name of a row, formatted for charts (`plot`), hover texts (`hover`) or the page (`page`)."""
 
     spans: tuple[Span, ...]
 
@@ -63,8 +63,8 @@ class Label:
         return join(*(element("i" if ours else "bdi", text) for text, ours in self._within(room)))
 
     def _within(self, room: int) -> list[Span]:
-        """Return the spans with names shortened to `room` characters in total; room that a short name does
-        not need is left to longer names.
+        """Return the pieces of the label, with names shortened so that the label has about `room` characters.
+        Short names leave their unused room to longer names.
         """
         left = room - sum(len(span.text) for span in self.spans if span.ours)
         names = sorted((len(span.text), place) for place, span in enumerate(self.spans) if not span.ours)
@@ -94,12 +94,12 @@ def label(entity: Entity) -> Label:
 
 
 def ours(text: str) -> Label:
-    """Return a label with a text of Weir's, which is shown in italics."""
+    """Return a label that shows a text of Weir, not a client's name, in italics."""
     return Label((Span(text, ours=True),))
 
 
 def named(text: str) -> Label:
-    """Return the label of a text that is not Weir's: a candidate's file name, a reason."""
+    """Return a label for a text that Weir did not choose, such as a candidate's file name or a reason."""
     return Label((_name(text),))
 
 
@@ -125,7 +125,7 @@ def shorten(text: str, room: int) -> str:
 
 
 def plot_text(text: str) -> str:
-    """Return any text as visible plain text for plotly."""
+    """Return a text for plotly, escaped so that all characters are visible and none acts as markup."""
     return html.escape(visible(text), quote=False)
 
 

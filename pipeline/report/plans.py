@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 CANDIDATES: Final = 6
-"""Maximum number of candidates to show, the recorded one included."""
+"""Maximum number of replayed candidates that the report shows; the recorded throttle times count as one."""
 RECORDED: Final = "recorded"
 FLAGS: Final = 20
 QUOTAS: Final = tuple(tables.BY_QUOTA.names)
@@ -85,8 +85,8 @@ def _recommended(row: Row) -> Recommended:
 
 
 def replay(spark: SparkSession, lake: Lake, days: tuple[date, date] | None, top: int) -> Replay | None:
-    """Return the comparison of candidates in these days, the recorded times first; None if the days have no
-    replay.
+    """Return the comparison of candidate quota files in the wanted days, with the recorded throttle times
+    first; None if these days have no replay.
     """
     rows = tables.read(spark, lake.replay, tables.REPLAY)
     if days is not None:
@@ -112,7 +112,9 @@ def replay(spark: SparkSession, lake: Lake, days: tuple[date, date] | None, top:
 
 
 def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
-    """Return the number of all candidates, and the sums of those that are shown."""
+    """Return the number of all candidates, and the sums (throttled time, violations, timeouts) of the
+    candidates that the report shows.
+    """
     sums = [
         sql.coalesce(sql.sum(sql.when(sql.col("quota") == quota, sql.col(name))), sql.lit(0)).alias(
             f"{name} {quota}"
@@ -150,7 +152,7 @@ def _rest(sums: Row, shown: tuple[Replayed, ...]) -> tuple[float, ...]:
 
 
 def _seconds(index: int) -> str:
-    """Return the name of the column with the seconds of the candidate at `index`."""
+    """Return the name of the column that has the throttled time (s) under the candidate with this index."""
     return f"s_{index}"
 
 

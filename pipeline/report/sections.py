@@ -31,13 +31,13 @@ RUN: Final = {
     "recommend": "There is no recommendation: run weir pipeline recommend.",
     "replay": "There is no replay of this time: run weir pipeline replay.",
 }
-"""Message for each job whose output is missing."""
+"""Text that the report shows in place of a section if a job's output is missing, by job."""
 LEVELS: Final = {
     "user-client-id": "pair of user and client-id",
     "user": "user",
     "client-id": "client-id",
 }
-"""Description of one entity, by level."""
+"""Words of the report for one entity, by level: such as `pair of user and client-id`."""
 _LOGARITHMIC: Final = "Colours are logarithmic: each tick is ten times the one before. Empty cells: no use."
 _WAITS: Final = (
     "Times that clients were told to wait, added up over connections and brokers: "
@@ -50,7 +50,7 @@ _SIDE_BY_SIDE: Final = (
 
 
 def page(found: Findings, *, made: datetime, version: str) -> Page:
-    """Return the whole page; it shows the time `made` and Weir's `version`."""
+    """Return the content of the whole page, which shows the time `made` and Weir's `version`."""
     sections = (
         *(
             (_use(found), _talkers(found), _spread(found), _throttled(found))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Step(NamedTuple):
-    """A unit: its size in base units, and its name."""
+    """One unit of a quantity, such as MB/s: its size in base units (bytes/s), and its name."""
 
     size: float
     name: str
@@ -16,7 +16,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A kind of quantity with its units, in ascending order."""
+    """A kind of quantity, such as bytes/s, with its units from the smallest to the largest."""
 
     steps: tuple[Step, ...]
 

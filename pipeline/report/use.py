@@ -42,7 +42,9 @@ _BY_TIME: Final = (
 """Columns of `amounts` that are summed up by time."""
 _SUMMED: Final = ("requests", "bytes_in", "bytes_out", "bytes", *_BY_TIME, "excess_bytes", "skew_bytes")
 _RANKED: Final = (*(measure.name for measure in MEASURES), _ALL_WAITED)
-"""Columns whose highest entities are shown, in a table and a heat map."""
+"""Columns by which the report ranks entities: it shows the entities with the highest values in a table and in
+a heat map.
+"""
 _OTHERS: Final = -1
 
 
@@ -85,7 +87,7 @@ def _waited(quota: str) -> str:
 
 
 def _count(name: str) -> str:
-    """Return the name of the column with the number of entities whose `name` is above 0."""
+    """Return the name of the column that counts the entities whose value in the column `name` is above 0."""
     return f"{name}_count"
 
 
@@ -95,7 +97,9 @@ def _entity(row: Row) -> Entity:
 
 @dataclass(frozen=True)
 class Use:
-    """The queries of usage. A result that several queries need is computed once."""
+    """Queries of the roll-up for the report: sums by entity and time. A result that several queries need is
+    computed once.
+    """
 
     spark: SparkSession
     rows: DataFrame
@@ -169,7 +173,9 @@ class Use:
 
     @cached_property
     def _sums(self) -> Row:
-        """One row: sums over all entities, and for each column the number of entities above 0."""
+        """One row with the sums over all entities; for each measure also the number of entities that have
+        more than 0.
+        """
         return self.totals.agg(
             sql.count(sql.lit(1)).alias("entities"),
             *(sql.sum(name).alias(name) for name in ("requests", "bytes_in", "bytes_out", *_BY_TIME)),
@@ -178,8 +184,8 @@ class Use:
 
     @cached_property
     def _leaders(self) -> dict[str, list[Row]]:
-        """Rows of the entities with the highest values, by column; all columns in one query, because each
-        query takes seconds.
+        """Rows of the entities with the highest values, by name of the column. One query computes all
+        columns, because each query takes seconds.
         """
         wanted = {**dict.fromkeys(_RANKED, self.top), "bytes": 1, "excess_bytes": UNEVEN}
         each = (
@@ -220,14 +226,14 @@ class Use:
 
     @cached_property
     def _numbers(self) -> dict[Entity, int]:
-        """Number by entity, for all entities that any chart shows."""
+        """Index numbers of all entities that any chart shows, so that results need no names."""
         entities = dict.fromkeys(_entity(row) for name in _RANKED for row in self._leaders[name])
         return {entity: number for number, entity in enumerate(entities)}
 
     @cached_property
     def _cells(self) -> list[Row]:
-        """Sums by period of the heat map (`bucket`, ms) and number of the entity. Entities that no chart
-        shows have one common number, which bounds the rows.
+        """Rows with the sums for one cell of the heat maps: period (`bucket`, its beginning in ms) and index
+        number of the entity. Entities that no chart shows share one number, which bounds the number of rows.
         """
         numbers = self.spark.createDataFrame(_named(self._numbers))
         same = reduce(
@@ -245,7 +251,7 @@ class Use:
 
 
 def _named(numbers: Mapping[Entity, int]) -> pa.Table:
-    """Return the entities and their numbers as an Arrow table, which Spark reads without a Python process."""
+    """Return entities with their index numbers as an Arrow table: Spark reads it without a Python process."""
     columns = {
         "user": pa.array([entity.user for entity in numbers], pa.string()),
         "client_id": pa.array([entity.client_id for entity in numbers], pa.string()),

@@ -24,7 +24,9 @@ _KEYS: Final = (tables.DAY, tables.BATCH)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The usage files of a day: their number, size and a digest of their names."""
+    """Usage files of one day: their number, total size (bytes) and a digest of their names, by which changes
+    are found.
+    """
 
     day: date
     batches: int

@@ -38,9 +38,9 @@ _BYTES_AT_ONCE: Final = 4 << 30
 own.
 """
 _BYTES_PER_TASK: Final = 16 << 20
-"""Size (bytes) of Parquet per task."""
+"""Size (bytes) of Parquet files per Spark partition, from which the number of partitions is computed."""
 _NAMED: Final = 10
-"""Maximum number of days that a note lists; it describes more days as a range."""
+"""Maximum number of days that a remark lists one by one; more days become a range."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Done:
     records: int = 0
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PERIODS, 0))
     longest_ms: int = 0
-    """Longest interval (ms) of all records."""
+    """Longest interval (ms) that any usage record covers."""
 
 
 def rollup(
@@ -121,7 +121,7 @@ def _roll(spark: SparkSession, lake: Lake, some: Sequence[Source], window_s: int
 
 @contextmanager
 def _kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Yield the rows, kept on disk by Spark during the block so that they are computed once."""
+    """Keep the rows on disk during the block, so that Spark computes them only once; yield the rows."""
     kept = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield kept
@@ -130,7 +130,7 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _read(kept: DataFrame) -> tuple[dict[date, int], int]:
-    """Return the number of records by day, and the longest interval (ms) of all records. Each record is
+    """Return the number of usage records by day, and the longest interval (ms) of any record. Each record is
     counted once, in the window of its pair of user and client-id.
     """
     pairs = kept.where(sql.col("level") == LEVELS.index("user-client-id"))

@@ -45,8 +45,8 @@ def periods(windows: DataFrame, seconds: int, window_s: int) -> DataFrame:
 
 
 def _whole(within: DataFrame) -> DataFrame:
-    """Return one row per entity and period: sums over all brokers, number of windows with usage and with
-    throttles, and the values of mutations.
+    """Return one row per entity and period with sums over all brokers: amounts, the number of windows with
+    usage and of windows with throttling, and the sorted numbers of mutations per window.
     """
     anywhere = within.groupBy(*_KEYS, "window_ms").agg(
         *(sql.sum(name).alias(name) for name in SUMS), sql.max("sessions").alias("sessions")
@@ -70,9 +70,8 @@ def _rates(within: DataFrame) -> DataFrame:
 
 
 def _values(rate: str, amount: str) -> Column:
-    """Return the column `<rate>_values`: a sorted array of the amounts above 0. Windows without usage do not
-    count, because a quota must allow the rate of active windows. A day has at most one value per window and
-    broker.
+    """Return the column `<rate>_values`: the sorted array of the amounts above 0, at most one per window and
+    broker. Windows without usage do not count, because a quota must allow the rate of active windows.
     """
     above = sql.collect_list(sql.when(sql.col(amount) > 0, sql.col(amount)))
     return sql.sort_array(above).alias(f"{rate}_values")

@@ -29,7 +29,7 @@ THROTTLES: Final = tuple(f"throttle_ms_{field.name}" for field in BY_QUOTA.field
 VIOLATIONS: Final = tuple(f"violations_{field.name}" for field in BY_QUOTA.fields)
 SUMS: Final = (*AMOUNTS, *THROTTLES, *VIOLATIONS)
 MOSTS: Final = ("interval_ms",)
-"""Columns whose maximum is kept when rows are merged."""
+"""Columns for which a merged row gets the maximum of the rows instead of the sum."""
 
 
 def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
@@ -86,7 +86,9 @@ def _charged(group: Group) -> Column:
 
 
 def _levels(pairs: DataFrame) -> DataFrame:
-    """Return the rows of pairs, and their sums by user and by client-id, with the columns `ENTITY`."""
+    """Return the rows of all three levels: pairs of user and client-id, and their sums by user and by
+    client-id; the entity is in the columns `ENTITY`.
+    """
     nobody = sql.lit("")
     entities = sql.array(
         _entity("user-client-id", sql.col("user"), sql.col("client_id")),
