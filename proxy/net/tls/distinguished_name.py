@@ -20,11 +20,10 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""Keywords that Java writes for attribute types in the form of RFC 2253 (AVAKeyword), by object identifier.
-"""
+"""The keywords of RFC 2253 in Java (AVAKeyword)."""
 STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""ASN.1 tags of the values that are written as text: UTF8String, PrintableString, T61String, IA5String,
-GeneralString, BMPString. Values of other types are written in hex.
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; other types are written in
+hex.
 """
 ESCAPED: Final = frozenset(',=+<>#;"\\')
 SPACE: Final = " \r"
@@ -37,12 +36,13 @@ validity.
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a DER certificate in the form of RFC 2253. Raises ValueError if the certificate
-    cannot be read.
-    """
+    """Return the subject of a DER certificate. Raises ValueError."""
     from cryptography import x509  # slow to import, and needed only for client certificates
 
-    tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
+    try:
+        tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
+    except x509.InvalidVersion as error:  # no ValueError; OpenSSL accepts such a certificate
+        raise ValueError(str(error)) from None
     fields = [field for field in _elements(_content(tbs)) if field[0] != VERSION_TAG]
     return name_of(fields[FIELDS_BEFORE_SUBJECT])
 
@@ -85,15 +85,15 @@ def _character(character: str) -> str:
 
 
 def _elements(content: bytes) -> Iterator[bytes]:
-    """Yield consecutive ASN.1 elements, each with its tag and length. Raises ValueError if an element is
-    malformed.
-    """
-    while content:
-        start, length = _head(content)
-        if start + length > len(content):
+    """Yield consecutive elements, with tags and lengths. Raises ValueError."""
+    position = 0
+    while position < len(content):
+        start, length = _head(content, position)
+        behind = start + length
+        if behind > len(content):
             raise ValueError("a certificate's name is cut short")
-        yield content[: start + length]
-        content = content[start + length :]
+        yield content[position:behind]
+        position = behind
 
 
 def _content(element: bytes) -> bytes:
@@ -101,21 +101,19 @@ def _content(element: bytes) -> bytes:
     return element[start : start + length]
 
 
-def _head(element: bytes) -> tuple[int, int]:
-    """Return the offset and length of the content of an ASN.1 element. Raises ValueError if the element is
-    malformed.
-    """
-    if len(element) < 2:
+def _head(data: bytes, position: int = 0) -> tuple[int, int]:
+    """Return the offset and length of the content of the element at `position`. Raises ValueError."""
+    if len(data) < position + 2:
         raise ValueError("a certificate's name is cut short")
-    first = element[1]
+    first, start = data[position + 1], position + 2
     if first < 0x80:
-        return 2, first
-    start = 2 + (first & 0x7F)
-    return start, int.from_bytes(element[2:start], "big")
+        return start, first
+    behind = start + (first & 0x7F)
+    return behind, int.from_bytes(data[start:behind], "big")
 
 
 def _number(content: bytes) -> str:
-    """Return an ASN.1 object identifier in dotted form, such as 2.5.4.3."""
+    """Return an object identifier in dotted form."""
     arcs: list[int] = []
     arc = 0
     for byte in content:
