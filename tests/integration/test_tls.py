@@ -19,6 +19,7 @@ from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Fro
 from tests.integration.with_tls import VERSION, Place
 from tests.java.records import Exchange, JavaRecords
 from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, SCRAM_512, User
+from tests.kafka.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,6 +88,7 @@ def test_weir_reports_a_broker_that_requires_a_client_certificate(
     start_weir: StartWeir, place: Place
 ) -> None:
     weir = start_weir(place.tls, options=("--upstream-tls", "--upstream-ca", place.ca))
+    assert eventually(lambda: "does not tell its brokers" in weir.log), "a thread writes the log"
     (line,) = [line for line in weir.log.splitlines() if "does not tell its brokers" in line]
     assert "upstream_cert" in line
 
