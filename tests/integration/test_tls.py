@@ -88,8 +88,8 @@ def test_weir_reports_a_broker_that_requires_a_client_certificate(
     start_weir: StartWeir, place: Place
 ) -> None:
     weir = start_weir(place.tls, options=("--upstream-tls", "--upstream-ca", place.ca))
-    assert eventually(lambda: "does not tell its brokers" in weir.log), "a thread writes the log"
-    (line,) = [line for line in weir.log.splitlines() if "does not tell its brokers" in line]
+    assert eventually(lambda: "upstream lists no brokers" in weir.log), "a thread writes the log"
+    (line,) = [line for line in weir.log.splitlines() if "upstream lists no brokers" in line]
     assert "upstream_cert" in line
 
 
