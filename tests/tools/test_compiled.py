@@ -111,9 +111,7 @@ def test_compiled_modules_define_no_msgspec_structs() -> None:
 
 
 def names_of_several_exceptions(source: str) -> list[str]:
-    """Every name that a function gives to an exception and to something else: mypyc gives it the type that comes
-    first.
-    """
+    """Every name that a function gives to an exception and to something else: mypyc types it as the first."""
     found = []
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef):
