@@ -1,4 +1,6 @@
-"""docs/reference/configuration.md has every key and every log line; examples in docs and deploy have no other keys."""
+"""docs/reference/configuration.md has every key and every log line; examples in docs and deploy have no other
+keys.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""docs/background/security.md and SECURITY.md name tests, metrics, log lines, settings and defaults that exist."""
+"""docs/background/security.md and SECURITY.md name tests, metrics, log lines, settings and defaults that
+exist.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The same clients under a broker's own quotas and under Weir's, side by side: see docs/background/fidelity.md.
+"""The same clients under a broker's own quotas and under Weir's, side by side: see
+docs/background/fidelity.md.
 
 Each case runs four times at once against one broker: limited by the broker (whose quotas are set for these
 client-ids alone) or by Weir, and starting evenly or from cold. Those that start evenly send no faster than

@@ -217,7 +217,9 @@ def test_overlapping_throttles_count_once_in_throttled_time() -> None:
 
 
 def test_replay_retries_a_refused_mutation_after_its_throttle_time() -> None:
-    """The example of docs/reference/quotas.md: 560 partitions of 500, then one: 60 tokens are missing, 12 s at 5/s."""
+    """The example of docs/reference/quotas.md: 560 partitions of 500, then one: 60 tokens are missing, 12 s
+    at 5/s.
+    """
     replay = Replay(MUTATIONS, 5.0, num_samples=100)
     eighty = [(0, 80, 1, 0, 0, CREATED)] * 7
     hour = of(replay, *eighty, (0, 1, 1, 0, 0, CREATED))
