@@ -1,4 +1,4 @@
-"""The lanes: the tests of each, and the way they are run."""
+"""Define the lanes: for each, the tests and the way to run them."""
 
 from __future__ import annotations
 
