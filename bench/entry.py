@@ -18,13 +18,15 @@ one.
 """
 _LENGTH: Final = Struct(">i")
 _ERROR_CODE: Final = slice(4, 6)
-"""Position of the error code in a response without its length field: after the correlation id. True for the
-responses to all greetings (SaslHandshake, SaslAuthenticate).
+"""Position of the error code in a response without its length field: directly after the correlation id, as in
+the responses to SaslHandshake and SaslAuthenticate.
 """
 
 
 class EntryError(ConnectionError):
-    """Raised if a target refuses a connection or its authentication."""
+    """Raised if a target closes the connection, rejects the authentication, or negotiates another TLS version
+    or cipher than expected.
+    """
 
 
 @dataclass(frozen=True, slots=True)

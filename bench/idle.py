@@ -1,5 +1,5 @@
-"""Measure the cost of idle connections: a proxy's memory before and after many connections were opened, which each
-send one request and then stay open.
+"""Measure the cost of idle connections: a proxy's memory before and after many connections were opened. Each
+connection sends one request, and then stays open.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Kafka's message schemas as a kafka-clients jar carries them: common/message/*.json, JSON with //
-comments.
+"""Read Kafka's message schemas from a kafka-clients jar: common/message/*.json, JSON with // comments.
 
-`read_jar` gives the requests, responses and headers with names in our spelling and versions as plain sets;
-`direct_layout` says how one version lies on the wire, straight from the jar's JSON. The two share no code
-beyond names and ranges, so that the second can check what was made from the first.
+`read_jar` returns the requests, responses and headers, with names in snake case and versions as plain sets.
+`direct_layout` returns the wire layout of one version, computed from the jar's JSON alone. The two functions
+share no code except for names and version ranges, so that the layout can verify the schemas that were made
+from `read_jar`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ consumer_byte_rate = 100000
 
 
 class JobError(Exception):
-    """Raised if a job fails or exceeds its time limit; the message is the job's last line of output."""
+    """Raised if a job fails or exceeds its time limit; the message is the last line of the job's standard
+    error.
+    """
 
 
 class _Outcome(msgspec.Struct):

@@ -56,7 +56,7 @@ class Tally:
         done[COLD] += cold  # type: ignore[assignment]  # amounts are floats
 
     def copy(self) -> dict[str, dict[str, float]]:
-        """Return a copy of the sums so far, by client-id."""
+        """Return a copy of the sums of features so far, by client-id and name of the feature."""
         return {client_id: dict(done) for client_id, done in self.done.items()}
 
 
@@ -68,7 +68,7 @@ def coldness(gap_us: float, cold: ColdCost) -> float:
 
 
 def difference(later: Features, earlier: Features) -> dict[str, float]:
-    """Return the increase of each sum from `earlier` to `later`."""
+    """Return the increase of each feature's sum from `earlier` to `later`."""
     return {name: amount - earlier.get(name, 0.0) for name, amount in later.items()}
 
 

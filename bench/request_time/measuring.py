@@ -16,7 +16,7 @@ from quotas.costs.request_costs import ColdCost, CostTable
 
 SHAPE: Final = ColdCost(us=120.0, from_us=300.0, full_us=4000.0)
 """Gaps between requests from which, and up to which, an idle broker's surcharge grows. The surcharge itself
-is measured; the 120 µs here are used if its measurement fails.
+is measured; its 120 µs here are used only if no case could be measured.
 """
 WARM_UP_S: Final = 12.0
 ROUNDS: Final = 3

@@ -79,7 +79,7 @@ def _note(version: str, way: str, verdict: Verdict) -> str:
 
 
 def as_json(compared: Compared, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Return all figures of one broker in a form for `json.dumps`."""
+    """Return the comparison at one broker in a form for `json.dumps`: all figures, verdicts and failures."""
     return {
         "broker": compared.version,
         "clients": [

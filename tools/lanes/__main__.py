@@ -94,8 +94,8 @@ def _checks() -> Outcome:
 def _beside_spark(
     extent: Extent, options: Sequence[str], compiled: Callable[[Sequence[str], Say], Outcome] | None = None
 ) -> list[Outcome]:
-    """Run the checks and this extent of all lanes. Spark leaves cores idle, so that the lanes without brokers
-    run at the same time.
+    """Run the checks, and the tests of this extent in all lanes. The Spark lane runs at the same time as the
+    checks and the lane `fast`, because Spark leaves cores idle.
     """
     spark = Background(SPARK, extent, options)
     try:

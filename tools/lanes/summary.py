@@ -65,7 +65,7 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
 
 
 def _rate_limited_log(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the command that runs each failed test again."""
+    """Yield a line for each failed test, with the command that runs the test again."""
     for outcome in outcomes:
         for case in _failed(outcome):
             yield f"Failed in {outcome.name}; to repeat it: {outcome.repeat} '{case.node_id}'"

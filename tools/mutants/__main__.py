@@ -1,5 +1,5 @@
-"""Change single expressions of `quotas/` and of Weir's connections and handlers, and list the changes that no
-test detects.
+"""Change single expressions of the modules in `quotas/`, `proxy/connection/` and `proxy/handlers/`, and list
+the changes that no test detects.
 
 Such a change shows that a test is missing, that the line is not needed, or that the change means the same:
 decide for each. The mutants are a random sample; the same seed gives the same sample while the sources stay
@@ -81,7 +81,7 @@ def main(count: int, seed: int | None, jobs: int, minutes: float, modules: tuple
 
 
 def read_sources(root: Path, rooms: Sequence[str] = MUTATED) -> dict[str, str]:
-    """Return the source of every module in the rooms, by path relative to `root`."""
+    """Return the source of every module directly in the directories `rooms`, by path relative to `root`."""
     files = (file for room in rooms for file in (root / room).glob("*.py"))
     return {str(file.relative_to(root)): file.read_text("utf-8") for file in files}
 

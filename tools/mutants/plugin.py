@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Record lines and time of this test until it ends."""
+    """Record, until this test ends, the lines that run and the time that the test takes."""
     test, begun, measured = item.nodeid.partition("[")[0], perf_counter(), Coverage.current()
     if measured is not None:
         measured.switch_context(test)

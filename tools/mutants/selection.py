@@ -50,12 +50,14 @@ class Measured:
         return measured
 
     def running(self, path: str, lines: Iterable[int]) -> set[str]:
-        """Return the tests that ran any of these lines of the module, without those that fail."""
+        """Return the tests that ran any of these lines of the module, without the tests that fail without any
+        mutation.
+        """
         known = self.tests.get(path, {})
         return {test for line in lines for test in known.get(line, ())} - self.failed
 
     def of_files(self, files: Iterable[str]) -> set[str]:
-        """Return the tests in these files."""
+        """Return all measured tests that are defined in these test files."""
         wanted = set(files)
         return {test for test in self.seconds if test.partition("::")[0] in wanted}
 
