@@ -49,9 +49,9 @@ PLAIN: Final = Entry()
 def open_connection(
     host: str, port: int, entry: Entry, timeout_s: float, *, one_cipher: bool = False
 ) -> socket.socket:
-    """Connect, and do the steps of `entry`. With `one_cipher`, raise EntryError for a TLS connection with
-    another version or cipher than TLS_VERSION and CIPHER, because its figures would not be comparable. Raises
-    OSError.
+    """Connect, with the TLS handshake and authentication of `entry`. With `one_cipher`, raise EntryError for
+    a TLS connection with another version or cipher than TLS_VERSION and CIPHER, because its figures would not
+    be comparable. Raises OSError.
     """
     connection = socket.create_connection((host, port), timeout_s)
     try:

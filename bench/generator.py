@@ -96,8 +96,8 @@ class Connection:
     )
 
     def __init__(self, load: Load, ring: Ring, first: int, buffer: bytearray, poll: select.epoll) -> None:
-        """Connect, and do the steps of `load.entry`. The first request is the ring's frame `first`. Raises
-        OSError.
+        """Connect, with the TLS handshake and authentication of `load.entry`. The first request to send is
+        the ring's frame `first`. Raises OSError.
         """
         self.sock = open_connection(load.host, load.port, load.entry, SILENCE_S, one_cipher=True)
         self.sock.setblocking(False)

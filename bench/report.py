@@ -50,7 +50,7 @@ Figure = Callable[[Row, Target], str]
 
 
 def tables(outcome: Outcome) -> list[Table]:
-    """Return the tables of the parts that are not empty."""
+    """Return the tables of those parts of the run that have results."""
     found: list[Table] = []
     if outcome.load.cells:
         found += _load_tables(outcome.load)

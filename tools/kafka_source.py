@@ -67,7 +67,7 @@ class SchemaError(Exception):
 
 
 class SourceField(msgspec.Struct, kw_only=True):
-    """A field in one jar; its versions are limited to those of its message."""
+    """A field of a message schema, read from one jar. All its versions are versions of its message."""
 
     name: str
     type: str
@@ -84,7 +84,7 @@ class SourceField(msgspec.Struct, kw_only=True):
 
 
 class SourceMessage(msgspec.Struct, kw_only=True):
-    """A message in one jar."""
+    """A message schema (request, response or header), read from one jar."""
 
     name: str
     kind: str

@@ -41,8 +41,8 @@ Pair = tuple[Observation, float]
 
 @dataclass(slots=True)
 class Compared:
-    """Results of the workloads at one broker: observations with estimates, by way and workload, and
-    descriptions of failures.
+    """Results of the workloads at one broker: observations with estimates, by way (directly, or through Weir)
+    and workload, and descriptions of failures.
     """
 
     version: str

@@ -32,8 +32,8 @@ class Truth:
     """
 
     def __init__(self, where: str, directory: Path) -> None:
-        """Compile and start the subprocess. `where` is the broker's JMX address, HOST:PORT; the class files
-        are written to `directory`. Raises TruthError.
+        """Compile and start the Java program that reads the broker's JMX. `where` is the JMX address,
+        HOST:PORT; the class files are written to `directory`. Raises TruthError.
         """
         classes = _compiled(directory)
         self._began_s: dict[str, float] = {}
@@ -73,7 +73,7 @@ class Truth:
         }
 
     def close(self) -> None:
-        """End the subprocess."""
+        """End the Java program that reads JMX."""
         self._child.kill()
         self._child.communicate()
 
