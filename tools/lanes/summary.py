@@ -35,7 +35,7 @@ def _slowest_table(outcomes: Sequence[Outcome]) -> Table:
     table.columns[0].justify = "right"
     table.columns[2].overflow = "fold"
     for lane, case in slowest(outcomes, SLOWEST):
-        table.add_row(f"{case.seconds:.1f}", lane, Text(case.node_id))  # print [x] as it stands
+        table.add_row(f"{case.seconds:.1f}", lane, Text(case.node_id))  # rich would read [x] as markup
     return table
 
 
