@@ -49,7 +49,7 @@ FAILURES: Final = (
 @click.option(
     "--tree", type=click.Path(path_type=Path), multiple=True, help="Also measure the Weir of this checkout."
 )
-@click.option("--seconds", default=2.0, show_default=True, help="Duration of each measurement.")
+@click.option("--seconds", default=2.0, show_default=True, help="Duration (s) of each measurement.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option(
     "--broker",

@@ -44,7 +44,7 @@ _THREADS: Final = 2
 @click.option("--entities", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--master", default=f"local[{_THREADS}]", show_default=True, help="Spark's master.")
 @click.option("--driver-memory", default="4g", show_default=True, help="Size of Spark's heap.")
-@click.option("--timeout-s", type=float, default=600.0, show_default=True, help="Time limit of each job.")
+@click.option("--timeout-s", type=float, default=600.0, show_default=True, help="Time limit (s) of each job.")
 @click.option(
     "--directory", type=click.Path(path_type=Path, file_okay=False), help="Directory for temporary files."
 )

@@ -45,7 +45,7 @@ QUICK_SECONDS: Final = 1.0
 @click.option("--workloads", default="", help="Names of workloads, joined by commas; default: all.")
 @click.option("--ways", default="", help=f"Some of {', '.join(comparing.WAYS)}; default: both.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.1), help=f"Duration of a measurement.  [default: {SECONDS:g}]"
+    "--seconds", type=click.FloatRange(0.1), help=f"Duration (s) of a measurement.  [default: {SECONDS:g}]"
 )
 @click.option("--quick", is_flag=True, help=f"Measure fewer workloads, {QUICK_SECONDS:g} s each.")
 @click.option("--apis", is_flag=True, help="Also show the figures of each API.")

@@ -79,7 +79,7 @@ def ci(part: str) -> None:
     "--pytest", "options", default="", metavar="OPTIONS", help='Options of pytest, e.g. "-k uplift -x".'
 )
 def run(names: tuple[str, ...], extent: Extent, options: str) -> None:
-    """Run the named lanes, e.g. `run brokers measured --extent core`."""
+    """Run the named lanes: for example, `run brokers measured --extent core`."""
     outcomes = [
         _checks() if name == CHECKS_NAME else run_lane(RUNNABLE[name], extent, shlex.split(options), _say)
         for name in names

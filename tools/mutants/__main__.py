@@ -57,7 +57,7 @@ STARTING_S: Final = 60.0
     type=click.FloatRange(0),
     default=10.0,
     show_default=True,
-    help="later, no further mutant begins",
+    help="no mutant begins later",
 )
 @click.argument("modules", nargs=-1)
 def main(count: int, seed: int | None, jobs: int, minutes: float, modules: tuple[str, ...]) -> None:
