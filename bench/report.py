@@ -25,7 +25,7 @@ _MB: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table; the first column holds names, the others figures."""
+    """One table of text; the first column holds names, the other columns figures."""
 
     title: str
     head: Sequence[str]
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(slots=True)
 class Outcome:
-    """All parts of a run; a part that was not asked for is empty."""
+    """Results of one run, by part of the benchmark; the results of a part that was not chosen are empty."""
 
     load: Results
     entities: Results
@@ -50,7 +50,7 @@ Figure = Callable[[Row, Target], str]
 
 
 def tables(outcome: Outcome) -> list[Table]:
-    """Return the tables of the parts that are not empty."""
+    """Return the tables of those parts of the run that have results."""
     found: list[Table] = []
     if outcome.load.cells:
         found += _load_tables(outcome.load)

@@ -1,4 +1,6 @@
-"""A closed loop of raw connections: each sends the next request of its script when the last is answered."""
+"""A closed loop of plain TCP connections: each connection sends its script's next request after the response
+to the request before.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _SOCKET_BYTES: Final = 1 << 20
 
 
 class LoopError(Exception):
-    """A target closed a connection, or did not answer."""
+    """Raised if a target closes a connection or does not answer."""
 
 
 class Loop:

@@ -35,7 +35,7 @@ def _slowest_table(outcomes: Sequence[Outcome]) -> Table:
     table.columns[0].justify = "right"
     table.columns[2].overflow = "fold"
     for lane, case in slowest(outcomes, SLOWEST):
-        table.add_row(f"{case.seconds:.1f}", lane, Text(case.node_id))  # [x] is no markup
+        table.add_row(f"{case.seconds:.1f}", lane, Text(case.node_id))  # rich would read [x] as markup
     return table
 
 
@@ -65,7 +65,7 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
 
 
 def _rate_limited_log(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the command that runs each failed test again."""
+    """Yield a line for each failed test, with the command that runs the test again."""
     for outcome in outcomes:
         for case in _failed(outcome):
             yield f"Failed in {outcome.name}; to repeat it: {outcome.repeat} '{case.node_id}'"

@@ -1,7 +1,7 @@
-"""Check the pages of the documentation: `python -m tools.prose [PAGE ...]`.
+"""Find long sentences and long lines in the documentation: `python -m tools.prose [PAGE ...]`.
 
-A sentence has at most 25 words and a line at most 120 characters, because longer ones are read twice. Banned
-words have a test of their own (`tests/tools/words.py`).
+A sentence has at most 25 words and a line at most 120 characters, because readers read longer ones twice. The
+test of banned words is `tests/tools/test_words.py`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _END: Final = re.compile(
     r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!cf\.)[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9`$€])|(?<=:)\s*\n"
 )
 _MAY_BE_LONG: Final = re.compile(r"^\s*\||^    |\]\(|\]: http|<http")
-"""A line of a table, of indented code, or with a link."""
+"""Pattern of lines that may be long: rows of tables, indented code, lines with a link."""
 _WORD: Final = re.compile(r"[^\W_]")
 
 
 class Finding(NamedTuple):
-    """A fault of a page."""
+    """A sentence or line of a page that is too long."""
 
     line: int
-    """Number of the line that the paragraph begins in, from 1."""
+    """Number (from 1) of the long line, or of the first line of the long sentence's paragraph."""
     text: str
-    """What is wrong, with the text."""
+    """Message with the length and the text of the sentence or line."""
 
     def __str__(self) -> str:
         return f"{self.line}: {self.text}"
@@ -53,7 +53,7 @@ def sentences(text: str) -> list[str]:
 
 
 def words(sentence: str) -> int:
-    """Return the number of words of a sentence. A figure is a word; punctuation is none."""
+    """Return the number of words of a sentence; a number is a word, a punctuation mark is not."""
     return sum(1 for word in sentence.split() if _WORD.search(word))
 
 

@@ -1,4 +1,4 @@
-"""The command: `python -m tools.prose [PAGE ...]`."""
+"""The command `python -m tools.prose [PAGE ...]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def pages() -> list[Path]:
-    """Return the pages that are checked: all but the change log."""
+    """Return the paths of all pages of the documentation except the change log."""
     beside = [page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"]
     return sorted([*beside, *(ROOT / "docs").rglob("*.md")])
 
@@ -21,9 +21,10 @@ def pages() -> list[Path]:
 @click.command()
 @click.argument("page", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def main(page: tuple[Path, ...]) -> None:
-    """Print sentences of over 25 words and lines of over 120 characters of these pages, or of all.
+    """Print the sentences of over 25 words and the lines of over 120 characters of these pages, or of all
+    pages.
 
-    Exit code 1 if there are any.
+    Exit with 1 if there are any, else with 0.
     """
     found = 0
     for path in page or pages():
