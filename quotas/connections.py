@@ -143,10 +143,13 @@ class ConnectionQuotas:
         self._table = table or QuotaTable()
 
     def update(self, table: QuotaTable) -> None:
-        """Use the rates of IP addresses in `table` from now on."""
+        """Use the rates of IP addresses in `table` from now on. The budget of an address gets its new limit
+        at the next connection from the address (`ClientQuotas.use`), so this takes the same time for any
+        number of addresses.
+        """
         self._table = table
         for quotas in self._ips.values():
-            quotas.update(self._table)
+            quotas.use(self._table)
 
     def arrive(self, listener: int | None, now_ms: int) -> int:
         """Count a new connection at a listener; return the time (ms) that the caller must wait to
@@ -218,7 +221,7 @@ class ConnectionQuotas:
         if quotas is None:
             quotas = self._ips[listener] = ClientQuotas(KEY, self._made)
             quotas.shadow = ClientQuotas(KEY, self._made, is_shadow=True)
-            quotas.update(self._table)
+            quotas.use(self._table)
         return quotas
 
     def _made(self, tags: Tags, limit: float, now_ms: int) -> ConnectionBudget:
