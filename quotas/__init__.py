@@ -4,8 +4,8 @@ This package reads no clock and no socket: time is an argument, `now_ms`, in ms 
 rules are those of Kafka's brokers (3.8 and newer). Tests compare the results with numbers from Kafka's own
 classes; `docs/quotas.md` lists the intended differences.
 
-From file to charge: a quota file is parsed to a `QuotaTable`. `BrokerQuotas.update` gives the limits of the
-table to a broker's limiters. A connection looks up the `ClientLedger` of its client in `BrokerQuotas` and
+From file to charge: a quota file is parsed to a `QuotaTable`. `BrokerQuotas.use` puts the limits of the
+table in force at a broker. A connection looks up the `ClientLedger` of its client in `BrokerQuotas` and
 charges each request to the ledger.
 
 - `table/`: the configuration. `quota_table` (all entries), `entities` (subjects of quotas, precedence of
