@@ -11,8 +11,8 @@ charges each request to the ledger.
 - `table/`: the configuration. `quota_table` (all entries), `entities` (subjects of quotas, precedence of
   levels), `limits` (look-up), `options`, `explain`, `names`, `bounded_names`; formats: `quota_file`,
   `quota_entry`, `quota_edit` (changes of a file), `imported`, `zookeeper_layout`.
-- `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `budgets`, `smooth`, `bucket`,
-  `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
+- `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `counters`, `budgets`, `smooth`,
+  `bucket`, `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
 - `costs/`: estimated request time. `request_costs` (coefficients, and the shipped `*.toml`), `cost`
   (estimate); `calibration`, `cost_fitting`, `cost_findings` and `cost_file` measure a broker and write its
   coefficients.

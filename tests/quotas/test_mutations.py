@@ -20,6 +20,7 @@ from quotas import (
 from quotas.client_quotas import mutation_rates
 from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
 from quotas.table.bounded_names import OVERFLOW
+from quotas.table.options import Pacing
 from tests.quotas.changes import put_in_force
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
@@ -350,31 +351,23 @@ def test_a_changed_mutation_limit_raises_every_brokers_generation() -> None:
         assert all(quotas.generation > seen for quotas, seen in zip(brokers, before, strict=True))
 
 
-class Counting(MutationBudget):
-    """Counts how often it is given a limit."""
-
-    __slots__ = ("given",)
-
-    def __init__(self, tags: Tags, limit: float, now_ms: int) -> None:
-        super().__init__(tags, limit, now_ms)
-        self.given = 0
-
-    def set_limit(self, limit: float) -> None:
-        super().set_limit(limit)
-        self.given += 1
-
-
 def test_shared_mutation_budgets_are_updated_and_expired_once() -> None:
-    cluster = ClientQuotas(MUTATIONS, Counting)
+    given: list[MutationBudget] = []
+
+    def note(budget: MutationBudget, _pacing: Pacing) -> MutationBudget:
+        given.append(budget)
+        return budget
+
+    cluster = mutation_rates()
+    cluster.paced = note  # called whenever a limiter is given its limit
     put_in_force(cluster, table(2.0))
     brokers = [BrokerQuotas.create(table(2.0), mutations=cluster) for _ in range(3)]
     (budget,) = (cluster.budget("alice", "app", 0),)
-    assert isinstance(budget, Counting)
     changed = table(3.0)
-    given = budget.given
+    given.clear()
     for quotas in brokers:
         put_in_force(quotas, changed)
-    assert budget.given == given + 1
+    assert given == [budget]
     assert sum(sum(quotas.expire(IDLE_MS_MAX)) for quotas in brokers) == 1
 
 
