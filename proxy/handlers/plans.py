@@ -54,7 +54,6 @@ ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.SASL_HANDSHAKE: (authentication.plan_sasl_handshake,),
     ApiKey.SASL_AUTHENTICATE: (authentication.plan_sasl_authenticate,),
     ApiKey.CREATE_DELEGATION_TOKEN: (authentication.plan_create_delegation_token,),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: (authentication.plan_describe_delegation_token,),
 }
 QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.METADATA: (auto_creation.plan_metadata,),
@@ -62,6 +61,7 @@ QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions,),
     ApiKey.DELETE_TOPICS: (mutations.plan_delete_topics,),
     ApiKey.STREAMS_GROUP_HEARTBEAT: (streams_groups.plan_streams_group_heartbeat,),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (authentication.plan_describe_delegation_token,),
 }
 QUOTA_APIS: Final[Mapping[int, Fill]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.plan_describe,

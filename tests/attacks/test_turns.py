@@ -21,7 +21,6 @@ LONGER: Final = {
     ApiKey.CREATE_TOPICS: "decoded and encoded as a whole, up to 1 MB, under a mutation quota",
     ApiKey.DELETE_TOPICS: "as CreateTopics",
     ApiKey.METADATA: "as CreateTopics; and the brokers of a response, whose number no client chooses",
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: "a response of up to 1 MB is decoded as a whole, with all renewers",
 }
 """APIs of whose messages a long one still takes longer, and why."""
 NOT_THE_CLIENTS: Final = {

@@ -12,11 +12,14 @@ import pytest
 
 from protocol.api import ApiKey, versions
 from proxy.counters import Counters
+from proxy.handlers import mutations
 from proxy.handlers.plans import QUERYING_HANDLERS, Plans
 from tests.matrix import in_one_test
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from proxy.handlers.plan import Plan
 
 K = ApiKey
 
@@ -152,7 +155,13 @@ FREE: Final[Mapping[ApiKey, str]] = {
 def plan_of(api_key: ApiKey, version: int) -> tuple[bool, bool, bool]:
     """What a plan charges: the request's bytes, the response's bytes, partitions."""
     plan = Plans(Counters()).make(api_key, version)
-    return bool(plan.on_arrival), bool(plan.on_response), api_key in QUERYING_HANDLERS
+    fills = QUERYING_HANDLERS.get(api_key, ())
+    return bool(plan.on_arrival), bool(plan.on_response), any(is_mutation(fill) for fill in fills)
+
+
+def is_mutation(fill: Callable[[Plan], None]) -> bool:
+    """True if the function belongs to the capability that charges partitions."""
+    return fill.__module__.startswith(f"{mutations.__name__}.")
 
 
 def test_every_api_is_charged_or_free_for_a_reason() -> None:

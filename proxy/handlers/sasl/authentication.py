@@ -14,21 +14,27 @@ import structlog
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
+from protocol.errors import ProtocolError, UnencodableError
 from protocol.framing import INCOMPLETE, LENGTH, request_body
 from protocol.messages import (
     CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from protocol.pieces import each
 from proxy.close_reasons import CloseReason
-from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
+from proxy.handlers.broker_query import BrokerQuery
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.sasl.exchange import Exchange, Step
 from proxy.handlers.sasl.identity import ANONYMOUS
+from proxy.handlers.unread import passed_unread
+from proxy.handlers.uplift.uplift import forward
+from proxy.handlers.whole_requests import whole_request
 
 log = structlog.get_logger("weir.authentication")
 
@@ -224,18 +230,30 @@ def plan_create_delegation_token(plan: Plan) -> None:
 
 
 def plan_describe_delegation_token(plan: Plan) -> None:
-    """Learn the owners of delegation tokens from DescribeDelegationToken responses of at most
-    `ANSWER_BYTES_MAX`.
+    """Learn the owners of delegation tokens from DescribeDelegationToken responses. A query reads the request
+    and the response in pieces, because a user may have any number of tokens.
     """
-    response = codec(DescribeDelegationTokenResponse, plan.version)
+    codec_ = codec(DescribeDelegationTokenRequest, plan.version)
+    flexible = plan.flexible_request
 
-    def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
-        if not complete:
-            return WAIT if end - body <= ANSWER_BYTES_MAX else None
-        answer = response.decode(data, body, end)
-        if answer.error_code == ErrorCode.NONE:
-            for token in answer.tokens:
-                context.identities.learn_owner(token.token_id, token.principal_name)
-        return None
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        try:
+            request = whole_request(context, codec_, data, body, end)
+        except UnencodableError:
+            raise
+        except ProtocolError:  # no broker can read it
+            return passed_unread(FORWARD)
+        return request if isinstance(request, Query) else Query(_described(context, plan, request))
 
-    plan.rewrite = rewrite
+    plan.admit, plan.whole = admit, True
+
+
+def _described(context: Context, plan: Plan, request: DescribeDelegationTokenRequest) -> BrokerQuery:
+    answer = yield from forward(plan, request, DescribeDelegationTokenResponse)
+    if answer.error_code == ErrorCode.NONE:
+        learn = context.identities.learn_owner
+        yield from each(lambda token: learn(token.token_id, token.principal_name), answer.tokens)
+    return answer
