@@ -24,12 +24,8 @@ LONGER: Final = {
 }
 """APIs of whose messages a long one still takes longer, and why."""
 NOT_THE_CLIENTS: Final = {
-    ApiKey.API_VERSIONS: "api_keys",
-    ApiKey.SASL_HANDSHAKE: "mechanisms",
     ApiKey.DESCRIBE_CLUSTER: "brokers",
     ApiKey.FIND_COORDINATOR: "coordinators",
-    ApiKey.SHARE_FETCH: "node_endpoints",
-    ApiKey.SHARE_ACKNOWLEDGE: "node_endpoints",
 }
 """Arrays of responses whose length no client chooses: as many as the cluster has, or as keys were asked for
 (a request for many keys is answered in pieces).

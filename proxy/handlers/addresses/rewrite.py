@@ -36,7 +36,7 @@ from proxy.addresses import Address, AdvertisedAddresses
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import BrokerQuery, ask
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
+from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite, StreamRewrite
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.whole_requests import whole_request
 
@@ -144,8 +144,8 @@ def _plan_tagged_endpoints(plan: Plan, message: type[M]) -> None:
     """
     tags = tag_section(message, plan.version)
     if tags is not None:
-        plan.rewrite = _tail(codec(message, plan.version), tags, b"\x00")
-        plan.rewrite_stream = lambda _body_bytes: EndpointMask(message, plan.version)
+        mask = plan.rewrite_stream = lambda _body_bytes: EndpointMask(message, plan.version)
+        plan.rewrite = _tail(codec(message, plan.version), tags, b"\x00", mask)
 
 
 def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
@@ -154,14 +154,23 @@ def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
     """
     endpoints = field_offset(message, plan.version, _ENDPOINTS)
     if endpoints is not None:
-        plan.rewrite = _tail(codec(message, plan.version), endpoints, _EMPTY_COMPACT_ARRAY)
-        plan.rewrite_stream = partial(ArrayMask, message, plan.version, _ENDPOINTS)
+        mask = plan.rewrite_stream = partial(ArrayMask, message, plan.version, _ENDPOINTS)
+        plan.rewrite = _tail(codec(message, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, mask)
 
 
 COORDINATORS_MAX: Final = 10_000
 """Maximum number of coordinators that a request may ask for, because each is decoded and encoded again."""
 CACHED_BYTES_MAX: Final = 64 * 1024
 """Maximum length (bytes) of the first fields of a response that are cached with their replacement."""
+HEAD_BYTES_MAX: Final = 256 * 1024
+"""Maximum length (bytes) of the first fields of a response that are decoded: about 6,000 brokers. They are
+decoded again with each part that arrives.
+"""
+WHOLE_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Maximum length (bytes) of a FindCoordinator response (of at most `PIECE_ITEMS` keys) decoded at once.
+"""
+ENDPOINTS_BYTES_MAX: Final = 8 * 1024
+"""Maximum length (bytes) of NodeEndpoints that are decoded: about 200 brokers, which take 3 ms."""
 _KEY_TYPE_BYTES: Final = 1
 """Size (bytes) of the first field of FindCoordinator requests, which the array of keys follows."""
 _ENDPOINTS = "node_endpoints"
@@ -187,7 +196,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
         context: Context, data: bytearray, body: int, end: int, complete: bool
     ) -> ResponseEdit | Wait | None:
         if whole and not complete:
-            return WAIT
+            return _wait_for_head(body, end, WHOLE_BYTES_MAX)
         start = body + skip
         addresses = context.addresses
         version, seen, answer = cached.get(addresses.host, _NOTHING)
@@ -199,7 +208,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
             except ProtocolError:
                 if complete:
                     raise
-                return WAIT
+                return _wait_for_head(body, end, HEAD_BYTES_MAX)
             edit(message, addresses)
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
             if len(seen) <= CACHED_BYTES_MAX:
@@ -212,10 +221,18 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
 _NOTHING = (-1, b"", b"")
 
 
-def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes) -> Rewrite:
+def _wait_for_head(body: int, end: int, most: int) -> Wait:
+    if end - body > most:
+        raise ProtocolError(f"more than {most} bytes of brokers")
+    return WAIT
+
+
+def _tail(
+    codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, mask: Callable[[int], StreamRewrite]
+) -> Rewrite:
     """Return a function that replaces the addresses in the array or tagged field `endpoints` of a response.
     The fields before it are not decoded. A response in which this field is empty (has the bytes `nothing`),
-    because no leader has moved, is forwarded unchanged.
+    because no leader has moved, is forwarded unchanged. A field longer than `ENDPOINTS_BYTES_MAX` is masked.
     """
 
     def rewrite(
@@ -225,6 +242,9 @@ def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes) -> Rewrite:
             return WAIT
         position = endpoints.locate(data, body, end, complete)
         if data.startswith(nothing, position):
+            return None
+        if end - position > ENDPOINTS_BYTES_MAX:
+            mask(end - body).feed(data, body, end)
             return None
         message = codec_.decode_suffix(data, position, end, endpoints.field)
         _edit_endpoints(message, context.addresses)

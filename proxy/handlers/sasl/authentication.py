@@ -45,6 +45,8 @@ TOKEN_BYTES_MAX: Final = 512 * 1024
 """Maximum length (bytes) of a SASL token or a SASL request: the default of Kafka's
 `sasl.server.max.receive.size`.
 """
+MECHANISMS_BYTES_MAX: Final = 16 * 1024
+"""Maximum length (bytes) of the body of a SaslHandshake response, which lists the broker's mechanisms."""
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """Maximum size (bytes) of a broker's response that is kept until it is complete, to be read as a whole."""
 
@@ -67,8 +69,9 @@ def plan_sasl_handshake(plan: Plan) -> None:
         return decision
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+        _check_length(body, end, MECHANISMS_BYTES_MAX)
         if not complete:
-            return _wait(body, end)
+            return WAIT
         answer, exchange = response.decode(data, body, end), context.client.exchange
         if exchange is not None:
             before, exchange.before = exchange.before, None
@@ -144,9 +147,13 @@ def _wait_for_request(context: Context, data: bytearray, frame: int) -> Wait:
 
 
 def _wait(body: int, end: int) -> Wait:
-    if end - body > ANSWER_BYTES_MAX:
-        raise ProtocolError(f"an answer to SASL of more than {ANSWER_BYTES_MAX} bytes")
+    _check_length(body, end, ANSWER_BYTES_MAX)
     return WAIT
+
+
+def _check_length(body: int, end: int, most: int) -> None:
+    if end - body > most:
+        raise ProtocolError(f"an answer to SASL of more than {most} bytes")
 
 
 # Results
