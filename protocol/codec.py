@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from protocol.decoding import fields_reader, struct_reader
-from protocol.encoding import fields_writer, struct_writer
+from protocol.decoding import fields_reader, struct_reader, tags_reader
+from protocol.encoding import fields_writer, struct_writer, tags_writer
 from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
 from protocol.pieces import Pace, Pieces, WritePieces, struct_pieces_reader, struct_pieces_writer
 from protocol.primitives import AS_A_BROKER, STRICT
@@ -20,6 +20,8 @@ from protocol.values import Message, Value, request_type, response_type, schema_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from protocol.decoding import ReadTags
+    from protocol.encoding import Put
     from protocol.primitives import Buffer, Reader
     from protocol.schema import Slot
 
@@ -47,6 +49,10 @@ class Codec(Generic[M]):
         self._read_prefix = cache(lambda through: fields_reader(self._slots(through), self._struct_type))
         self._write_prefix = cache(
             lambda through: fields_writer(self.layout, self._slots(through), self._struct_type)
+        )
+        self._read_suffix = cache(lambda since: fields_reader(self._last_slots(since), self._struct_type))
+        self._write_suffix = cache(
+            lambda since: fields_writer(self.layout, self._last_slots(since), self._struct_type)
         )
 
     def decode(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
@@ -153,6 +159,49 @@ class Codec(Generic[M]):
             raise
         return bytes(out)
 
+    def decode_suffix(self, data: Buffer, start: int, end: int, since: str) -> M:
+        """Decode only the last fields of a message, from the field `since` on, whose first byte is at
+        `start`; with "", only the tagged fields. The fields before it have their defaults. Raises ValueError
+        if `since` is not an untagged top-level field of this version, ProtocolError for malformed bytes, and
+        for bytes behind the message.
+        """
+        read = self._read_suffix(since)
+        limit = self._limit(data, start, end)
+        try:
+            values, position = read(data, start, limit)
+            if self._read_tags is not None:
+                position = self._read_tags(data, position, limit, values)
+            if position != limit:
+                raise ProtocolError(f"{limit - position} bytes left over", offset=position)
+        except ProtocolError as error:
+            self._blame(error)
+            raise
+        return self.message(**values)  # type: ignore[arg-type]  # the layout has matching types
+
+    def encode_suffix(self, message: M, since: str) -> bytes:
+        """Return the bytes of the message's last fields, from the field `since` on; with "", only of the
+        tagged fields. Raises EncodeError for values that this version cannot express, and ValueError if
+        `since` is not an untagged top-level field of this version.
+        """
+        write = self._write_suffix(since)
+        out = bytearray()
+        try:
+            write(out, message)
+            if self._write_tags is not None:
+                self._write_tags(out, message)
+        except EncodeError as error:
+            self._blame(error)
+            raise
+        return bytes(out)
+
+    @cached_property
+    def _read_tags(self) -> ReadTags | None:
+        return tags_reader(self.layout, self._struct_type, STRICT) if self.layout.flexible else None
+
+    @cached_property
+    def _write_tags(self) -> Put | None:
+        return tags_writer(self.layout, self._struct_type) if self.layout.flexible else None
+
     @cached_property
     def _write_in_pieces(self) -> WritePieces:
         return struct_pieces_writer(self.layout, self.message, self._struct_type)
@@ -174,11 +223,16 @@ class Codec(Generic[M]):
         return cast("type[Value]", getattr(self.message, name))
 
     def _slots(self, through: str) -> Sequence[Slot]:
+        return self.layout.fields[: self._index(through) + 1]
+
+    def _last_slots(self, since: str) -> Sequence[Slot]:
+        return self.layout.fields[self._index(since) :] if since else ()
+
+    def _index(self, field: str) -> int:
         names = [slot.name for slot in self.layout.fields]
-        if through not in names:
-            raise ValueError(f"{self.layout.name} v{self.version} has no {through!r} among {names}")
-        last = names.index(through)
-        return self.layout.fields[: last + 1]
+        if field not in names:
+            raise ValueError(f"{self.layout.name} v{self.version} has no {field!r} among {names}")
+        return names.index(field)
 
 
 def codec(message: type[M], version: int) -> Codec[M]:

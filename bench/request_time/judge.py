@@ -1,4 +1,6 @@
-"""Judge estimates of request time: by client, by API, and against the targets of docs/request-time.md."""
+"""Judge estimates of request time: by client, by API, and against the targets of
+docs/background/request-time.md.
+"""
 
 from __future__ import annotations
 

@@ -110,12 +110,14 @@ def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
     return cast(Locate, compiled(source, layout, "locate"))
 
 
-def streamer(layout: Layout) -> Callable[[], Stream]:
-    """Return a compiled generator function that finds the end of the untagged fields of `layout`."""
+def streamer(layout: Layout, fields: tuple[Slot, ...]) -> Callable[[], Stream]:
+    """Return a compiled generator function that finds the position behind `fields`, the first untagged fields
+    of `layout`.
+    """
     source = Source(layout, when_short=None)
     with source.block("def stream():"):
         source.line("body = position = end = 0")
-        source.fields(layout.fields, layout.name)
+        source.fields(fields, layout.name)
         source.flush()
         source.need()
         source.line("return position - body")

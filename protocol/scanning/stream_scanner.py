@@ -190,4 +190,5 @@ def _streamer(message: str, version: int) -> Callable[[], Stream]:
     found = schema.message(message)
     if found is None:
         raise ValueError(f"no message of Kafka's is called {message}")
-    return streamer(found.layout(version))
+    layout = found.layout(version)
+    return streamer(layout, layout.fields)

@@ -58,6 +58,10 @@ class ConnectionLimits:
     """
     response_bytes_max: int = 2**31 - 1
     """Maximum length (bytes) of a response frame."""
+    kept_response_bytes_max: int = 100 * 1024 * 1024
+    """Maximum length (bytes) of a response that is kept until all of it has arrived, such as the responses to
+    queries. As long as the longest request.
+    """
     in_flight_max: int = 1000
     """Maximum number of requests in flight per connection."""
     stream_above_bytes: int = 256 * 1024
@@ -397,17 +401,18 @@ class Connection:
         end_ms = self.client.first_hold_end_ms
         return self.now_ms + self.limits.first_hold_ms_max if end_ms is None else end_ms
 
-    def tell_next(self, until_ms: int) -> None:
+    def tell_next(self, until_ms: int, *, after: RequestInFlight | None = None) -> None:
         """Have the next response with the field `throttle_time_ms` tell a throttle that ends at `until_ms`.
-        For a request whose own response cannot tell the throttle: acks=0, a version without the field, or a
-        response whose head was already forwarded.
+        For a request whose own response cannot tell the throttle: acks=0, a version without the field, a
+        response whose head was already forwarded, or the response to the request `after`, whose field comes
+        too late.
 
         No effect in hold mode, because a response that tells a throttle time is delayed there.
         """
         if self.hold:
             return
         for record in self.in_flight:
-            if record.kind <= CHARGED and record.plan.throttle is not None:
+            if record.kind <= CHARGED and record.plan.throttle is not None and record is not after:
                 record.tell(until_ms)
                 return
 

@@ -107,6 +107,8 @@ class Outbound:
                     self._empty_rest(stop - position)
                     continue
                 if isinstance(edit, Wait):
+                    if not complete and self._fills_buffer(position, end):
+                        self._check_kept(length)
                     break
                 self._begun = False
                 if edit is not None:
@@ -296,7 +298,9 @@ class Outbound:
                 self._report_ms = until_ms - now_ms
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
-                    return self._wait(complete)
+                    if complete or not self._fills_buffer(frame, end):
+                        return self._wait(complete)
+                    connection.tell_next(now_ms + self._report_ms, after=record)
                 if connection.held_until_ms > now_ms:
                     return WAIT
             edit: ResponseEdit | Wait | None = None
@@ -307,7 +311,7 @@ class Outbound:
                     if edit is WAIT:
                         return self._wait(complete)
                 else:
-                    self._stream_rewrite = plan.rewrite_stream()
+                    self._stream_rewrite = plan.rewrite_stream(LENGTH_BYTES + length - (body - frame))
                     self._stream_rewrite.feed(data, body, end)
             if connection.byte_counter is not None:
                 self._measure_first(connection.byte_counter, data, body, end, complete)
@@ -356,6 +360,21 @@ class Outbound:
     def _is_streamed(self, length: int) -> bool:
         """Return True if a response of this frame length (bytes) is forwarded before its end has arrived."""
         return LENGTH_BYTES + length > self._connection.limits.stream_above_bytes
+
+    def _fills_buffer(self, frame: int, end: int) -> bool:
+        """Return True if the part of a response that has arrived, from `frame` to `end`, fills the buffer."""
+        return end - frame >= self._connection.limits.stream_above_bytes
+
+    def _check_kept(self, length: int) -> None:
+        """Close the connection if a response of this frame length (bytes) is too long to be kept until all of
+        it has arrived. In hold mode, a response may also wait for the end of a throttle; then only its first
+        part is kept.
+        """
+        connection = self._connection
+        longest = connection.limits.kept_response_bytes_max
+        if length > longest and connection.held_until_ms <= connection.now_ms:
+            detail = f"a response of {length} bytes that Weir must read whole, limit {longest}"
+            connection.violate(CloseReason.RESPONSE_LENGTH_WRONG, detail)
 
     def _measure(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
@@ -408,7 +427,7 @@ class Outbound:
         """Write Weir's throttle time into the response if the broker's is shorter. If the version has no such
         field, have the next response tell the throttle time.
 
-        Return False if more bytes are needed.
+        Return False if more bytes are needed, because the field has not arrived.
         """
         if plan.throttle is None:
             self._connection.tell_next(self._connection.now_ms + self._report_ms)

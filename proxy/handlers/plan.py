@@ -363,7 +363,8 @@ class Plan:
     """
     throttle: FieldOffset | None = None
     rewrite: Rewrite | None = None
-    rewrite_stream: Callable[[], StreamRewrite] | None = None
+    rewrite_stream: Callable[[int], StreamRewrite] | None = None
+    """Function that returns the rewriter of a response whose body has this length (bytes)."""
     edit: Callable[[Message, AdvertisedAddresses], None] | None = None
     """Function that replaces the addresses in a decoded response of a query; None if the response has no
     addresses.

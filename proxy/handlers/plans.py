@@ -54,7 +54,6 @@ ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.SASL_HANDSHAKE: (authentication.plan_sasl_handshake,),
     ApiKey.SASL_AUTHENTICATE: (authentication.plan_sasl_authenticate,),
     ApiKey.CREATE_DELEGATION_TOKEN: (authentication.plan_create_delegation_token,),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: (authentication.plan_describe_delegation_token,),
 }
 QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.METADATA: (auto_creation.plan_metadata,),
@@ -62,6 +61,7 @@ QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions,),
     ApiKey.DELETE_TOPICS: (mutations.plan_delete_topics,),
     ApiKey.STREAMS_GROUP_HEARTBEAT: (streams_groups.plan_streams_group_heartbeat,),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (authentication.plan_describe_delegation_token,),
 }
 QUOTA_APIS: Final[Mapping[int, Fill]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.plan_describe,
@@ -87,6 +87,13 @@ CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] 
 """Functions, by API key, that refuse changes of Weir's own topics. They come before all other capabilities
 while topics are protected.
 """
+UNREADABLE_APIS: Final = frozenset({ApiKey.ENVELOPE})
+"""APIs that are not offered, and whose requests close the connection. An Envelope (KIP-590) contains another
+request and the principal that has sent it, and would pass by all quotas and protected topics. Brokers send it
+to controllers, never through Weir, and close a client's connection at one (except on their own listener).
+"""
+READ_APIS: Final = (ON_THE_WIRE, QUERYING_HANDLERS, UNREADABLE_APIS)
+"""APIs whose requests with an unknown version close the connection."""
 BROKER_VERSIONS_MAX: Final = 100
 """Maximum number of sets of broker versions. A cluster has one set, and two during an upgrade."""
 
@@ -156,6 +163,7 @@ class Plans(dict[tuple[int, int], Plan]):
         """
         own = QUOTA_APIS if self.manages_quotas and added else ()
         offered = uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
+        offered = {key: both for key, both in offered.items() if key not in UNREADABLE_APIS}
         return produced_topics.capped(offered) if self.protected else offered
 
     def make(self, api_key: int, version: int) -> Plan:
@@ -164,7 +172,7 @@ class Plans(dict[tuple[int, int], Plan]):
         Other plans are not kept, because a peer can send four billion different (API key, version) pairs.
         """
         known = versions(api_key)
-        if known is None or version not in known:
+        if known is None or version not in known or api_key in UNREADABLE_APIS:
             if api_key != ApiKey.API_VERSIONS:  # Weir answers an unknown ApiVersions like a broker
                 self._counters.requests_not_understood += 1
             return self._not_understood(api_key, version)
@@ -233,7 +241,7 @@ class Plans(dict[tuple[int, int], Plan]):
         guarded = bool(self.protected) and api_key in CHANGES_OF_TOPICS
         if api_key == ApiKey.API_VERSIONS:
             plan.admit = api_versions.refuse_version
-        elif api_key in ON_THE_WIRE or api_key in QUERYING_HANDLERS or quota_api or guarded:
+        elif quota_api or guarded or any(api_key in apis for apis in READ_APIS):
             plan.admit = _refuse
         return plan
 

@@ -21,16 +21,11 @@ LONGER: Final = {
     ApiKey.CREATE_TOPICS: "decoded and encoded as a whole, up to 1 MB, under a mutation quota",
     ApiKey.DELETE_TOPICS: "as CreateTopics",
     ApiKey.METADATA: "as CreateTopics; and the brokers of a response, whose number no client chooses",
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: "a response of up to 1 MB is decoded as a whole, with all renewers",
 }
 """APIs of whose messages a long one still takes longer, and why."""
 NOT_THE_CLIENTS: Final = {
-    ApiKey.API_VERSIONS: "api_keys",
-    ApiKey.SASL_HANDSHAKE: "mechanisms",
     ApiKey.DESCRIBE_CLUSTER: "brokers",
     ApiKey.FIND_COORDINATOR: "coordinators",
-    ApiKey.SHARE_FETCH: "node_endpoints",
-    ApiKey.SHARE_ACKNOWLEDGE: "node_endpoints",
 }
 """Arrays of responses whose length no client chooses: as many as the cluster has, or as keys were asked for
 (a request for many keys is answered in pieces).

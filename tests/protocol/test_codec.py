@@ -73,6 +73,22 @@ def test_a_prefix_leaves_the_rest_at_its_defaults_and_does_not_look_at_it() -> N
     assert codec(MetadataResponse, 9).decode_prefix(ruined, 0, len(ruined), "brokers") == (head, end)
 
 
+@in_one_test
+@pytest.mark.parametrize(("message", "version"), VERSIONS, ids=IDS)
+def test_every_suffix_is_the_end_of_the_whole(message: type[Message], version: int) -> None:
+    subject, value = codec(message, version), sample(message, version)
+    whole, names = subject.encode(value), [slot.name for slot in subject.layout.fields]
+    for before, since in zip(["", *names], [*names, ""], strict=True):
+        _, start = subject.decode_prefix(whole, 0, len(whole), before) if before else (None, 0)
+        decoded = subject.decode_suffix(whole + b"behind", start, len(whole), since)
+        for name in (*names[names.index(since) if since else len(names) :], "unknown_tagged_fields"):
+            assert getattr(decoded, name) == getattr(value, name)
+        assert subject.encode_suffix(decoded, since) == whole[start:]
+        if start < len(whole):
+            with pytest.raises(ProtocolError):
+                subject.decode_suffix(whole + b"\0", start, len(whole) + 1, since)
+
+
 # --- Every kind of buffer, and only the part of it that is meant
 
 

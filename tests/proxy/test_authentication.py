@@ -462,12 +462,19 @@ def test_a_delegation_tokens_owner_is_learnt_from_responses_through_weir(version
             assert owner_of(play, token_id) == owner
 
 
-def test_a_long_describedelegationtoken_response_is_forwarded() -> None:
+def test_owners_of_any_number_of_delegation_tokens_are_learnt() -> None:
     told = DescribeDelegationTokenResponse.DescribedDelegationToken
     tokens = [told(principal_name="a" * 1000, token_id=f"token-{number}") for number in range(3000)]
     answer = response(DescribeDelegationTokenResponse(tokens=tokens), 2, 3)
-    with Playbook() as play:
+    identities = Identities()
+    with Playbook(session=with_rules(identities)) as play:
         play.relays(request(DescribeDelegationTokenRequest(), 2, 3), answer)
+    assert {identities.owner(token.token_id) for token in tokens} == {"a" * 1000}
+
+
+def test_a_describedelegationtoken_request_that_no_broker_can_read_is_forwarded() -> None:
+    with Playbook() as play:
+        play.forwards(request(DescribeDelegationTokenRequest(), 2, 3)[:-2] + b"\x7f\x00")
 
 
 # Uplift

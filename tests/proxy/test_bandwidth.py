@@ -111,6 +111,22 @@ def test_the_larger_throttle_time_is_reported_in_every_version(version: int, bro
         play.returns(answered(brokers_ms), told=answered(max(brokers_ms, 2106)))
 
 
+def test_a_produce_response_longer_than_the_buffer_is_not_kept_for_its_throttle_time() -> None:
+    """The field is behind the partitions, whose number the client chooses. The client waits untold."""
+    partitions = [ProduceResponse.PartitionProduceResponse(index=number) for number in range(100)]
+    topic = ProduceResponse.TopicProduceResponse(name="t", partition_responses=partitions)
+    long = response(ProduceResponse(responses=[topic]), 7)
+    with Playbook(quota_table(produce=1000), buffer_bytes=1000) as play:
+        play.forwards(produce())
+        play.muted_until(2106)
+        play.wire.feed(0, broker=long[:999])
+        assert not play.wire.to_client
+        play.wire.feed(0, broker=long[999:1300])
+        assert play.wire.to_client == long[:1300]
+        play.wire.feed(0, broker=long[1300:])
+        play.to_client(long)
+
+
 @pytest.mark.parametrize(("now_ms", "told_ms"), [(2000, 106), (2106, 0), (3000, 0)])
 def test_the_reported_throttle_time_is_the_remaining_wait(now_ms: int, told_ms: int) -> None:
     with Playbook(quota_table(produce=1000)) as play:

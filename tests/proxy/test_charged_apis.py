@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from protocol.api import ApiKey, versions
+from protocol.messages import EnvelopeRequest, StopReplicaRequest, WriteTxnMarkersRequest
+from protocol.versions import VersionRange
+from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
+from proxy.handlers import mutations
 from proxy.handlers.plans import QUERYING_HANDLERS, Plans
 from tests.matrix import in_one_test
+from tests.proxy.playbook import Playbook
+from tests.proxy.request_costs import charged_us, time_table, timed
+from tests.proxy.wire import new_connection
+from tests.wire.frames import request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from protocol.messages import Message
+    from proxy.handlers.plan import Plan
 
 K = ApiKey
 
@@ -37,6 +48,7 @@ TRANSACTIONS: Final = (
 SETTINGS: Final = "changes settings, ACLs, tokens or features: no topics, and KIP-599 leaves it free"
 BROKERS: Final = "brokers and controllers among themselves: a client needs CLUSTER_ACTION"
 CLUSTER: Final = "moves or elects replicas: ALTER on the cluster is needed, and a broker charges nobody"
+CLOSES: Final = "Weir closes the connection: the request within would be charged by nothing"
 LOGIN: Final = "logging in: charged by no quota"
 
 FREE: Final[Mapping[ApiKey, str]] = {
@@ -125,7 +137,6 @@ FREE: Final[Mapping[ApiKey, str]] = {
             K.BEGIN_QUORUM_EPOCH,
             K.END_QUORUM_EPOCH,
             K.ALTER_PARTITION,
-            K.ENVELOPE,
             K.FETCH_SNAPSHOT,
             K.BROKER_REGISTRATION,
             K.BROKER_HEARTBEAT,
@@ -143,6 +154,7 @@ FREE: Final[Mapping[ApiKey, str]] = {
     ),
     **dict.fromkeys((K.ALTER_REPLICA_LOG_DIRS, K.ELECT_LEADERS, K.ALTER_PARTITION_REASSIGNMENTS), CLUSTER),
     **dict.fromkeys((K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE, K.API_VERSIONS), LOGIN),
+    K.ENVELOPE: CLOSES,
     K.FIND_COORDINATOR: "creates at most the cluster's own three topics, once; KRaft charges nobody for them",
     K.DELETE_RECORDS: "deletes records, no topics; KIP-599 leaves it free",
     K.PUSH_TELEMETRY: "a broker bounds it by itself: telemetry.max.bytes in each push interval",
@@ -152,7 +164,13 @@ FREE: Final[Mapping[ApiKey, str]] = {
 def plan_of(api_key: ApiKey, version: int) -> tuple[bool, bool, bool]:
     """What a plan charges: the request's bytes, the response's bytes, partitions."""
     plan = Plans(Counters()).make(api_key, version)
-    return bool(plan.on_arrival), bool(plan.on_response), api_key in QUERYING_HANDLERS
+    fills = QUERYING_HANDLERS.get(api_key, ())
+    return bool(plan.on_arrival), bool(plan.on_response), any(is_mutation(fill) for fill in fills)
+
+
+def is_mutation(fill: Callable[[Plan], None]) -> bool:
+    """True if the function belongs to the capability that charges partitions."""
+    return fill.__module__.startswith(f"{mutations.__name__}.")
 
 
 def test_every_api_is_charged_or_free_for_a_reason() -> None:
@@ -173,3 +191,28 @@ def test_every_version_of_an_api_is_charged_as_listed(api_key: ApiKey) -> None:
     )
     for version in range(known.min, known.max + 1):
         assert plan_of(api_key, version) == listed, version
+
+
+def test_an_envelope_is_not_offered_and_closes_the_connection() -> None:
+    """Its request would be unseen: a CreateTopics within would cost no mutation quota."""
+    broker = {int(K.ENVELOPE): VersionRange(0, 0), int(K.STOP_REPLICA): VersionRange(0, 4)}
+    plans = Plans(Counters()).for_broker(broker)
+    assert plans.offered() == {int(K.STOP_REPLICA): VersionRange(0, 4)}
+    with Playbook(session=new_connection(plans=plans)) as play:
+        play.client(request(EnvelopeRequest(request_data=b"x" * 40), 0))
+        play.violation(CloseReason.REQUEST_VERSION_UNKNOWN, saying="ENVELOPE")
+
+
+@pytest.mark.parametrize(
+    ("message", "version"), [(StopReplicaRequest, 3), (WriteTxnMarkersRequest, 1)], ids=["stop", "markers"]
+)
+def test_a_clients_request_between_brokers_passes_and_costs_request_time(
+    message: type[Message], version: int
+) -> None:
+    """Brokers decide who may send it: ClusterAction."""
+    session = timed(time_table(1e9))
+    with Playbook(session=session) as play:
+        play.forwards(request(message(), version))
+        play.wire.closed(0)
+        session.end(0)
+        assert charged_us(session) > 0

@@ -133,6 +133,29 @@ def test_forged_gzip_sizes_are_charged_their_true_cost_on_average(name: str) -> 
     assert found >= US_PER_KB["gzip"] * stream.truth / 1000 / 2 or unconfirmed_us >= found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(ATTACKS) - set(UNCONFIRMED)))
+@pytest.mark.parametrize(("quota_us", "worst"), [(600_000.0, 5.0), (6_000_000.0, 2.0)], ids=["1%", "10%"])
+def test_forged_gzip_sizes_take_a_few_times_the_request_time_of_a_minute(
+    name: str, quota_us: float, worst: float
+) -> None:
+    """A forged size is found in one request of 16: a client may send more before that, but not for long."""
+    stream = ATTACKS[name]
+    frame = bytearray(produce(batch(stream)))
+    known_us, truth_us = US + 3.0 * (len(frame) - 4) / 1000, true_us(stream, bytes(frame))
+    taken = []
+    for seed in range(30):
+        look, session = extra(Plan(ApiKey.PRODUCE, VERSION), COST, Random(seed)), new_connection()
+        assert look is not None
+        charged = spent = 0.0
+        while charged < quota_us:
+            charged += known_us + look(session, frame, 0, len(frame))
+            spent += truth_us
+        taken.append(spent / quota_us)
+    assert sum(taken) / len(taken) <= 1.3
+    assert max(taken) <= worst
+
+
 def test_a_bomb_among_many_partitions_is_charged_on_average_wherever_it_is() -> None:
     """Only some of the packed partitions are read; which ones, the client cannot know."""
     bomb, small = snappy_stream(b"", 6 * MB), zstd_stream(b"", 2000)

@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.messages import ShareFetchRequest, ShareFetchResponse
+from protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from proxy.close_reasons import CloseReason
 from proxy.net.poll import READ
 from proxy.net.reactor import BUFFER_BYTES
 from tests.proxy.rigs import PAIRS, Rig, open_descriptors, tcp_pair, unix_pair
 from tests.proxy.wire import quota_table
-from tests.wire.frames import padded, request, response, unknown_request, unknown_response
+from tests.wire.frames import body_of, padded, request, response, unknown_request, unknown_response
 from tests.wire.messages import ping, pong, produce, produced
 
 if TYPE_CHECKING:
@@ -43,22 +48,44 @@ def test_a_relay_passes_frames_larger_than_every_buffer_both_ways(
 
 
 def test_a_rewritten_response_may_be_larger_than_the_buffer(new_rig: Callable[..., Rig]) -> None:
-    """A share fetch has its addresses at its end; it is kept until that is here."""
-    records = ShareFetchResponse.PartitionData(records=b"r" * (3 * BUFFER_BYTES))
-    topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[records])
+    """The coordinators of several keys are kept until all of them are there."""
 
     def answer(host: str, port: int) -> bytes:
-        node = ShareFetchResponse.NodeEndpoint(node_id=1, host=host, port=port)
-        return response(ShareFetchResponse(responses=[topic], node_endpoints=[node]), 1)
+        found = FindCoordinatorResponse.Coordinator(key="k" * 30_000, node_id=1, host=host, port=port)
+        return response(FindCoordinatorResponse(coordinators=[found] * 30), 4)
 
     rig = new_rig()
-    asked = request(ShareFetchRequest(), 1)
+    asked = request(FindCoordinatorRequest(coordinator_keys=["k"]), 4)
     assert rig.pass_on(asked, rig.client, rig.broker) == asked
     sent = answer("kafka", 9092)
     while sent:
         sent = rig.send(rig.broker, sent)
         rig.turn()
     rig.expect(rig.client, answer("weir", 19094))
+
+
+def test_of_a_large_share_fetch_response_hardly_more_than_the_buffer_is_kept(
+    new_rig: Callable[..., Rig],
+) -> None:
+    records = ShareFetchResponse.PartitionData(records=b"r" * (9 * BUFFER_BYTES))
+    topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[records])
+    node = ShareFetchResponse.NodeEndpoint(node_id=1, host="kafka", port=9092)
+    rig = new_rig()
+    rig.pass_on(request(ShareFetchRequest(), 1), rig.client, rig.broker)
+    sent = answer = response(ShareFetchResponse(responses=[topic], node_endpoints=[node]), 1)
+    received, kept = bytearray(), 0
+    while sent:
+        sent = rig.send(rig.broker, sent)
+        rig.turn()
+        kept = max(kept, rig.relay.held_bytes)
+        received += rig.take(rig.client)
+    rig.turn(3)
+    received += rig.take(rig.client)
+    assert kept <= 2 * BUFFER_BYTES
+    assert len(received) == len(answer)
+    told = body_of(bytes(received), ShareFetchResponse, 1)
+    assert told.responses == [topic]
+    assert told.node_endpoints == []
 
 
 # Who does not read

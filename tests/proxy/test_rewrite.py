@@ -62,6 +62,8 @@ WITH_ADDRESSES: Final = [
 ]
 IDS: Final = [f"{message.__name__}-v{version}" for message, version in WITH_ADDRESSES]
 HOSTS: Final = {"longer": "a-broker-with-a-long-name.example.org", "shorter": "b", "equal": "wear"}
+STREAMED: Final = (ProduceResponse, FetchResponse, ShareFetchResponse, ShareAcknowledgeResponse)
+"""Responses that are forwarded in parts if they are larger than the buffer."""
 BROKERS, CONTROLLERS = 1, 2
 """DescribeCluster's endpoint types."""
 FAR_AWAY: Final = 5000
@@ -250,7 +252,7 @@ def test_a_metadata_response_larger_than_the_buffer_streams(version: int) -> Non
 
 @pytest.mark.parametrize(
     ("message", "version"),
-    [(m, v) for m, v in WITH_ADDRESSES if m not in {MetadataResponse, FetchResponse}],
+    [(m, v) for m, v in WITH_ADDRESSES if m not in {MetadataResponse, *STREAMED}],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_rewritten_responses_larger_than_the_buffer_are_kept_whole(
@@ -263,26 +265,135 @@ def test_rewritten_responses_larger_than_the_buffer_are_kept_whole(
         play.to_client(response(with_nodes(message, version, ours(nodes)), version))
 
 
-@pytest.mark.parametrize("version", [16, 17, 18])
-def test_addresses_in_a_streamed_fetch_response_are_masked(version: int) -> None:
-    value = with_nodes(FetchResponse, version, some_nodes(FetchResponse, version, "kafka"))
+def streamed(message: type[Message], version: int, host: str, bytes_: int = 5000) -> Any:
+    """A response of at least this length that names nodes, and has no tagged fields that it need not have."""
+    value = with_nodes(message, version, some_nodes(message, version, host))
     value.unknown_tagged_fields = ()
-    value.responses[0].partitions[0].records = b"r" * 5000
-    answer = response(value, version)
-    with Playbook(buffer_bytes=1000) as play:
-        ask(play, FetchResponse, version)
-        play.broker(answer)
-        got = bytes(play.wire.to_client)
-        play.wire.to_client.clear()
+    if message in (FetchResponse, ShareFetchResponse):
+        value.responses[0].partitions[0].records = b"r" * bytes_
+    else:
+        value.responses = value.responses * (bytes_ // 20)
+    return value
+
+
+def check_masked(answer: bytes, got: bytes, message: type[Message], version: int) -> None:
     assert len(got) == len(answer)
     assert b"kafka" in answer
     assert b"kafka" not in got
-    read = body_of(got, FetchResponse, version)
+    read: Any = body_of(got, message, version)
+    value: Any = body_of(answer, message, version)
     assert read.node_endpoints == []
     assert [tag for tag, _ in read.unknown_tagged_fields] == [UNKNOWN_TAG]
     assert msgspec.structs.replace(
         read, node_endpoints=value.node_endpoints, unknown_tagged_fields=()
     ) == msgspec.structs.replace(value)
+
+
+@in_one_test
+@pytest.mark.parametrize(
+    ("message", "version"), [(m, v) for m, v in WITH_ADDRESSES if m in STREAMED], ids=str
+)
+def test_addresses_in_streamed_responses_are_masked(message: type[Message], version: int) -> None:
+    """As many bytes are kept as fit into the buffer, however long the response is."""
+    answer = response(streamed(message, version, "kafka"), version)
+    with Playbook(buffer_bytes=1000) as play:
+        ask(play, message, version)
+        for start in range(0, len(answer), 700):
+            play.wire.feed(0, broker=answer[start : start + 700])
+            assert start + 700 - len(play.wire.to_client) <= 1000
+        got = bytes(play.wire.to_client)
+        play.wire.to_client.clear()
+    check_masked(answer, got, message, version)
+
+
+@in_one_test
+@pytest.mark.parametrize("message", [ShareFetchResponse, ShareAcknowledgeResponse], ids=str)
+def test_addresses_in_streamed_share_responses_are_masked_at_every_cut(message: type[Message]) -> None:
+    answer = response(streamed(message, 1, "kafka", 1200), 1)
+    for cut in range(1000, len(answer)):
+        with Playbook(buffer_bytes=1000) as play:
+            ask(play, message, 1)
+            play.wire.feed(0, broker=answer[:cut])
+            play.wire.feed(0, broker=answer[cut:])
+            got = bytes(play.wire.to_client)
+            play.wire.to_client.clear()
+        check_masked(answer, got, message, 1)
+
+
+@pytest.mark.parametrize("host_bytes", [*range(100, 140), *range(16_360, 16_400)])
+def test_addresses_of_any_length_in_a_streamed_share_response_are_masked(host_bytes: int) -> None:
+    """The size of the field that no client knows is a varint, whose own size depends on it."""
+    value = streamed(ShareFetchResponse, 1, "kafka")
+    del value.node_endpoints[1:]
+    value.node_endpoints[0].host = "kafka" * (host_bytes // 5) + "k" * (host_bytes % 5)
+    answer = response(value, 1)
+    with Playbook(buffer_bytes=1000) as play:
+        ask(play, ShareFetchResponse, 1)
+        play.broker(answer)
+        got = bytes(play.wire.to_client)
+        play.wire.to_client.clear()
+    check_masked(answer, got, ShareFetchResponse, 1)
+
+
+def test_a_streamed_share_response_without_addresses_is_unchanged() -> None:
+    value = streamed(ShareFetchResponse, 1, "kafka")
+    value.node_endpoints = []
+    with Playbook(buffer_bytes=1000) as play:
+        ask(play, ShareFetchResponse, 1)
+        play.returns(response(value, 1))
+
+
+def test_a_streamed_share_response_that_ends_within_its_addresses_closes_the_connection() -> None:
+    value = streamed(ShareFetchResponse, 1, "kafka")
+    value.node_endpoints = []
+    answer = bytearray(response(value, 1))
+    assert answer[-2:] == b"\x01\x00"
+    answer[-2] = 2
+    with Playbook(buffer_bytes=1000) as play:
+        ask(play, ShareFetchResponse, 1)
+        play.broker(bytes(answer))
+        play.violation(CloseReason.RESPONSE_MALFORMED, saying="ends within its last array")
+        play.wire.to_client.clear()
+
+
+@pytest.mark.parametrize("message", STREAMED)
+def test_more_addresses_than_fit_into_a_turn_are_masked(message: type[Message]) -> None:
+    """Decoding 250 KB of them took 97 ms. No leader moves to hundreds of brokers at once."""
+    version = schema_of(message).versions.max
+    value = streamed(message, version, "kafka", 100)
+    value.node_endpoints = value.node_endpoints * 300
+    answer = response(value, version)
+    with Playbook() as play:
+        ask(play, message, version)
+        play.broker(answer)
+        got = bytes(play.wire.to_client)
+        play.wire.to_client.clear()
+    check_masked(answer, got, message, version)
+
+
+@pytest.mark.parametrize("message", [MetadataResponse, DescribeClusterResponse, ApiVersionsResponse])
+def test_a_response_with_more_to_decode_than_a_cluster_has_closes_the_connection(
+    message: type[Message],
+) -> None:
+    """The numbers of brokers and of APIs have no bound on the wire."""
+    value: Any = sample(message, 0)
+    array = value.api_keys if message is ApiVersionsResponse else value.brokers
+    array *= 20_000
+    answer = response(value, 0)
+    with Playbook() as play:
+        ask(play, message, 0)
+        for start in range(0, len(answer), 100_000):
+            if play.session.violation is None:
+                play.wire.feed(0, broker=answer[start : start + 100_000])
+        play.violation(CloseReason.RESPONSE_MALFORMED, saying="more than")
+        assert not play.wire.to_client
+
+
+def test_a_response_too_long_to_be_kept_whole_closes_the_connection() -> None:
+    with Playbook(session=new_connection(buffer_bytes=1000, kept_response_bytes_max=5000)) as play:
+        ask(play, FindCoordinatorResponse, 4)
+        play.broker(framed(bytes((0, 0, 0, 1)) + bytes(4997))[:2000])
+        play.violation(CloseReason.RESPONSE_LENGTH_WRONG, saying="read whole")
 
 
 @pytest.mark.parametrize("version", [0, 8, 12])

@@ -48,6 +48,7 @@ def new_connection(
     in_flight_max: int = 1000,
     frame_bytes_max: int = 100 * 1024 * 1024,
     response_bytes_max: int = 2**31 - 1,
+    kept_response_bytes_max: int = 100 * 1024 * 1024,
     ports: PortRange = PORTS,
     quotas: BrokerQuotas | None = None,
     plans: Plans | None = None,
@@ -66,6 +67,7 @@ def new_connection(
         limits=ConnectionLimits(
             frame_bytes_max=frame_bytes_max,
             response_bytes_max=response_bytes_max,
+            kept_response_bytes_max=kept_response_bytes_max,
             in_flight_max=in_flight_max,
             stream_above_bytes=buffer_bytes,
             held_bytes_max=held_bytes_max,

@@ -8,6 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
+from proxy.net.reactor import BUFFER_BYTES
 from tests.sim.frames import (
     FETCH_BOUNDS,
     HEAD_BYTES,
@@ -174,7 +175,6 @@ class Broker:
         size = request.records_bytes if request.records_bytes or not session else -1
         answer = answered(ask.kind, number, size, ask.topic, ask.broker_throttle_ms, session)
         is_cut = len(answer) > 2 * HEAD_BYTES and (request.records_bytes > 0 or not ask.kind.is_fetch)
-        is_cut = is_cut and ask.kind.api != "share_fetch"
         pieces = opened.answer_pieces if is_cut else 1
         cuts = sorted(self._rng.randrange(HEAD_BYTES, len(answer)) for _ in range(pieces - 1))
         self._free_ms = max(self._free_ms, self._world.now_ms)
@@ -185,7 +185,9 @@ class Broker:
     def _fetch(self, request: Request) -> int:
         """Set the size of the records that are found; return the id of the fetch session, 0: none."""
         kind, client_id, session, epoch = request.ask.kind, self._conversation.opened.client_id, 0, -1
-        most = 2000  # a share fetch is charged when it is there, but delivered when it is whole
+        most = 2000  # a small share fetch is charged with its head, but delivered when it is whole
+        if request.ask.size > BUFFER_BYTES:
+            most = request.ask.size
         frame = self._conversation.forward.stream[request.end - len(request.frame) : request.end]
         if kind.api == "fetch":
             most = max(FETCH_BOUNDS.unpack_from(frame, bounds_at(kind, client_id))[2], 1000)
@@ -204,7 +206,8 @@ class Broker:
             request.answer, request.first_ms = answer, now_ms
             begin = len(back.stream)
             if kind.is_fetch:  # its charge is due with its head
-                end = begin + (HEAD_BYTES if kind.api == "fetch" else len(answer))
+                streams = kind.api == "fetch" or len(answer) > BUFFER_BYTES
+                end = begin + (HEAD_BYTES if streams else len(answer))
                 back.heads.update(dict.fromkeys(range(begin + 1, end), begin))
         if stop == len(answer):
             request.last_ms = now_ms

@@ -4,6 +4,7 @@
 not connect to are not replaced: controllers' listeners, values of settings, endpoints of applications.
 `docs/background/security.md` has the reasons, and a test finds address fields without one. NodeEndpoints of a
 response
-larger than the buffer are masked: another tag and zeros are written over them, because the frame's length was
-sent already. A client without this hint asks for metadata, as before KIP-951.
+larger than the buffer are masked: a tag that no client knows and zeros are written over them, because the
+frame's length was sent already. A client without this hint asks for metadata, as before KIP-951. Rejected:
+keeping such a response whole, because the client decides how long a share fetch or produce response is.
 """

@@ -3,8 +3,7 @@
 Where addresses are near the beginning of a response (Metadata, FindCoordinator, DescribeCluster), only the
 fields up to them are decoded and encoded again; all later fields are forwarded unchanged. The last result is
 cached: while the cluster's brokers stay the same, rewriting is one comparison of bytes. Where addresses are
-at the end (NodeEndpoints of KIP-951, sent only with errors about leadership), a response with addresses is
-decoded as a whole.
+at the end (NodeEndpoints of KIP-951, sent only with errors about leadership), only they are decoded.
 """
 
 from __future__ import annotations
@@ -30,13 +29,14 @@ from protocol.messages import (
 )
 from protocol.pieces import PIECE_ITEMS, each
 from protocol.primitives import read_wrapped_uvarint
+from protocol.scanning.array_mask import ArrayMask
 from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.scanning.stream_scanner import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import BrokerQuery, ask
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
+from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite, StreamRewrite
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.whole_requests import whole_request
 
@@ -118,47 +118,62 @@ def _coordinators(context: Context, version: int, request: FindCoordinatorReques
 
 def plan_produce_endpoints(plan: Plan) -> None:
     """Replace the addresses in the tagged field NodeEndpoints of Produce responses (KIP-951, from v10 on)."""
-    tags = tag_section(ProduceResponse, plan.version)
-    if plan.version >= 10 and tags is not None:
-        plan.rewrite = _tail(codec(ProduceResponse, plan.version), tags, b"\x00", _edit_endpoints)
+    if plan.version >= 10:
+        _plan_tagged_endpoints(plan, ProduceResponse)
 
 
 def plan_fetch_endpoints(plan: Plan) -> None:
-    """Replace the addresses in the tagged field NodeEndpoints of Fetch responses (KIP-951, from v16 on). In a
-    response larger than the buffer, the field is masked.
-    """
-    tags = tag_section(FetchResponse, plan.version)
-    if plan.version >= 16 and tags is not None:
-        plan.rewrite = _tail(codec(FetchResponse, plan.version), tags, b"\x00", _edit_endpoints)
-        plan.rewrite_stream = lambda: EndpointMask(FetchResponse, plan.version)
+    """Replace the addresses in the tagged field NodeEndpoints of Fetch responses (KIP-951, from v16 on)."""
+    if plan.version >= 16:
+        _plan_tagged_endpoints(plan, FetchResponse)
 
 
 def plan_share_fetch_endpoints(plan: Plan) -> None:
-    """Replace the addresses in the array NodeEndpoints at the end of ShareFetch responses (KIP-932). The
-    array is mostly empty.
-    """
-    endpoints = field_offset(ShareFetchResponse, plan.version, "node_endpoints")
-    if endpoints is not None:
-        plan.rewrite = _tail(
-            codec(ShareFetchResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
-        )
+    """Replace the addresses in the array NodeEndpoints at the end of ShareFetch responses (KIP-932)."""
+    _plan_last_endpoints(plan, ShareFetchResponse)
 
 
 def plan_share_acknowledge_endpoints(plan: Plan) -> None:
     """Replace the addresses in the array NodeEndpoints at the end of ShareAcknowledge responses (KIP-932)."""
-    endpoints = field_offset(ShareAcknowledgeResponse, plan.version, "node_endpoints")
+    _plan_last_endpoints(plan, ShareAcknowledgeResponse)
+
+
+def _plan_tagged_endpoints(plan: Plan, message: type[M]) -> None:
+    """Replace the addresses in the tagged field NodeEndpoints; in a response larger than the buffer, mask the
+    field.
+    """
+    tags = tag_section(message, plan.version)
+    if tags is not None:
+        mask = plan.rewrite_stream = lambda _body_bytes: EndpointMask(message, plan.version)
+        plan.rewrite = _tail(codec(message, plan.version), tags, b"\x00", mask)
+
+
+def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
+    """Replace the addresses in the last array, NodeEndpoints; in a response larger than the buffer, mask the
+    array.
+    """
+    endpoints = field_offset(message, plan.version, _ENDPOINTS)
     if endpoints is not None:
-        plan.rewrite = _tail(
-            codec(ShareAcknowledgeResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
-        )
+        mask = plan.rewrite_stream = partial(ArrayMask, message, plan.version, _ENDPOINTS)
+        plan.rewrite = _tail(codec(message, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, mask)
 
 
 COORDINATORS_MAX: Final = 10_000
 """Maximum number of coordinators that a request may ask for, because each is decoded and encoded again."""
 CACHED_BYTES_MAX: Final = 64 * 1024
 """Maximum length (bytes) of the first fields of a response that are cached with their replacement."""
+HEAD_BYTES_MAX: Final = 256 * 1024
+"""Maximum length (bytes) of the first fields of a response that are decoded: about 6,000 brokers. They are
+decoded again with each part that arrives.
+"""
+WHOLE_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Maximum length (bytes) of a FindCoordinator response (of at most `PIECE_ITEMS` keys) decoded at once.
+"""
+ENDPOINTS_BYTES_MAX: Final = 8 * 1024
+"""Maximum length (bytes) of NodeEndpoints that are decoded: about 200 brokers, which take 3 ms."""
 _KEY_TYPE_BYTES: Final = 1
 """Size (bytes) of the first field of FindCoordinator requests, which the array of keys follows."""
+_ENDPOINTS = "node_endpoints"
 _EMPTY_COMPACT_ARRAY = b"\x01"
 _THROTTLE_BYTES = 4
 _BROKERS = 1
@@ -181,7 +196,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
         context: Context, data: bytearray, body: int, end: int, complete: bool
     ) -> ResponseEdit | Wait | None:
         if whole and not complete:
-            return WAIT
+            return _wait_for_head(body, end, WHOLE_BYTES_MAX)
         start = body + skip
         addresses = context.addresses
         version, seen, answer = cached.get(addresses.host, _NOTHING)
@@ -193,7 +208,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
             except ProtocolError:
                 if complete:
                     raise
-                return WAIT
+                return _wait_for_head(body, end, HEAD_BYTES_MAX)
             edit(message, addresses)
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
             if len(seen) <= CACHED_BYTES_MAX:
@@ -206,10 +221,18 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
 _NOTHING = (-1, b"", b"")
 
 
-def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M]) -> Rewrite:
-    """Return a function that replaces the addresses in the array or tagged field `endpoints` of a response. A
-    response in which this field is empty (has the bytes `nothing`), because no leader has moved, is forwarded
-    unchanged.
+def _wait_for_head(body: int, end: int, most: int) -> Wait:
+    if end - body > most:
+        raise ProtocolError(f"more than {most} bytes of brokers")
+    return WAIT
+
+
+def _tail(
+    codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, mask: Callable[[int], StreamRewrite]
+) -> Rewrite:
+    """Return a function that replaces the addresses in the array or tagged field `endpoints` of a response.
+    The fields before it are not decoded. A response in which this field is empty (has the bytes `nothing`),
+    because no leader has moved, is forwarded unchanged. A field longer than `ENDPOINTS_BYTES_MAX` is masked.
     """
 
     def rewrite(
@@ -220,9 +243,12 @@ def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M
         position = endpoints.locate(data, body, end, complete)
         if data.startswith(nothing, position):
             return None
-        message = codec_.decode(data, body, end)
-        edit(message, context.addresses)
-        return _replace(data, body, end, codec_.encode(message))
+        if end - position > ENDPOINTS_BYTES_MAX:
+            mask(end - body).feed(data, body, end)
+            return None
+        message = codec_.decode_suffix(data, position, end, endpoints.field)
+        _edit_endpoints(message, context.addresses)
+        return _replace(data, position, end, codec_.encode_suffix(message, endpoints.field))
 
     return rewrite
 
@@ -252,11 +278,8 @@ def _edit_describe_cluster(message: DescribeClusterResponse, addresses: Advertis
     ]
 
 
-def _edit_endpoints(
-    message: ProduceResponse | FetchResponse | ShareFetchResponse | ShareAcknowledgeResponse,
-    addresses: AdvertisedAddresses,
-) -> None:
-    nodes: list[_Node] = message.node_endpoints  # type: ignore[assignment]  # four types of one shape
+def _edit_endpoints(message: Message, addresses: AdvertisedAddresses) -> None:
+    nodes: list[_Node] = message.node_endpoints  # type: ignore[attr-defined]  # four types of one shape
     nodes[:] = [node for node in nodes if _advertise(node, node.node_id, addresses)]
 
 

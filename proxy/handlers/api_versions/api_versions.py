@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from struct import Struct
+from typing import Final
 
 from protocol.api import ApiKey, versions
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
 from protocol.framing import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
@@ -33,6 +35,10 @@ such an API.
 """
 
 
+VERSIONS_BYTES_MAX: Final = 16 * 1024
+"""Maximum length (bytes) of the body of an ApiVersions response: about 2,000 APIs. Kafka 4.2 has 93."""
+
+
 def plan_api_versions(plan: Plan) -> None:
     """Replace the versions in ApiVersions responses by those that the broker and Weir both have. The last
     result is cached.
@@ -44,6 +50,8 @@ def plan_api_versions(plan: Plan) -> None:
         context: Context, data: bytearray, body: int, end: int, complete: bool
     ) -> ResponseEdit | Wait | None:
         nonlocal cached
+        if end - body > VERSIONS_BYTES_MAX:
+            raise ProtocolError(f"more than {VERSIONS_BYTES_MAX} bytes of versions")
         if not complete:
             return WAIT
         context.speaks_api_versions_3 = context.speaks_api_versions_3 or plan.version >= _SAYS_WHO

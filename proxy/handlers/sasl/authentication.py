@@ -14,21 +14,27 @@ import structlog
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
+from protocol.errors import ProtocolError, UnencodableError
 from protocol.framing import INCOMPLETE, LENGTH, request_body
 from protocol.messages import (
     CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from protocol.pieces import each
 from proxy.close_reasons import CloseReason
-from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
+from proxy.handlers.broker_query import BrokerQuery
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.sasl.exchange import Exchange, Step
 from proxy.handlers.sasl.identity import ANONYMOUS
+from proxy.handlers.unread import passed_unread
+from proxy.handlers.uplift.uplift import forward
+from proxy.handlers.whole_requests import whole_request
 
 log = structlog.get_logger("weir.authentication")
 
@@ -39,6 +45,8 @@ TOKEN_BYTES_MAX: Final = 512 * 1024
 """Maximum length (bytes) of a SASL token or a SASL request: the default of Kafka's
 `sasl.server.max.receive.size`.
 """
+MECHANISMS_BYTES_MAX: Final = 16 * 1024
+"""Maximum length (bytes) of the body of a SaslHandshake response, which lists the broker's mechanisms."""
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """Maximum size (bytes) of a broker's response that is kept until it is complete, to be read as a whole."""
 
@@ -61,8 +69,9 @@ def plan_sasl_handshake(plan: Plan) -> None:
         return decision
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+        _check_length(body, end, MECHANISMS_BYTES_MAX)
         if not complete:
-            return _wait(body, end)
+            return WAIT
         answer, exchange = response.decode(data, body, end), context.client.exchange
         if exchange is not None:
             before, exchange.before = exchange.before, None
@@ -138,9 +147,13 @@ def _wait_for_request(context: Context, data: bytearray, frame: int) -> Wait:
 
 
 def _wait(body: int, end: int) -> Wait:
-    if end - body > ANSWER_BYTES_MAX:
-        raise ProtocolError(f"an answer to SASL of more than {ANSWER_BYTES_MAX} bytes")
+    _check_length(body, end, ANSWER_BYTES_MAX)
     return WAIT
+
+
+def _check_length(body: int, end: int, most: int) -> None:
+    if end - body > most:
+        raise ProtocolError(f"an answer to SASL of more than {most} bytes")
 
 
 # Results
@@ -224,18 +237,30 @@ def plan_create_delegation_token(plan: Plan) -> None:
 
 
 def plan_describe_delegation_token(plan: Plan) -> None:
-    """Learn the owners of delegation tokens from DescribeDelegationToken responses of at most
-    `ANSWER_BYTES_MAX`.
+    """Learn the owners of delegation tokens from DescribeDelegationToken responses. A query reads the request
+    and the response in pieces, because a user may have any number of tokens.
     """
-    response = codec(DescribeDelegationTokenResponse, plan.version)
+    codec_ = codec(DescribeDelegationTokenRequest, plan.version)
+    flexible = plan.flexible_request
 
-    def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
-        if not complete:
-            return WAIT if end - body <= ANSWER_BYTES_MAX else None
-        answer = response.decode(data, body, end)
-        if answer.error_code == ErrorCode.NONE:
-            for token in answer.tokens:
-                context.identities.learn_owner(token.token_id, token.principal_name)
-        return None
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        try:
+            request = whole_request(context, codec_, data, body, end)
+        except UnencodableError:
+            raise
+        except ProtocolError:  # no broker can read it
+            return passed_unread(FORWARD)
+        return request if isinstance(request, Query) else Query(_described(context, plan, request))
 
-    plan.rewrite = rewrite
+    plan.admit, plan.whole = admit, True
+
+
+def _described(context: Context, plan: Plan, request: DescribeDelegationTokenRequest) -> BrokerQuery:
+    answer = yield from forward(plan, request, DescribeDelegationTokenResponse)
+    if answer.error_code == ErrorCode.NONE:
+        learn = context.identities.learn_owner
+        yield from each(lambda token: learn(token.token_id, token.principal_name), answer.tokens)
+    return answer

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.framing import INCOMPLETE, client_id_end, request_body, response_body
-from protocol.messages import FetchRequest, FetchResponse, ProduceRequest
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchResponse,
+)
+from protocol.scanning.array_mask import ArrayMask
 from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.scanning.least_fetch import ask_least
 from protocol.scanning.records_remover import RecordsRemover
@@ -163,12 +170,17 @@ def growing_offsets() -> dict[str, Grow]:
 # Streams that are fed in pieces
 
 
+LAST_ENDPOINTS: Final = (ShareFetchResponse, ShareAcknowledgeResponse)
+"""Messages whose last array has addresses of brokers."""
+
+
 @cache
 def _streamed() -> tuple[tuple[type[Message], int], ...]:
     return tuple(
         (message, version)
         for message, version in VERSIONS
-        if message in (ProduceRequest, FetchResponse) or endpoints_tag(message, version) is not None
+        if message in (ProduceRequest, FetchResponse, *LAST_ENDPOINTS)
+        or endpoints_tag(message, version) is not None
     )
 
 
@@ -177,7 +189,7 @@ def run_streams(data: bytes) -> None:
     index, rest = chosen(data, len(_streamed()))
     message, version = _streamed()[index]
     length, body = (rest[0] or 256 if rest else 1), rest[1:]
-    for follow in (_tags_found, _masked, _topic_bytes, _removed):
+    for follow in (_tags_found, _masked, _array_masked, _topic_bytes, _removed):
         whole = _outcome(follow, message, version, body, max(len(body), 1))
         assert _outcome(follow, message, version, body, length) == whole, (follow, message, version)
     value = decoded(message, version, body)
@@ -217,6 +229,17 @@ def _masked(message: type[Message], version: int, body: bytes, length: int) -> o
     return out, mask.masked, mask.finished
 
 
+def _array_masked(message: type[Message], version: int, body: bytes, length: int) -> object:
+    if message not in LAST_ENDPOINTS:
+        return None
+    mask, out = ArrayMask(message, version, "node_endpoints", len(body)), b""
+    for chunk in map(bytearray, chunks(body, length)):
+        mask.feed(chunk, 0, len(chunk))
+        out += chunk
+    assert len(out) == len(body)
+    return out
+
+
 def _topic_bytes(message: type[Message], version: int, body: bytes, length: int) -> object:
     if message not in (ProduceRequest, FetchResponse) or not names_topics(message, version):
         return None
@@ -243,6 +266,11 @@ def _compare(message: type[Message], version: int, body: bytes, value: Any) -> N
         assert _tags_found(message, version, body, len(body)) == position
     if _topic_bytes(message, version, body, len(body)) is not None:
         assert _topic_bytes(message, version, body, len(body)) == (_counted(message, value), True)
+    if message in LAST_ENDPOINTS:
+        hidden: Any = decoded(message, version, _array_masked(message, version, body, len(body)))  # type: ignore[arg-type]  # bytes
+        if value.node_endpoints:
+            value.node_endpoints, value.unknown_tagged_fields = [], hidden.unknown_tagged_fields
+        assert hidden == value
     if message is FetchResponse:
         emptied = decoded(message, version, _removed(message, version, body, len(body)))  # type: ignore[arg-type]  # bytes
         for topic in value.responses:
