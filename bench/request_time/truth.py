@@ -46,6 +46,14 @@ class Truth:
 
     def read(self) -> dict[str, float]:
         """All that each client-id that was begun has used so far, in µs of one thread. Raises TruthError."""
+        now_s, rates = time.monotonic(), self.percents()
+        return {
+            client_id: total_us(rates.get(client_id, 0.0), now_s - began_s)
+            for client_id, began_s in self._began_s.items()
+        }
+
+    def percents(self) -> dict[str, float]:
+        """The broker's current rate of every client-id, in percent of one thread. Raises TruthError."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         try:
@@ -53,16 +61,12 @@ class Truth:
             self._child.stdin.flush()
         except BrokenPipeError as error:
             raise TruthError("what reads JMX has ended: is the broker alive?") from error
-        now_s, found = time.monotonic(), list[str]()
+        found = list[str]()
         while (line := self._child.stdout.readline()) not in {"", "\n"}:
             found.append(line)
         if not line:
             raise TruthError("what reads JMX has ended: is the broker alive?")
-        rates = parse("".join(found))
-        return {
-            client_id: total_us(rates.get(client_id, 0.0), now_s - began_s)
-            for client_id, began_s in self._began_s.items()
-        }
+        return parse("".join(found))
 
     def close(self) -> None:
         """End what reads."""
