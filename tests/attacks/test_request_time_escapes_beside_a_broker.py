@@ -125,7 +125,7 @@ def charged(admin: Admin) -> dict[str, tuple[float, float]]:
     """
     page = admin.metrics()
     rates, sums = page.rows("weir_entity_rate_percent"), page.rows("weir_entity_request_seconds_total")
-    return {dict(labels)["client_id"]: (rate, 100 * sums[labels]) for labels, rate in rates.items()}
+    return {dict(labels).get("client_id", ""): (rate, 100 * sums[labels]) for labels, rate in rates.items()}
 
 
 def found(case: str, client: Client, at_broker: float, at_weir: tuple[float, float]) -> Found:
