@@ -1,6 +1,7 @@
-"""What a request costs in Weir, beside other proxies: `python -m bench`, `make bench` (docs/performance.md).
+"""Compare the cost of a request in Weir with its cost in other proxies: `python -m bench`, `make bench`
+(docs/background/performance.md).
 
-A load generator in a process of its own drives one target at a time: the broker itself, another proxy, Weir.
-The targets take turns in rounds, so that what disturbs the machine disturbs them alike. `targets` is the
-table to add another proxy to, `rows` the one to add another load to.
+A load generator in a process of its own sends requests to one target at a time: to the broker itself, to
+another proxy, or to Weir. The targets take turns in rounds, so that other work of the machine disturbs all of
+them alike. To add a proxy, add it to the table in `targets`; to add a load, add it to the table in `rows`.
 """

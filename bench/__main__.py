@@ -1,5 +1,6 @@
-"""Measure what a request costs in Weir and in other proxies: tables on standard output (markdown if it is no
-terminal), every figure of every round as JSON in a file."""
+"""Measure the cost of a request in Weir and in other proxies. Prints tables to standard output (as Markdown
+if standard output is not a terminal), and writes every figure of every round to a JSON file.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ FAILURES: Final = (
     OSError,
     TargetError,
 )
-"""What is told in one line."""
+"""Exceptions that `main` reports as one line instead of a traceback."""
 
 
 @click.command(help=__doc__, context_settings={"max_content_width": 110})
@@ -45,8 +46,10 @@ FAILURES: Final = (
 @click.option(
     "--targets", default="", help=f"Comma-separated: {', '.join(t.name for t in TARGETS)}. Default: all."
 )
-@click.option("--tree", type=click.Path(path_type=Path), multiple=True, help="Weir in another checkout too.")
-@click.option("--seconds", default=2.0, show_default=True, help="Measured per row, target and round.")
+@click.option(
+    "--tree", type=click.Path(path_type=Path), multiple=True, help="Also measure the Weir of this checkout."
+)
+@click.option("--seconds", default=2.0, show_default=True, help="Duration (s) of each measurement.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option(
     "--broker",
@@ -54,18 +57,23 @@ FAILURES: Final = (
     type=click.Choice(list(UPSTREAMS)),
     default="kafka",
     show_default=True,
-    help="What stands behind: Kafka, or answers built beforehand.",
+    help="Broker behind the targets: a Kafka broker, or a stub that sends prepared responses.",
 )
-@click.option("--hurry", is_flag=True, help="No warm-up: to see whether it works; figures are worthless.")
+@click.option(
+    "--hurry", is_flag=True, help="Skip the warm-up, to try the benchmark; the figures are worthless."
+)
 @click.option("--idle", "connections", default=10_000, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), help="Default: bench/results/TIME.json."
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    help="File for all figures.  [default: bench/results/TIME.json]",
 )
 @click.option(
     "--document",
     "page",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A page whose figures are replaced by these, such as docs/performance.md.",
+    help="Markdown page whose figures are replaced, such as docs/background/performance.md.",
 )
 def main(
     parts: str,

@@ -1,4 +1,4 @@
-"""The broker that all targets lead to, prepared with the topics that the loads need."""
+"""Start the broker behind all targets, and create the topics that the loads use."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ SETTINGS: Final = {
     "log.initial.task.delay.ms": "1000",
     "log.segment.delete.delay.ms": "100",
 }
-"""What is written too much is deleted soon."""
+"""Broker settings that make the broker delete old segments within about a second, so that its disk usage
+stays bounded.
+"""
 WRITTEN: Final = "bench-written"
 READ: Final = "bench-read"
 READ_SMALL: Final = "bench-read-small"
 FOR_EVER: Final = {"retention.ms": "-1"}
-"""Our records are of 1970: by their age they would be deleted at once."""
+"""Topic settings without a time limit: the benchmark's records have the timestamp 0, so any limit would
+delete them at once.
+"""
 SHORT_RETENTION: Final = FOR_EVER | {"segment.bytes": str(16 * _MB), "retention.bytes": str(64 * _MB)}
 ANSWER_S: Final = 20.0
 READY_S: Final = 30.0
@@ -39,11 +43,11 @@ _AGAIN_S: Final = 0.05
 
 
 class BrokerError(Exception):
-    """The broker answered a request of the benchmark with an error, or not at all."""
+    """Raised if the broker answers a request of the benchmark with an error code."""
 
 
 class NotReadyError(BrokerError):
-    """A topic that was created a moment ago is not served yet."""
+    """Raised if the broker does not yet serve a topic that was created a moment ago."""
 
 
 _NOT_READY: Final = frozenset(
@@ -57,14 +61,18 @@ _NOT_READY: Final = frozenset(
 
 
 def cluster() -> Cluster:
-    """A broker, not yet started, with a listener for SASL beside the plain one; it says nothing."""
+    """Return a cluster of one broker, not yet started, with a plain listener and a SASL listener. The cluster
+    prints no progress.
+    """
     return Cluster(
         VERSION, settings=SETTINGS, with_sasl=True, heap=HEAP, optimized=True, say=lambda _text: None
     )
 
 
 def prepare(port: int) -> Topics:
-    """Create and fill the topics. Raises BrokerError, OSError."""
+    """Create the topics of the loads, write their records, and return the topics. Raises BrokerError,
+    OSError.
+    """
     ask(port, frames.create_topic(WRITTEN, SHORT_RETENTION))
     for name, size in ((READ, FETCH_BYTES), (READ_SMALL, SMALL_BYTES)):
         ask(port, frames.create_topic(name, FOR_EVER))
@@ -80,7 +88,9 @@ def _topic_id(port: int, name: str) -> UUID:
 
 
 def ask(port: int, request: Request, entry: Entry = PLAIN) -> Message:
-    """Send one request, return its response. Raises BrokerError if there is an error code in it, OSError."""
+    """Send one request on a new connection, and return the response. Raises BrokerError if the response has
+    an error code, OSError.
+    """
     with connect(port, entry) as connection:
         answer = request.response(exchange(connection, request))
     codes = error_codes(answer)
@@ -92,7 +102,9 @@ def ask(port: int, request: Request, entry: Entry = PLAIN) -> Message:
 
 
 def ask_until_ready(port: int, request: Request, timeout_s: float = READY_S) -> Message:
-    """Ask again while the broker says that a topic is not there yet. Raises as `ask` does."""
+    """Send the request repeatedly until the broker serves the topic, and return the response. Raises
+    NotReadyError after `timeout_s` seconds, BrokerError, OSError.
+    """
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
@@ -104,11 +116,13 @@ def ask_until_ready(port: int, request: Request, timeout_s: float = READY_S) -> 
 
 
 def connect(port: int, entry: Entry = PLAIN) -> socket.socket:
-    """A connection to the broker or to a target. Raises OSError."""
+    """Open a connection to the broker or to a target, with the TLS handshake and authentication of `entry`.
+    Raises OSError.
+    """
     return open_connection(HOST, port, entry, ANSWER_S)
 
 
 def exchange(connection: socket.socket, request: Request) -> bytes:
-    """Send one request, return the frame that answers it. Raises OSError."""
+    """Send one request, and return the frame of the response. Raises OSError."""
     connection.sendall(request.frame)
     return receive_frame(connection)

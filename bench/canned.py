@@ -1,7 +1,7 @@
-"""A broker that does nothing: it answers what the loads ask with frames that are built once.
+"""A stub broker: it answers the requests of the loads with prepared responses.
 
-It costs less CPU than a JVM, and leaves the tests of the benchmark without one. It
-stores no record: what was produced is counted as written and forgotten.
+The stub broker needs less CPU time than a real broker, and no Java, so the benchmark's tests use it. It
+stores no records: it acknowledges produce requests and drops their records.
 """
 
 from __future__ import annotations
@@ -49,17 +49,22 @@ VERSIONS: Final = {
     ApiKey.API_VERSIONS: (0, 4),
     ApiKey.SASL_AUTHENTICATE: (0, 2),
 }
-"""Those of Kafka 3.9, of the APIs that the loads and the proxies use."""
+"""Version ranges that the stub broker announces, those of Kafka 3.9, for the APIs that the loads and the
+proxies use.
+"""
 BUFFER_BYTES: Final = 1 << 20
 _MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from bench.canned import main; main()"
 WHOLE_BYTES: Final = 4096
-"""A request up to this size is looked at as a whole; of a larger one only this much."""
+"""Number of bytes that the stub broker keeps of a request; it skips the remaining bytes of a larger request.
+"""
 _CORRELATION_FROM: Final = 8
 _CORRELATION_END: Final = REQUEST_HEAD.size
 
 
 class Answers:
-    """Response frames without their length and correlation id, each built when it is first asked for."""
+    """Builds responses and caches them without length and correlation id. Equal requests get the same cached
+    bytes.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -70,7 +75,9 @@ class Answers:
         }
 
     def frame(self, request: bytes) -> bytes:
-        """Answer a request, of which the first WHOLE_BYTES are enough."""
+        """Return the response frame to a request, given as its first WHOLE_BYTES bytes, or all if it is
+        shorter.
+        """
         cut = len(request) == WHOLE_BYTES
         key = request[4:_CORRELATION_FROM] + (b"" if cut else request[_CORRELATION_END:])
         if (rest := self._built.get(key)) is None:
@@ -156,21 +163,21 @@ _THE_SAME: Final[dict[ApiKey, Callable[[], Message]]] = {
     ApiKey.API_VERSIONS: _api_versions,
     ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse,
 }
-"""What is answered whatever was asked; anybody may come."""
+"""Functions that make the responses which do not depend on the request, by API. Every login succeeds."""
 
 
 class Conversation:
-    """The requests of one connection: bytes in, answers out."""
+    """Splits the bytes of one connection into requests, and answers each request."""
 
     def __init__(self, answer: Callable[[bytes], bytes]) -> None:
         self._answer = answer
         self._kept = bytearray()
-        """The beginning of a request, at most WHOLE_BYTES of it."""
+        """The first bytes of the current request, at most WHOLE_BYTES."""
         self._skip = 0
-        """How much of a large request is still to come, not looked at."""
+        """Number of bytes of a large request that have not arrived yet, and will be skipped."""
 
     def receive(self, data: memoryview) -> list[bytes]:
-        """Answers to the requests that end within `data`."""
+        """Return the response frames to the requests that end within `data`, in order."""
         out: list[bytes] = []
         kept = self._kept
         while data:
@@ -186,7 +193,9 @@ class Conversation:
         return out
 
     def _keep(self, data: memoryview) -> memoryview:
-        """Take the length, then what is looked at; return what is left of `data`."""
+        """Move the next part of the request from `data` to `_kept`: first the length field, then the bytes
+        after it, up to WHOLE_BYTES in all. Return the remaining part of `data`.
+        """
         kept = self._kept
         wanted = self._wanted() if len(kept) >= LENGTH_BYTES else LENGTH_BYTES
         missing = wanted - len(kept)
@@ -201,12 +210,12 @@ class Conversation:
 
 
 def command(port: int) -> list[str]:
-    """How to start it, in whatever directory."""
+    """Return the command that starts the stub broker on this port, from any working directory."""
     return [sys.executable, "-c", _MAIN, str(Path(__file__).parent.parent), str(port)]
 
 
 def serve(port: int) -> None:
-    """Answer on a port until the process is ended. Raises OSError."""
+    """Answer requests on a port of the loopback interface until the process is killed. Raises OSError."""
     listener = socket.create_server((HOST, port), backlog=1024)
     answers, buffer = Answers(port), bytearray(BUFFER_BYTES)
     view, poll = memoryview(buffer), select.epoll()
@@ -224,7 +233,9 @@ def serve(port: int) -> None:
 
 
 def _talk(connection: socket.socket, conversation: Conversation, view: memoryview) -> bool:
-    """Read once and answer; False when the connection is to be closed."""
+    """Read once from the connection, and send the responses. Return False if the connection has ended or
+    failed.
+    """
     try:
         count = connection.recv_into(view)
         if answers := conversation.receive(view[:count]):
@@ -235,7 +246,7 @@ def _talk(connection: socket.socket, conversation: Conversation, view: memoryvie
 
 
 def main() -> None:
-    """`PORT` on the command line."""
+    """Run the stub broker on the port that the command line names."""
     serve(int(sys.argv[1]))
 
 

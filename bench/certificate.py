@@ -1,4 +1,4 @@
-"""The certificates of targets that speak TLS, with EC keys (P-256): made anew for each."""
+"""Make the certificates of targets that speak TLS: new ones for each target, with EC keys (P-256)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.kafka.settings import HOST
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Files, all PEM."""
+    """Paths of a certificate's files, all in PEM."""
 
     ca: Path
-    """What clients check with."""
+    """Certificate of the authority, with which clients check the target's certificate."""
     chain: Path
     key: Path
-    """PKCS #8: Java reads nothing else."""
+    """Private key in PKCS #8, the only format that Java reads."""
     both: Path
-    """The chain and the key."""
+    """The certificate chain and the private key in one file, for HAProxy."""
 
 
 def make(directory: Path) -> Certificate:
-    """For `HOST`. Raises OSError."""
+    """Create `directory` with the files of a new certificate for `HOST`. Raises OSError."""
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
     leaf = authority.issue_cert(HOST, key_type=trustme.KeyType.ECDSA)
     directory.mkdir()

@@ -1,4 +1,4 @@
-"""What the benches have in common as commands: progress, and how they end."""
+"""Parts of the command line common to all benchmarks: progress, choices from lists, errors and interrupts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ T = TypeVar("T")
 
 @contextmanager
 def progress(total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """On a terminal's standard error a line that is rewritten; elsewhere a line per step. What it gives is
-    told what each step is; `total` is how many there are, if that is known.
+    """Show progress on standard error: a progress bar on a terminal, else one line per step. Yields a
+    function to call with the description of each step that begins. `total` is the number of steps, None if
+    unknown.
     """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -35,8 +36,8 @@ def progress(total: int | None = None) -> Iterator[Callable[[str], None]]:
 
 
 def chosen(names: str, among: Sequence[T], option: str, name_of: Callable[[T], str] = str) -> list[T]:
-    """Those whose names are in a list with commas, in the order of `among`; all if none is. Raises
-    click.BadParameter.
+    """Return the elements of `among` whose names are in `names` (separated by commas), in the order of
+    `among`; all elements if `names` is empty. Raises click.BadParameter for an unknown name.
     """
     wanted = {name.strip() for name in names.split(",") if name.strip()}
     known = [name_of(one) for one in among]
@@ -48,7 +49,9 @@ def chosen(names: str, among: Sequence[T], option: str, name_of: Callable[[T], s
 
 
 def run(command: click.Command, name: str, failures: tuple[type[Exception], ...]) -> None:
-    """Run a command that cleans up on its way out, SIGTERM's as well; `failures` are told in one line."""
+    """Run a command, and exit the process. SIGTERM interrupts the command like Ctrl-C, so that it can clean
+    up. Exceptions of the types `failures` are printed as one line.
+    """
     signal.signal(signal.SIGTERM, _leave)
     try:
         command.main(prog_name=name, standalone_mode=False)

@@ -1,7 +1,8 @@
-"""What another process uses: CPU time of all its threads in ns resolution, and memory.
+"""Read the CPU time of all threads of another process, in ns resolution, and its memory.
 
-/proc/PID/stat counts in ticks of 10 ms. Linux has a clock per process as well, which any process may read:
-`clock_getcpuclockid(3)` makes its number from the process id, and so do we.
+/proc/PID/stat counts CPU time in ticks of 10 ms. Linux also has a CPU clock for each process, which any
+process may read. This module computes the clock's number from the process id, as `clock_getcpuclockid(3)`
+does.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from pathlib import Path
 from typing import Final
 
 _WHOLE_PROCESS: Final = 2
-"""CPUCLOCK_SCHED: user and system time of all threads, ended ones included."""
+"""Low bits of the clock's number: CPUCLOCK_SCHED, the user and system time of all threads, also of ended
+threads.
+"""
 _RESIDENT: Final = "VmRSS:"
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that the process has used. Raises OSError if there is none."""
+    """Return the CPU time (s) that the process has used. Raises OSError if no such process exists."""
     return time.clock_gettime((~pid << 3) | _WHOLE_PROCESS)
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of the process. Raises OSError if there is none."""
+    """Return the resident memory (bytes) of the process. Raises OSError if no such process exists."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(_RESIDENT):
             return int(line.removeprefix(_RESIDENT).split()[0]) * 1024
-    return 0  # a process that has ended and was not waited for
+    return 0  # a zombie, which has no memory: it has ended, but its parent has not waited for it

@@ -1,4 +1,6 @@
-"""Puts a run's tables into a document, between two marks, in place of those of the run before."""
+"""Replace the tables of an earlier run in a Markdown page, between two marker lines, by the tables of this
+run.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,25 @@ END: Final = "<!-- figures: end -->"
 
 
 class DocumentError(Exception):
-    """A document has no place for figures."""
+    """Raised if a page lacks the marker lines between which the figures belong."""
 
 
 def put(file: Path, text: str) -> None:
-    """Replace what stands between the marks. Raises DocumentError, OSError."""
+    """Replace the text between the marker lines of a page. Raises DocumentError, OSError."""
     file.write_text(replaced(file.read_text(), text, str(file)))
 
 
 def check(file: Path) -> None:
-    """Find out before minutes of measuring. Raises DocumentError, OSError."""
+    """Check that the page has the marker lines, before a measurement of minutes. Raises DocumentError,
+    OSError.
+    """
     replaced(file.read_text(), "", str(file))
 
 
 def replaced(document: str, text: str, where: str) -> str:
-    """`document` with `text` between its marks. Raises DocumentError."""
+    """Return `document` with `text` between its marker lines; `where` names the document in errors. Raises
+    DocumentError.
+    """
     before, begin, rest = document.partition(BEGIN)
     _old, end, after = rest.partition(END)
     if not begin or not end:

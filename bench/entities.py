@@ -1,4 +1,4 @@
-"""What it costs to have many quotas: Weir alone, with 1, 1,000 and 100,000 client-ids in its table."""
+"""Measure the cost of many quotas: Weir alone, with quotas for 1, 1,000 and 100,000 client-ids."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from bench.targets.weir import with_entities
 
 COUNTS: Final = (1, 1_000, 100_000)
 SPREAD: Final = 1_000
-"""Client-ids that ask, in the row where each request comes from another one."""
+"""Number of client-ids in the row whose requests each have another client-id than the request before."""
 
 TARGETS: Final[tuple[Target, ...]] = tuple(with_entities(count) for count in COUNTS)
 IN_A_HURRY: Final = TARGETS[:2]
-"""Without the one that takes seconds to read its quotas."""
+"""Targets with `--hurry`: without the one that needs seconds to read the quotas of 100,000 client-ids."""
 
 
 def rows() -> list[Row]:
-    """The same load from one client-id and from many."""
+    """Return two rows: small produce requests from one client-id, and the same requests from SPREAD
+    client-ids.
+    """
     (base,) = (row for row in ROWS if row.name == "produce-100b")
     many = f"{base.title}, each request from another of {SPREAD:,} client-ids"
     return [

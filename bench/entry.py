@@ -1,5 +1,5 @@
-"""How a connection begins before its first request: with nothing, with a TLS handshake, with an
-authentication. The generator's processes do this too, so little is imported.
+"""Begin a connection before its first request: nothing to do, a TLS handshake, or an authentication. The load
+generator's processes import this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -13,25 +13,33 @@ from typing import Final
 
 TLS_VERSION: Final = "TLSv1.3"
 CIPHER: Final = "TLS_AES_128_GCM_SHA256"
-"""What the generator's processes offer, by `openssl.cnf`: so all targets encrypt with the same."""
+"""The only cipher that the load generator offers (`openssl.cnf`), so that all targets encrypt with the same
+one.
+"""
 _LENGTH: Final = Struct(">i")
 _ERROR_CODE: Final = slice(4, 6)
-"""In a response without its length: behind the correlation id, for what is used as a greeting."""
+"""Position of the error code in a response without its length field: directly after the correlation id, as in
+the responses to SaslHandshake and SaslAuthenticate.
+"""
 
 
 class EntryError(ConnectionError):
-    """A target did not let us in."""
+    """Raised if a target closes the connection, rejects the authentication, or negotiates another TLS version
+    or cipher than expected.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What comes before the first request."""
+    """The steps of a connection before its first request."""
 
     ca: str = ""
-    """File (PEM) with the authority that the target's certificate is of; empty: no TLS."""
+    """Path of the certificate (PEM) of the authority that issued the target's certificate; "" for a
+    connection without TLS.
+    """
     greetings: tuple[str, ...] = ()
-    """Request frames in hexadecimal, each sent when the one before is answered. Their responses must begin
-    with an error code, which must be 0.
+    """Frames of the requests (in hexadecimal) to send one after the other. Each response must begin with the
+    error code 0.
     """
 
 
@@ -41,8 +49,9 @@ PLAIN: Final = Entry()
 def open_connection(
     host: str, port: int, entry: Entry, timeout_s: float, *, one_cipher: bool = False
 ) -> socket.socket:
-    """Connect and do what comes first; with `one_cipher`, refuse to measure TLS of another kind than all
-    targets are to have. Raises OSError, EntryError.
+    """Connect, with the TLS handshake and authentication of `entry`. With `one_cipher`, raise EntryError for
+    a TLS connection with another version or cipher than TLS_VERSION and CIPHER, because its figures would not
+    be comparable. Raises OSError.
     """
     connection = socket.create_connection((host, port), timeout_s)
     try:
@@ -67,7 +76,7 @@ def _greet(connection: socket.socket, frame: bytes) -> None:
 
 
 def receive_frame(connection: socket.socket) -> bytes:
-    """Read one frame, its length included. Raises OSError, EntryError."""
+    """Read one frame; return it with its length field. Raises OSError, EntryError if the connection ends."""
     head = _receive(connection, _LENGTH.size)
     return head + _receive(connection, _LENGTH.unpack(head)[0])
 

@@ -1,6 +1,6 @@
-"""Request frames, built once and sent again and again, and the record batches in them.
+"""Build the request frames that the load generator sends, and the record batches in them.
 
-Versions are those of Kafka 3.9's own clients, which have everything that a proxy may have to look at.
+The versions are those of Kafka 3.9's own clients: the newest, with all fields that a proxy may have to parse.
 """
 
 from __future__ import annotations
@@ -27,58 +27,64 @@ FETCH_VERSION: Final = 17
 METADATA_VERSION: Final = 12
 PRODUCE_VERSION: Final = 11
 SASL_VERSION: Final = 1
-"""Of both requests: what has come with frames of Kafka's (KIP-152), and no tagged fields yet."""
+"""Version of SaslHandshake and SaslAuthenticate: tokens are sent in Kafka frames (KIP-152), and neither
+request has tagged fields.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A frame, and what is needed to understand its response."""
+    """A request frame, with the API and version that are needed to decode its response."""
 
     api: ApiKey
     version: int
     frame: bytes
 
     def response(self, frame: bytes) -> Message:
-        """Decode a whole response frame. Raises ProtocolError."""
+        """Decode a response frame to this request. Raises ProtocolError."""
         return frames.Request(self.api, self.version, b"").answer(frame)
 
 
 def request(version: int, body: Message) -> Request:
-    """Put length and header before a body."""
+    """Encode a message as a request, with length field, header and CLIENT_ID."""
     made = frames.encoded(body, version)
     return Request(made.api, version, made.frame(CLIENT_ID))
 
 
 def client_ids(count: int) -> list[str]:
-    """Client-ids that differ from CLIENT_ID, the first of them, in their digits. At most a million."""
+    """Return client-ids of the same length: CLIENT_ID, and others that differ from it in the digits. At most
+    1,000,000.
+    """
     stem, dash, digits = CLIENT_ID.rpartition("-")
     return [f"{stem}{dash}{number:0{len(digits)}}" for number in range(count)]
 
 
 def spread(frame: bytes, count: int) -> list[bytes]:
-    """The same request from so many client-ids; all of one length."""
+    """Return copies of a request frame with CLIENT_ID replaced by `count` different client-ids of the same
+    length.
+    """
     before, after = frame.split(CLIENT_ID.encode(), 1)
     return [before + client_id.encode() + after for client_id in client_ids(count)]
 
 
 def metadata(topic: str) -> Request:
-    """Ask for the brokers and one topic."""
+    """Return a metadata request for the brokers and one topic."""
     return request(METADATA_VERSION, bodies.metadata([topic]))
 
 
 def produce(topic: str, value_bytes: int) -> Request:
-    """Produce one record to partition 0, acks=1."""
+    """Return a produce request with one record of `value_bytes` zeros for partition 0, acks=1."""
     body = bodies.produce({topic: [0]}, record_batch(bytes(value_bytes)), timeout_ms=10_000)
     return request(PRODUCE_VERSION, body)
 
 
 def fetch(topic_id: UUID, at_most_bytes: int) -> Request:
-    """Fetch partition 0 from its beginning, without a fetch session."""
+    """Return a fetch request for partition 0 from offset 0, without a fetch session."""
     return request(FETCH_VERSION, bodies.fetch(topic_id, [0], at_most_bytes, max_wait_ms=1000))
 
 
 def create_topic(name: str, configs: dict[str, str]) -> Request:
-    """Create a topic with one partition."""
+    """Return a request that creates a topic with one partition."""
     settings = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=configs[key]) for key in configs]
     topic = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=1, replication_factor=1, configs=settings
@@ -88,7 +94,7 @@ def create_topic(name: str, configs: dict[str, str]) -> Request:
 
 
 def sasl_plain(user: str, password: str) -> tuple[Request, Request]:
-    """What a client authenticates with: PLAIN (RFC 4616)."""
+    """Return the two requests of an authentication with SASL PLAIN (RFC 4616): handshake and token."""
     token = f"\0{user}\0{password}".encode()
     handshake = SaslHandshakeRequest(mechanism="PLAIN")
     return (
@@ -98,5 +104,5 @@ def sasl_plain(user: str, password: str) -> tuple[Request, Request]:
 
 
 def record_batch(value: bytes) -> bytes:
-    """One record without key or headers in a batch of format 2, not compressed; timestamp 0."""
+    """Return an uncompressed batch (format 2) with one record: `value`, no key, no headers, timestamp 0."""
     return batch([value], now_ms=0).data

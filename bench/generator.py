@@ -1,8 +1,8 @@
-"""The load generator: `python -m bench.generator`, a process of its own, started by `load.generate`.
+"""The load generator, a process that `load.generate` starts: `python -m bench.generator`.
 
-It sends frames that others built, again and again, and only splits what comes back by length, so that it
-costs less than what it measures. Each connection keeps `depth` requests under way: a closed loop. It also
-reads the proxy's CPU time, at the very moments at which it begins and ends to count.
+The load generator sends prepared frames repeatedly, and only splits the responses by their length fields, so
+that it needs less CPU time than a proxy. Each connection is a closed loop with `depth` requests in flight. At
+the beginning and the end of the measurement, the load generator also reads the proxy's CPU time.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ class Splitter:
 
     def __init__(self) -> None:
         self.kept = b""
-        """A cut length: to be put in front of the next bytes."""
+        """The beginning of a length field that has not arrived completely; put these bytes before the next
+        bytes of the stream.
+        """
         self._rest = 0
-        """How much of a frame is still to come."""
+        """Number of bytes of the current frame that have not arrived yet."""
 
     def ends(self, data: bytearray, count: int) -> int:
-        """How many frames end within `data[:count]`, which begins with `kept`."""
+        """Return the number of frames that end within `data[:count]`, which must begin with `kept`."""
         at = self._rest
         ended = 1 if 0 < at <= count else 0
         while at + _LENGTH.size <= count:
@@ -57,23 +59,25 @@ class Splitter:
 
 
 class Ring:
-    """Frames of one length, to be sent in turn without end."""
+    """Request frames of equal length, which connections send in turn, from the last again to the first."""
 
     def __init__(self, content: bytes, frames: int, depth: int) -> None:
-        """`content` is all frames in a row; `depth` is how many are taken at once at most."""
+        """Keep the frames. `content` has all frames in a row, `frames` is their number, and `depth` is the
+        maximum number of frames that `take` returns.
+        """
         self.frames = frames
         self._frame_bytes = len(content) // frames
         whole = content * (1 + -(-depth // frames))
         self._whole = memoryview(whole)[: (frames + depth) * self._frame_bytes]
 
     def take(self, start: int, count: int) -> memoryview:
-        """`count` frames from the one with index `start` on."""
+        """Return `count` frames in a row, from the frame with index `start`."""
         at = start * self._frame_bytes
         return self._whole[at : at + count * self._frame_bytes]
 
 
 class Connection:
-    """One connection in a closed loop."""
+    """One connection that sends a new request for each response (closed loop)."""
 
     __slots__ = (
         "_buffer",
@@ -92,12 +96,14 @@ class Connection:
     )
 
     def __init__(self, load: Load, ring: Ring, first: int, buffer: bytearray, poll: select.epoll) -> None:
-        """Connect and do what comes first; begin with the ring's frame `first`. Raises OSError."""
+        """Connect, with the TLS handshake and authentication of `load.entry`. The first request to send is
+        the ring's frame `first`. Raises OSError.
+        """
         self.sock = open_connection(load.host, load.port, load.entry, SILENCE_S, one_cipher=True)
         self.sock.setblocking(False)
         self.fd = self.sock.fileno()
         self.sent_at: deque[int] = deque()
-        """When each unanswered request was sent, in ns."""
+        """Times (ns, perf_counter) at which the requests in flight were sent, oldest first."""
         self._ring, self._next = ring, first % ring.frames
         self._buffer, self._view = buffer, memoryview(buffer)
         self._splitter = Splitter()
@@ -109,7 +115,9 @@ class Connection:
         poll.register(self.fd, select.EPOLLIN)
 
     def receive(self) -> int:
-        """Read once; return how many responses that ended."""
+        """Read once; return the number of responses that end in the bytes read. Raises LoadError if the
+        target closed the connection.
+        """
         splitter = self._splitter
         kept = len(splitter.kept)
         try:
@@ -118,14 +126,14 @@ class Connection:
                 count = self._recv_into(self._view[kept:])
             else:
                 count = self._recv_into(self._buffer)
-        except BlockingIOError:  # TLS may have things of its own to say
+        except BlockingIOError:  # TLS may have received a record of its own, such as a session ticket
             return 0
         if not count:
             raise LoadError("the target closed a connection")
         return splitter.ends(self._buffer, kept + count)
 
     def ask(self, requests: int, now_ns: int) -> None:
-        """Send so many requests, or as much of them as the socket takes."""
+        """Send this number of requests. If the socket takes only a part, `flush` sends the other bytes."""
         for _ in range(requests):
             self.sent_at.append(now_ns)
         if self._unsent:
@@ -134,7 +142,7 @@ class Connection:
             self._push(self._take(requests))
 
     def flush(self) -> None:
-        """Go on sending, now that the socket takes more."""
+        """Send more of the bytes that the socket did not take; call this when the socket is writable."""
         self._push(self._unsent)
         if not self._unsent and self._owed:
             owed, self._owed = self._owed, 0
@@ -158,10 +166,10 @@ class Connection:
 
 
 class Loop:
-    """All connections of a process."""
+    """All connections of one load generator process."""
 
     def __init__(self, load: Load, content: bytes, frames: int) -> None:
-        """Connect them all, each beginning at another of the frames. Raises OSError."""
+        """Open all connections; each begins with a different frame of the ring. Raises OSError."""
         ring = Ring(content, frames, load.depth)
         buffer = bytearray(BUFFER_BYTES)
         self._poll = select.epoll()
@@ -172,12 +180,14 @@ class Loop:
         self._depth = load.depth
 
     def begin(self) -> None:
-        """Send the first requests."""
+        """Send the first `depth` requests on each connection."""
         for connection in self._connections.values():
             connection.ask(self._depth, time.perf_counter_ns())
 
     def run(self, seconds: float) -> list[int]:
-        """Keep going for so long; return the latency of each request answered meanwhile, in ns."""
+        """Send and receive for `seconds`; return the latencies (ns) of the requests answered in this time.
+        Raises LoadError.
+        """
         latencies: list[int] = []
         clock, poll, connections = time.perf_counter_ns, self._poll.poll, self._connections
         now_ns = heard_ns = clock()
@@ -200,7 +210,9 @@ class Loop:
         return latencies
 
     def drain(self) -> None:
-        """Ask nothing more, wait for what is under way."""
+        """Wait for the responses to all requests in flight, at most SILENCE_S, without sending further
+        requests.
+        """
         until_s = time.monotonic() + SILENCE_S
         while any(c.sent_at for c in self._connections.values()) and time.monotonic() < until_s:
             for fd, events in self._poll.poll(1.0):
@@ -219,7 +231,7 @@ class Loop:
 
 
 def measure(order: Order, content: bytes) -> Counted:
-    """Drive the target, in this process. Raises OSError, LoadError."""
+    """Warm up the target until `order.begin_s`, then measure. Raises OSError, LoadError."""
     loop = Loop(order.load, content, order.frames)
     try:
         loop.begin()
@@ -242,7 +254,9 @@ def _count(loop: Loop, load: Load) -> Counted:
 
 
 def main() -> None:
-    """One order on standard input, one result on standard output."""
+    """Read one order and its frames from standard input, measure, and write one result as JSON to standard
+    output.
+    """
     order, _, content = sys.stdin.buffer.read().partition(b"\n")
     gc.disable()
     try:

@@ -1,4 +1,6 @@
-"""What connections cost that do nothing: memory of a proxy before and after they have asked once and stay."""
+"""Measure the cost of idle connections: a proxy's memory before and after many connections were opened. Each
+connection sends one request, and then stays open.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +20,37 @@ from tests.kafka.processes import Processes
 
 SPARE_DESCRIPTORS: Final = 200
 WARM_UP: Final = 500
-"""Connections opened and closed before: what the first ones load or compile is not theirs."""
+"""Number of connections opened and closed before the first reading of memory, so that memory for code and
+caches that the first connections load is not counted.
+"""
 SETTLE_S: Final = 2.0
 WATCH_S: Final = 5.0
 HURRY_S: Final = 0.1
-"""Instead of both, when figures do not matter."""
+"""Time (s) used instead of SETTLE_S and WATCH_S with `--hurry`, if the figures do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What a target used."""
+    """Memory and CPU time of one target with idle connections."""
 
     connections: int
     before_bytes: int
     after_bytes: int
     cpu_share: float
-    """Of a core, while nothing is asked."""
+    """CPU time that the target used while all connections were idle, as a share of one core."""
 
     @property
     def connection_bytes(self) -> float:
-        """Memory per connection, with its connection to the broker."""
+        """Memory (bytes) that the target used per client connection, including the connection to the broker
+        behind it.
+        """
         return (self.after_bytes - self.before_bytes) / self.connections
 
 
 def raise_descriptor_limit(wanted: int) -> int:
-    """Raise this process's limit, and that of all it starts, as far as allowed; return the limit."""
+    """Raise the limit on open files of this process, which its subprocesses inherit, to `wanted` if
+    permitted, else as far as permitted. Return the new limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limits in ((wanted, max(wanted, hard)), (min(wanted, hard), hard)):
         if limits[0] <= soft:
@@ -56,12 +64,16 @@ def raise_descriptor_limit(wanted: int) -> int:
 
 
 def affordable(wanted: int) -> int:
-    """How many connections a proxy can have, two descriptors each; all `wanted` if limits allow."""
+    """Return the number of client connections, at most `wanted`, for which a proxy has enough file
+    descriptors: each connection needs two.
+    """
     return min(wanted, (raise_descriptor_limit(2 * wanted + SPARE_DESCRIPTORS) - SPARE_DESCRIPTORS) // 2)
 
 
 def measure(target: Target, behind: Upstream, connections: int, say: Say, *, hurry: bool) -> Idle | None:
-    """Start a target of its own for this, None if it is the broker itself. Raises OSError, TargetError."""
+    """Start the target, measure its idle connections, and stop it. Return None for the broker itself, whose
+    memory is not measured. Raises OSError, TargetError.
+    """
     processes = Processes("weir-bench-")
     try:
         running = target.start(Surroundings(behind.port, processes))

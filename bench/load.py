@@ -1,4 +1,4 @@
-"""A load, and what came of it: starts the load generator's processes and adds up what they measured."""
+"""Start the load generator's processes, and add up their measurements."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from bench.entry import PLAIN, Entry
 from bench.stats import percentile
 
 SILENCE_S: Final = 20.0
-"""How long a target may answer nothing at all before the run has failed."""
+"""Time (s) without any response from a target after which the run fails."""
 START_S: Final = 0.3
-"""Within this time the processes have connected; they then warm up together."""
+"""Time (s) for all load generator processes to connect; then they warm up the target together."""
 
 
 _OPENSSL_CONF: Final = Path(__file__).parent / "openssl.cnf"
 
 
 class LoadError(Exception):
-    """A target did not answer, or closed a connection."""
+    """Raised if a target closes a connection or stops answering, or if the load generator fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to do."""
+    """Parameters of one measurement: the target's address, the connections and requests in flight, the
+    durations.
+    """
 
     host: str
     port: int
@@ -40,23 +42,25 @@ class Load:
     warm_up_s: float
     seconds: float
     pid: int | None
-    """The process whose CPU time and memory are wanted."""
+    """Process id of the proxy whose CPU time and memory are measured; None to measure neither."""
     entry: Entry = PLAIN
-    """What each connection does before the load begins."""
+    """Steps of each connection before the load begins: TLS handshake and authentication."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one process of the generator is told, before the frames."""
+    """The parameters that one load generator process reads from its standard input, before the frames."""
 
     load: Load
     frames: int
     begin_s: float
-    """When to begin to count, by CLOCK_MONOTONIC, which all processes share."""
+    """Time (s, CLOCK_MONOTONIC, which all processes share) at which the warm-up ends and the measurement
+    begins.
+    """
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """What `json.dumps(asdict(order))` wrote."""
+        """Return the order that was encoded as `json.dumps(asdict(order))`."""
         values = json.loads(text)
         load = values.pop("load")
         return cls(Load(entry=Entry(**load.pop("entry")), **load), **values)
@@ -64,18 +68,20 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What one process of the generator saw, warm-up excluded."""
+    """Measurements of one load generator process, without the warm-up."""
 
     seconds: float
     latencies_ns: dict[int, int]
-    """A `stats.histogram`."""
+    """Histogram of latencies (ns), as from `stats.histogram`: number of requests by bucket."""
     generator_cpu_s: float
     cpu_s: float | None
     rss_bytes: int | None
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """What `json.dumps(asdict(counted))` wrote, which makes strings of keys."""
+        """Return the result that was encoded as `json.dumps(asdict(counted))`; JSON turns the histogram's
+        keys into strings.
+        """
         values: dict[str, Any] = json.loads(text)
         histogram = {int(bucket): count for bucket, count in values.pop("latencies_ns").items()}
         return cls(latencies_ns=histogram, **values)
@@ -83,37 +89,41 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of a load, all processes of the generator together."""
+    """Measurements of one load at one target, summed over all load generator processes."""
 
     requests: int
     seconds: float
     p50_us: float
     p99_us: float
     cpu_s: float | None
-    """Of the proxy."""
+    """CPU time (s) of the proxy; None if not measured."""
     rss_bytes: int | None
-    """Of the proxy, at the end."""
+    """Memory (bytes) of the proxy at the end of the measurement; None if not measured."""
     generator_cpu_s: float
-    """Of the busiest process."""
+    """CPU time (s) of the load generator process that used most."""
 
     @property
     def requests_per_s(self) -> float:
-        """Answered requests per second."""
+        """Number of answered requests per second."""
         return self.requests / self.seconds
 
     @property
     def cpu_us(self) -> float | None:
-        """CPU time of the proxy per request in µs."""
+        """CPU time (µs) of the proxy per request; None if not measured."""
         return None if self.cpu_s is None else self.cpu_s / self.requests * 1e6
 
     @property
     def generator_busy(self) -> float:
-        """Share of a core that the generator's busiest process used: near 1, it was the bottleneck."""
+        """Share of a core that the busiest load generator process used; near 1, the load generator limited
+        the rate.
+        """
         return self.generator_cpu_s / self.seconds
 
 
 def together(parts: Sequence[Counted]) -> Measured:
-    """Add up what processes saw at the same time; the first one watched the proxy. Raises LoadError."""
+    """Add up the measurements of processes that ran at the same time. The first process has measured the
+    proxy. Raises LoadError if no request was answered.
+    """
     latencies: Counter[int] = Counter()
     for part in parts:
         latencies.update(part.latencies_ns)
@@ -132,7 +142,9 @@ def together(parts: Sequence[Counted]) -> Measured:
 
 
 def generate(load: Load, frames: Sequence[bytes], processes: int = 1) -> Measured:
-    """Send `frames` (all of one length) in turn, from so many processes. Raises LoadError."""
+    """Send `frames`, all of equal length, in turn from `processes` load generator processes; return the
+    measurements. Raises LoadError.
+    """
     begin_s = time.monotonic() + START_S + load.warm_up_s
     content = b"".join(frames)
     children = [_start() for _ in range(processes)]
@@ -159,7 +171,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _share(load: Load, index: int, processes: int) -> Load:
-    """A process's part of the connections; only the first watches the proxy."""
+    """Return the load of one process: its part of the connections. Only the first one measures the proxy."""
     connections = (load.connections + index) // processes
     return replace(load, connections=connections, pid=None if index else load.pid)
 
@@ -170,8 +182,8 @@ def _tell(child: subprocess.Popen[bytes], order: bytes) -> None:
         child.stdin.write(order)
         child.stdin.close()
     except BrokenPipeError:
-        pass  # it has ended: its standard error tells why
-    child.stdin = None  # so that communicate() does not touch it
+        pass  # the process has ended; `_result` reports its standard error
+    child.stdin = None  # so that communicate() does not use the closed pipe
 
 
 def _result(child: subprocess.Popen[bytes], load: Load) -> bytes:

@@ -1,4 +1,6 @@
-"""Rounds: every row at every target, in turns, so that a disturbance meets them all."""
+"""Measure in rounds: each round measures every row (load) at every target once, so that other work of the
+machine disturbs all targets alike.
+"""
 
 from __future__ import annotations
 
@@ -19,51 +21,56 @@ from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
 
 WARM_UP_S: Final = 0.5
-"""Before each measurement, once everything is warm."""
+"""Warm-up (s) before each measurement. `_warm_up` has warmed up the target longer, before the first round."""
 HURRY_S: Final = 0.1
 BUSY: Final = 0.8
-"""From this share of a core on, one more process generates load."""
+"""Share of a core that one load generator process may use; a load that needs more gets more processes."""
 CORES_TO_SPARE: Final = 2
-"""For the broker and the proxy: a second generator on their cores would make things worse."""
+"""Number of cores kept free for broker and proxy; further load generator processes would compete with them.
+"""
 
 Say: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that was measured: a list over rounds for each (row, target)."""
+    """All measurements, with one entry per round for each pair of row and target."""
 
     rows: Sequence[Row]
     targets: Sequence[Target]
     cells: dict[tuple[str, str], list[Measured]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    """Why a target has no figures, by its name."""
+    """Reasons why targets were not measured, by the target's name."""
 
     def of(self, row: Row, target: Target) -> list[Measured]:
-        """One entry per round; none if the target is missing."""
+        """Return the measurements of a row at a target, one per round; an empty list if the target was not
+        measured.
+        """
         return self.cells.get((row.name, target.name), [])
 
     @property
     def present(self) -> list[Target]:
-        """Targets that have figures."""
+        """The targets that are not in `missing`."""
         return [target for target in self.targets if target.name not in self.missing]
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What stands behind all targets."""
+    """The running broker behind all targets, with its topics."""
 
     port: int
     topics: Topics
     check: Callable[[], None]
-    """Raises ClusterError if it has failed."""
+    """Function to call after each measurement; raises ClusterError if the broker has failed."""
     sasl_port: int
-    """Where clients authenticate."""
+    """Port of the broker's listener for clients that authenticate with SASL."""
 
 
 @contextmanager
 def upstream() -> Iterator[Upstream]:
-    """A broker with its topics, gone at the end. Raises BrokerError and what `tests.kafka` raises."""
+    """Run a Kafka broker with the topics of the loads until the block ends, then delete its files. Raises
+    BrokerError, and ClusterError, JarError or JavaMissingError if the broker cannot run.
+    """
     with broker.cluster() as cluster:
         ((port,), (sasl_port,)) = cluster.ports.values(), cluster.sasl_ports.values()
         yield Upstream(port, broker.prepare(port), cluster.check, sasl_port)
@@ -72,7 +79,8 @@ def upstream() -> Iterator[Upstream]:
 def measure(
     results: Results, behind: Upstream, *, seconds: float, rounds: int, say: Say, hurry: bool = False
 ) -> None:
-    """Start the targets, measure into `results`, end them. `say` is told each step.
+    """Start the targets, add their measurements to `results`, and stop the targets. Call `say` with a
+    description of each step.
 
     Raises BrokerError, TargetError, LoadError, ClusterError.
     """
@@ -91,13 +99,13 @@ def measure(
 
 
 def steps(rows: int, targets: int, rounds: int) -> int:
-    """How often `measure` calls `say`, if no target is missing."""
+    """Return the number of times that `measure` calls `say` if no target is missing."""
     return rows * targets * (1 + rounds)
 
 
 @contextmanager
 def canned_upstream() -> Iterator[Upstream]:
-    """The same with a broker that does nothing (`bench.canned`). Raises TargetError."""
+    """Run the stub broker (`bench.canned`) until the block ends. Raises TargetError."""
     processes = Processes("weir-bench-")
     try:
         port = free_range(1)
@@ -128,9 +136,8 @@ def _warm_up(
     at_most_s: float,
     say: Say,
 ) -> int:
-    """Have the JVMs compile what the row needs, and make sure that every target answers it without error.
-
-    Returns how many processes are to generate this load.
+    """Check that every target answers the row's request without an error, and send the row's load to it, so
+    that JVMs compile the code that the row needs. Return the number of load generator processes for this row.
     """
     busiest = 0.0
     for target in results.present:
@@ -145,12 +152,14 @@ def _warm_up(
 
 
 def generators(busiest: float, connections: int, cores: int) -> int:
-    """How many processes are to generate a load in which one process used that share of a core."""
+    """Return the number of load generator processes for a load. `busiest` is the share of a core that a
+    single process used for it.
+    """
     return min(int(busiest / BUSY) + 1, connections, max(cores - CORES_TO_SPARE, 1))
 
 
 def turns(rows: Sequence[Row], targets: Sequence[Target], number: int) -> Iterator[tuple[Row, Target]]:
-    """The order of a round: in each, another target begins."""
+    """Yield the pairs of row and target in the order of a round; each round begins with another target."""
     for row in rows:
         for index in range(len(targets)):
             yield row, targets[(index + number) % len(targets)]

@@ -1,7 +1,7 @@
-"""Kafka's sampled rate and smooth pacing side by side: `python -m bench.pacing [PICTURE.svg]`.
+"""Compare pacing by Kafka's sampled rate with smooth pacing: `python -m bench.pacing [PICTURE.svg]`.
 
-librdkafka's producers and consumers, one of each under either pacing, at one broker through one Weir at the
-same time. By second, records that were delivered are counted, and bytes that consumers received.
+One producer and one consumer (librdkafka) for each kind of pacing run at the same time, through one Weir at
+one broker. Counted are the bytes delivered or received in each second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from tests.kafka import Cluster
 
 QUOTA, SECONDS, SETTLED_S, WINDOW_S, VALUE, STOCK = 2_000_000, 60, 2, 10, bytes(1000), 160_000
 BATCH_BYTES, STOCK_BATCH_BYTES = 100_000, 20_000
-"""By default a batch has up to 1 MB: half a second's quota, which no pacing can divide."""
+"""Sizes (bytes) of batches. A batch of the default size, up to 1 MB, would be half a second's quota, which no
+pacing can divide.
+"""
 KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 COLOURS: Final = {"kafka": "#c0392b", "smooth": "#2471a3"}
 NAMES: Final = [f"{kind}-{pacing}" for kind in KEYS for pacing in COLOURS]
@@ -31,7 +33,7 @@ WIDTH, HEIGHT, MARGIN, MB_MAX = 760, 170, 40, 6
 
 
 def produce(bootstrap: str, name: str) -> list[int]:
-    """Bytes delivered in each second, by a producer that always has more."""
+    """Run a producer that sends as fast as it can; return the bytes delivered in each second."""
     options = {"bootstrap.servers": bootstrap, "client.id": name, "queue.buffering.max.kbytes": 8000}
     producer = Producer(options | {"batch.size": BATCH_BYTES, "linger.ms": 50, "log_level": 3})
     began, by_second = time.monotonic(), [0] * (SECONDS + 1)
@@ -50,7 +52,7 @@ def produce(bootstrap: str, name: str) -> list[int]:
 
 
 def fetch(bootstrap: str, name: str) -> list[int]:
-    """Bytes received in each second, by a consumer that takes all there is."""
+    """Run a consumer that reads as fast as it can; return the bytes received in each second."""
     received = [0]
 
     def count(statistics: str) -> None:
@@ -69,7 +71,7 @@ def fetch(bootstrap: str, name: str) -> list[int]:
 
 
 def picture(seen: dict[str, list[int]]) -> Iterator[str]:
-    """The lines of an SVG: MB/s in each second, produce above fetch."""
+    """Yield the lines of an SVG picture: two charts of MB/s in each second, produce above, fetch below."""
     size, inner = f'width="{WIDTH}" height="{2 * (HEIGHT + MARGIN)}"', WIDTH - 2 * MARGIN
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     yield f'<rect {size} fill="white"/>'
@@ -90,7 +92,9 @@ def picture(seen: dict[str, list[int]]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Run all four at once; print shares of the quota, and draw the picture."""
+    """Run the four clients at once, print their rates as shares of the quota, and draw the picture if a path
+    is given.
+    """
     entry = '[[quota]]\nclient_id = "{}-{}"\npacing = "{}"\n{} = {}\n'
     quotas = "".join(entry.format(kind, one, one, KEYS[kind], QUOTA) for kind in KEYS for one in COLOURS)
     with Cluster("3.9.1", optimized=True) as cluster:

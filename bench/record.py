@@ -1,4 +1,4 @@
-"""Everything measured as JSON, with the kind of machine and the versions, for whoever compares runs."""
+"""Write all measurements as JSON, with the kind of machine and the versions, so that runs can be compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CPU_MODEL: Final = "model name"
 
 
 def as_json(outcome: Outcome, options: Mapping[str, object]) -> dict[str, object]:
-    """For `json.dumps`. Nothing in it names the machine."""
+    """Return the outcome and its options in a form for `json.dumps`. Nothing in it identifies the machine."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine() | {"load_average_before": outcome.load_average},
@@ -57,7 +57,7 @@ def _figures(cell: Measured) -> dict[str, float | None]:
 
 
 def machine() -> dict[str, object]:
-    """What the figures depend on."""
+    """Return the properties of the machine that the figures depend on: CPU, memory, kernel."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -75,7 +75,7 @@ def _cpu_model() -> str | None:
 
 
 def versions(results: Results) -> dict[str, str | None]:
-    """Of Weir (its commit), of Python and its OpenSSL, and of all that was measured beside it."""
+    """Return the versions of Weir (its commit), Python, OpenSSL, Kafka and every measured target, by name."""
     found = {target.name: target.version() for target in results.present if target.missing() is None}
     told = {name: version for name, version in found.items() if version is not None}
     ours = {"weir": commit(), "python": platform.python_version(), "openssl": ssl.OPENSSL_VERSION}
@@ -83,7 +83,7 @@ def versions(results: Results) -> dict[str, str | None]:
 
 
 def summary(outcome: Outcome, options: Mapping[str, object]) -> str:
-    """One sentence: when, where, how thoroughly, which versions."""
+    """Return a summary of the run for readers: date, machine, number and duration of rounds, versions."""
     where, found = machine(), versions(outcome.load)
     kernel = ".".join(platform.release().split(".")[:2])
     told = "; ".join(
@@ -97,7 +97,9 @@ def summary(outcome: Outcome, options: Mapping[str, object]) -> str:
 
 
 def commit(tree: Path = _TREE) -> str | None:
-    """Git's name of the state that was measured, `-dirty` if files differ; None outside a repository."""
+    """Return the commit of the measured checkout, with `-dirty` if files were changed; None outside a Git
+    repository.
+    """
     command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

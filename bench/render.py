@@ -1,4 +1,4 @@
-"""Tables as markdown, for documents, and for a terminal."""
+"""Format tables as Markdown or for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.report import Table
 
 
 def markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
-    """As in docs/performance.md."""
+    """Return tables and notes as Markdown, in the form of docs/background/performance.md."""
     parts = [f"{table.title}:\n\n{_markdown_table(table)}" for table in tables]
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes))
@@ -20,13 +20,13 @@ def markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    """All columns but the first are aligned right."""
+    """Return a Markdown table; all columns but the first are aligned right."""
     rules = ["---"] + ["---:"] * (len(table.head) - 1)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [table.head, rules, *table.lines])
 
 
 def terminal(console: Console, tables: Sequence[Table], notes: Sequence[str]) -> None:
-    """The same, as wide as the terminal."""
+    """Print tables and notes to a terminal, as wide as the terminal."""
     for table in tables:
         shown = rich.table.Table(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
         for index, title in enumerate(table.head):

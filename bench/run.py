@@ -1,4 +1,4 @@
-"""A whole run: its parts one after another, in front of one broker."""
+"""Run the parts of the benchmark one after another, in front of one broker."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ UPSTREAMS: Final[Mapping[str, Callable[[], AbstractContextManager[Upstream]]]] =
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, and how thoroughly."""
+    """The parts to measure, and the duration and number of measurements."""
 
     parts: Sequence[str]
     upstream: str
-    """One of UPSTREAMS."""
+    """Name of the broker behind the targets, a key of UPSTREAMS."""
     seconds: float
     rounds: int
     idle_connections: int
     hurry: bool = False
-    """Do not wait until a JVM is warm: figures are worthless then."""
+    """True to skip the warm-up of JVMs; the figures are worthless then."""
 
 
 def run(plan: Plan, outcome: Outcome, say: Say) -> None:
-    """Measure into `outcome`. Raises what the parts raise."""
+    """Measure the parts of the plan, and add the results to `outcome`. Raises BrokerError, TargetError,
+    LoadError, OSError, and ClusterError, JarError or JavaMissingError if the broker cannot run.
+    """
     connections = idle.affordable(plan.idle_connections) if "idle" in plan.parts else 0
     with UPSTREAMS[plan.upstream]() as behind:
         if "idle" in plan.parts:
@@ -44,7 +46,9 @@ def run(plan: Plan, outcome: Outcome, say: Say) -> None:
 
 
 def measured(outcome: Outcome) -> dict[str, Results]:
-    """The parts that are rows at targets."""
+    """Return the results of the parts that consist of rows at targets, by name of the part: all parts but
+    `idle`.
+    """
     return {"rows": outcome.load, "tls": outcome.tls, "sasl": outcome.sasl, "entities": outcome.entities}
 
 
@@ -57,7 +61,7 @@ def _measure_idle(plan: Plan, outcome: Outcome, behind: Upstream, connections: i
 
 
 def total_steps(plan: Plan, outcome: Outcome) -> int:
-    """How often `run` calls `say`, if no target is missing."""
+    """Return the number of times that `run` calls `say` if no target is missing."""
     by_part = {
         part: steps(len(results.rows), len(results.targets), plan.rounds)
         for part, results in measured(outcome).items()

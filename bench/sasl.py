@@ -1,6 +1,6 @@
-"""What it costs that a connection has authenticated: the same load through Weir, on plain connections and on
-those of a user. Both Weirs have the same quotas: one for the client-id, and one for the user, which has
-precedence where there is a user.
+"""Measure the cost of an authenticated connection: the same load through two Weirs, on plain connections and
+on connections of a user. Both Weirs have the same quotas, one for the client-id and one for the user. On a
+user's connections, the user's quota takes precedence.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ TARGETS: Final = (PLAIN, SASL)
 
 
 def rows(chosen: Sequence[Row]) -> list[Row]:
-    """Those that are measured with SASL too."""
+    """Return the chosen rows that are also measured with SASL."""
     return [row for row in chosen if row.name in ROW_NAMES]

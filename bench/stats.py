@@ -1,4 +1,4 @@
-"""Small statistics: histograms of latencies, and the spread of a figure over rounds."""
+"""Compute histograms of latencies, and the spread of a figure over rounds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from statistics import median
 from typing import Final, NamedTuple, Self
 
 _PER_E_FOLD: Final = 200
-"""Buckets are 0.5 % wide."""
+"""Number of histogram buckets for each factor of e; each bucket is 0.5 % wide."""
 
 
 class Spread(NamedTuple):
-    """A figure over several rounds."""
+    """Least, median and greatest value of a figure over several rounds."""
 
     least: float
     median: float
@@ -21,21 +21,22 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Raises ValueError for no values."""
+        """Return the spread of these values. Raises ValueError for an empty sequence."""
         if not values:
             raise ValueError("no values")
         return cls(min(values), median(values), max(values))
 
 
 def histogram(values: Iterable[float]) -> Counter[int]:
-    """Values from 1 up in buckets 0.5 % wide: small to send between processes, and can be added."""
+    """Count values >= 1 in buckets that are 0.5 % wide. The result is small, so that processes can send it,
+    and histograms can be added.
+    """
     return Counter(round(math.log(value) * _PER_E_FOLD) for value in values)
 
 
 def percentile(buckets: Mapping[int, int], percent: float) -> float:
-    """The smallest value that at least `percent` % of the values do not exceed, within 0.25 %.
-
-    Raises ValueError for no values.
+    """Return the smallest value that at least `percent` % of the values do not exceed, to 0.25 %. `buckets`
+    is a histogram as from `histogram`. Raises ValueError if it is empty.
     """
     rank = max(math.ceil(sum(buckets.values()) * percent / 100), 1)
     for bucket in sorted(buckets):
@@ -46,5 +47,7 @@ def percentile(buckets: Mapping[int, int], percent: float) -> float:
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Spread of ours / theirs, each taken within one round, where both met the same disturbances."""
+    """Return the spread of the ratios ours / theirs. Each ratio is of two measurements in the same round,
+    which met the same disturbances.
+    """
     return Spread.of([a / b for a, b in zip(ours, theirs, strict=True)])

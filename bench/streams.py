@@ -1,8 +1,9 @@
-"""Kafka Streams under a broker's quotas and under Weir's, side by side: `python -m bench.streams`.
+"""Compare Kafka Streams under a broker's quotas and under Weir's: `python -m bench.streams [TRANSACTION_MS]`.
 
 Two applications count the words of the same lines, exactly once, at the same time and at one broker. The
-quotas of one are set in the broker for its client-ids, those of the other in Weir. docs/fidelity.md has the
-figures. An argument is the time (ms) that a transaction may take.
+quotas of one application are set in the broker for its client-ids, those of the other in Weir.
+docs/background/fidelity.md has the figures. TRANSACTION_MS is the transaction timeout (ms) of both
+applications.
 """
 
 from __future__ import annotations
@@ -30,31 +31,33 @@ from tests.raw import set_quotas
 RELEASE: Final = "3.9.1"
 SOURCE: Final = Path(__file__).with_name("java") / "StreamsWordCount.java"
 QUOTAS: Final = {"producer_byte_rate": 20_000, "consumer_byte_rate": 30_000}
-"""Of each client-id, bytes/s."""
+"""Quotas (bytes/s) of each client-id."""
 KINDS: Final = ("consumer", "restore-consumer", "producer")
 CLIENTS: Final = ("admin", *(f"StreamThread-{n}-{c}" for n in (1, 2) for c in KINDS))
 LINES, WORDS_PER_LINE, VOCABULARY = 8_000, 8, 500
 PARTITIONS: Final = 2
 TRANSACTION_MS: Final = "120000"
-"""With the 10 s that Streams has by default, two throttle times in a row end a transaction. The time that an
-application needs then depends on how often that happens.
+"""Default transaction timeout (ms). With Streams' own default of 10 s, two throttle times in a row abort a
+transaction; the time that an application needs would then depend on the number of aborted transactions.
 """
 PATIENCE_S: Final = 600.0
 
 
 class Counted(NamedTuple):
-    """What one application did."""
+    """The counts and the running time of one application."""
 
     counts: dict[str, list[int]]
-    """Each word's counts, in the order of its partition in the output topic."""
+    """Counts by word: the values in the output topic, in the order of their partition."""
     seconds: float
-    """From the application's start to its last count."""
+    """Time (s) from the application's start to the last expected count."""
     told: str
-    """Lines CLIENT-ID METRIC VALUE."""
+    """The application's own metrics, as lines CLIENT-ID METRIC VALUE."""
 
 
 def main() -> None:
-    """Print what both applications saw. Raises SystemExit unless both counted exactly."""
+    """Run both applications, and print their counts, times and metrics. Exit with 0 if both counted every
+    word exactly, else with 1.
+    """
     source = random.Random(1)
     words = [f"word-{number}" for number in range(VOCABULARY)]
     lines = [" ".join(source.choices(words, k=WORDS_PER_LINE)) for _ in range(LINES)]
@@ -80,7 +83,7 @@ def main() -> None:
 
 
 def write(bootstrap: str, name: str, lines: list[str]) -> None:
-    """Create an application's topics and fill its input: every second line in either partition."""
+    """Create an application's input and output topics; write the lines to the input partitions in turn."""
     for kind in ("input", "output"):
         create_topic(bootstrap, f"{name}-{kind}", PARTITIONS)
     for partition in range(PARTITIONS):
@@ -89,7 +92,7 @@ def write(bootstrap: str, name: str, lines: list[str]) -> None:
 
 
 def compiled(directory: Path) -> str:
-    """Compile the application; return its class path."""
+    """Compile the application into `directory`; return its class path."""
     needed = ":".join(map(str, jars.classpath("streams")))
     (compiler,) = jars.classpath("ecj")
     command = [java_command(), "-jar", str(compiler), "-17", "-cp", needed, "-d", str(directory), str(SOURCE)]
@@ -100,7 +103,9 @@ def compiled(directory: Path) -> str:
 def run(
     name: str, where: str, direct: str, classpath: str, directory: str, expected: Counter[str]
 ) -> Counted:
-    """Run an application that is at `where` until its counts, read at `direct`, are those expected."""
+    """Run an application that connects to `where`. Read its counts from the broker at `direct` until they are
+    as expected or PATIENCE_S has passed; then stop the application.
+    """
     command = [java_command(), "-Xmx512m", "-cp", classpath, SOURCE.stem, where, name]
     command += [f"{name}-input", f"{name}-output", f"{directory}/{name}", *(sys.argv[1:] or [TRANSACTION_MS])]
     began = time.monotonic()
@@ -112,7 +117,9 @@ def run(
 
 
 def read(bootstrap: str, topic: str, expected: Counter[str], deadline: float) -> dict[str, list[int]]:
-    """Read committed counts until each word's last one is that expected, or the deadline."""
+    """Read committed counts from `topic` until each word's latest count is as expected, at most until
+    `deadline` (s, monotonic).
+    """
     counts: dict[str, list[int]] = {}
     options = {"bootstrap.servers": bootstrap, "group.id": topic, "client.id": "reader"}
     consumer = Consumer(options | {"isolation.level": "read_committed", "auto.offset.reset": "earliest"})

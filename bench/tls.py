@@ -1,4 +1,6 @@
-"""What TLS costs a proxy: clients speak it, the broker does not. Some of the loads, and who can."""
+"""Measure the cost of TLS in a proxy: clients speak TLS to the proxy, the proxy speaks plain TCP to the
+broker. Lists the loads and targets that are measured with TLS.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,20 @@ TARGETS: Final[tuple[Target, ...]] = (
         start=weir.over_tls(weir_compiled.WEIR_COMPILED.name, weir_compiled.COMPILED),
     ),
 )
-"""They have the names of those that do not speak TLS."""
+"""Targets with TLS. Each has the name of its target without TLS, so that one name on the command line chooses
+both.
+"""
 
 
 def rows(chosen: Sequence[Row]) -> list[Row]:
-    """Those that are measured with TLS too."""
+    """Return the chosen rows that are also measured with TLS."""
     return [row for row in chosen if row.name in ROW_NAMES]
 
 
 def targets(chosen: Sequence[Target], trees: Sequence[Path]) -> list[Target]:
-    """Those of TARGETS that are chosen, by their names, and Weir in other checkouts."""
+    """Return the targets with TLS: those of TARGETS that have the name of a chosen target, and the Weir of
+    each checkout in `trees`.
+    """
     names = {target.name for target in chosen}
     others = [weir.other_tree(tree) for tree in trees]
     return [target for target in TARGETS if target.name in names] + [

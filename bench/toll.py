@@ -1,8 +1,9 @@
-"""What request time and the recording of usage add to a request, in Weir's own code: `python -m bench.toll`.
+"""Measure the time that request-time quotas and the recording of usage add to a request, in Weir's own code:
+`python -m bench.toll`.
 
-Sessions are fed requests and responses in one process, without sockets, under several quota tables in turn;
-the fastest round of each counts. What sockets and the kernel cost, the same in all columns, is not in these
-figures: beside a real broker the difference drowns in the noise of some microseconds.
+One process feeds requests and responses to Weir's connection code, without sockets, under several quota
+tables in turn, and reports the fastest round of each. The cost of sockets and the kernel is equal in all
+columns, and is not included: at a real broker, its noise of some microseconds would hide the differences.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tests.proxy.wire import new_connection
 
 REQUESTS: Final = 1_000
 GAP_US: Final = 100
-"""Between two requests: a busy broker, so that none is cold."""
+"""Time (µs) between two requests, so short that no request is charged the surcharge of an idle broker."""
 ANSWERS: Final = Answers(9092)
 BYTES: Final = {
     (Entity(client_id=CLIENT_ID), QuotaKey.PRODUCER_BYTE_RATE): 1e15,
@@ -54,17 +55,22 @@ TABLES: Final[Mapping[str, Mapping[Quota, float]]] = {
     "bytes, usage recorded": BYTES,
     "bytes, usage traced": BYTES,
 }
-"""Below half of a limit on request time, the rate need not be looked at by each charge."""
+"""Quota tables by column. Below half of a request-time quota, a charge does not compute the rate; `beyond
+half of it` measures charges that do.
+"""
 USED: Final = {"beyond half of it": 600.0}
-"""Percent of one thread that was charged before: per second, that is a tenth of it."""
+"""Usage charged before the measurement, by column: percent of one thread during one second. The rate is
+averaged over about ten seconds, so it is a tenth of this.
+"""
 RECORDED: Final = {"bytes, usage recorded": 0.0, "bytes, usage traced": 1.0}
-"""Which share of the clients is traced."""
+"""Share of the clients whose requests are traced, by column. Weir records usage in these columns only."""
 BASE: Final = "bytes"
 
 
 def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float | None = None) -> float:
-    """The CPU time that a request and its response take, in µs, in one round; with usage recorded, of which
-    this share is traced, the one drain at the end is in it.
+    """Return the mean CPU time (µs) of a request and its response in one round. `used` is the usage charged
+    before the round. If `traced` is given, Weir records usage, and traces this share of the clients; the time
+    then includes reading the usage registry once.
     """
     quotas = BrokerQuotas.create(table)
     budget = quotas.ledger(ANONYMOUS, CLIENT_ID, 0).request
@@ -84,10 +90,10 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     for _number in range(REQUESTS):
         session.clock.now_us += GAP_US
         now_ms = session.clock.now_us // 1000
-        session.throttled_until_ms = 0  # as if the client had waited
+        session.throttled_until_ms = 0  # as if the client had waited for the throttle time
         requests.judge(request, request_view, request_end, now_ms)
         session.effects.to_broker.clear()
-        response[:] = answer  # which was rewritten
+        response[:] = answer  # restores the response, which Weir has rewritten in place
         responses.judge(response, response_view, response_end, now_ms)
         session.effects.to_client.clear()
     if books is not None:
@@ -101,7 +107,7 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
 
 @click.command(help=__doc__)
 @click.option("--rounds", default=40, show_default=True, type=click.IntRange(1))
-@click.option("--json", "as_json", is_flag=True, help="Every figure, in µs.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures (µs) as JSON.")
 def main(rounds: int, as_json: bool) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     rows = [row for row in ROWS if "500" not in row.name]
@@ -123,7 +129,7 @@ def main(rounds: int, as_json: bool) -> None:
 
 
 def compiled() -> bool:
-    """Whether Weir's own code is the compiled one."""
+    """Return True if Weir's own code is compiled."""
     return not (framing.__file__ or "").endswith(".py")
 
 

@@ -85,7 +85,8 @@ SECTIONS: Final = {
     ),
     "Logs, help": ("log_level", "log_format", "help"),
 }
-"""Names of parameters of `weir run` by the heading of docs/configuration.md under which they are described.
+"""Names of parameters of `weir run` by the heading of docs/reference/configuration.md under which they are
+described.
 """
 
 

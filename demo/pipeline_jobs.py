@@ -32,8 +32,8 @@ SETTINGS: Final = {"spark.sql.shuffle.partitions": "4"}
 
 
 def jobs(files: Files, version: str) -> dict[str, Job]:
-    """Return the pipeline's jobs by name, in the order in which they must run. The report shows Weir's
-    `version`.
+    """Return the pipeline's jobs by name, in the order in which they must run. `version` is Weir's version,
+    which the report shows.
     """
     lake = Lake(str(files.lake))
     now = datetime.now(UTC)

@@ -56,7 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(room: Path, files: dict[str, str]) -> int:
-    """Write `files` (text by path) as the generated part of `room`, and delete other generated files."""
+    """Write `files` (text by path relative to the directory `room`), and delete generated files that are
+    missing in `files`.
+    """
     for stale in _generated(room) - files.keys():
         (room / stale).unlink()
     for name, text in files.items():
@@ -66,7 +68,9 @@ def write(room: Path, files: dict[str, str]) -> int:
 
 
 def check(room: Path, files: dict[str, str]) -> int:
-    """Print the files that differ, are missing or are stale; return 1 if there are any, else 0."""
+    """Compare `files` (text by path) with the files in `room`: print those that differ, are missing or are no
+    longer generated. Return 1 if there are any, else 0.
+    """
     wrong = [f"stale: {name}" for name in sorted(_generated(room) - files.keys())]
     for name, text in files.items():
         path = room / name
@@ -84,8 +88,8 @@ def _generated(room: Path) -> set[str]:
 
 
 def generate(old: Jar, new: Jar) -> dict[str, str]:
-    """Return the generated files, as text by path below the room. Raises SchemaError if the jars or the
-    result are inconsistent.
+    """Return the generated files as text, by path relative to the package `protocol`. Raises SchemaError if
+    the jars or the result are inconsistent.
     """
     files, merged = {}, []
     for api_key in sorted({key for key, _ in old.keys() | new.keys() if key >= 0}):

@@ -1,9 +1,9 @@
-"""Kafka's message schemas as a kafka-clients jar carries them: common/message/*.json, JSON with //
-comments.
+"""Read Kafka's message schemas from a kafka-clients jar: common/message/*.json, JSON with // comments.
 
-`read_jar` gives the requests, responses and headers with names in our spelling and versions as plain sets;
-`direct_layout` says how one version lies on the wire, straight from the jar's JSON. The two share no code
-beyond names and ranges, so that the second can check what was made from the first.
+`read_jar` returns the requests, responses and headers, with names in snake case and versions as plain sets.
+`direct_layout` returns the wire layout of one version, computed from the jar's JSON alone. The two functions
+share no code except for names and version ranges, so that the layout can verify the schemas that were made
+from `read_jar`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SchemaError(Exception):
 
 
 class SourceField(msgspec.Struct, kw_only=True):
-    """A field in one jar; its versions are limited to those of its message."""
+    """A field of a message schema, read from one jar. All its versions are versions of its message."""
 
     name: str
     type: str
@@ -84,7 +84,7 @@ class SourceField(msgspec.Struct, kw_only=True):
 
 
 class SourceMessage(msgspec.Struct, kw_only=True):
-    """A message in one jar."""
+    """A message schema (request, response or header), read from one jar."""
 
     name: str
     kind: str

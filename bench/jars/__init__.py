@@ -1,7 +1,8 @@
-"""Jars of the Java proxies that are measured: locked lists, fetched from a Maven repository, verified.
+"""Fetch the jars of Java targets from a Maven repository, and verify them against locked lists.
 
 A list is `<name>.txt`: one `group:artifact:version[:classifier] sha256 bytes` per line, `#` starts a comment.
-`python -m bench.jars.lock` writes it. The cache, the mirror and the check are those of `tests.kafka.jars`.
+`python -m bench.jars.lock` writes the lists. `tests.kafka.jars` has the cache, the repository's address, and
+the check of the hash.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ _LINE: Final = re.compile(r"([\w.-]+(?::[\w.-]+){2,3}) ([0-9a-f]{64}) ([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class ClassifiedJar(Jar):
-    """A jar whose coordinates may end with a classifier: native code for one kind of machine."""
+    """A jar whose coordinates may end with a classifier, for native code of one platform."""
 
     @property
     def path(self) -> str:
-        """Where a Maven repository keeps it."""
+        """Path of the jar in a Maven repository."""
         group, artifact, version, *classifier = self.coordinates.split(":")
         name = "-".join([artifact, version, *classifier])
         return f"{group.replace('.', '/')}/{artifact}/{version}/{name}.jar"
 
 
 def parse(text: str, where: str) -> list[ClassifiedJar]:
-    """The jars of a list's `text`; `where` names it in errors. Raises JarError."""
+    """Return the jars of a list's `text`; `where` names the list in errors. Raises JarError."""
     lines = [content for line in text.splitlines() if (content := line.partition("#")[0].strip())]
     return [_parse_line(line, where) for line in lines]
 
@@ -47,7 +48,7 @@ def _parse_line(line: str, where: str) -> ClassifiedJar:
 
 
 def classpath(name: str) -> list[Path]:
-    """Paths of a list's jars, fetched if need be. Raises JarError."""
+    """Return the paths of a list's jars; fetch missing jars first. Raises JarError."""
     file, root = LISTS / f"{name}.txt", cache_directory()
     jars = parse(file.read_text(), f"bench/jars/{file.name}")
     _fetch([jar for jar in jars if not (root / jar.path).is_file()], root)
@@ -55,6 +56,8 @@ def classpath(name: str) -> list[Path]:
 
 
 def _fetch(jars: Iterable[Jar], root: Path) -> None:
-    """A file gets its name only after its hash was right, so it is missing or whole."""
+    """Fetch a jar unless it is in the cache. A file gets its final name only after its hash was verified, so
+    the cache has no incomplete file.
+    """
     with ThreadPoolExecutor(8, "jars") as pool:
         list(pool.map(lambda jar: fetch_jar(jar, root, lambda _count: None), jars))

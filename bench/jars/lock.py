@@ -1,6 +1,6 @@
 """Write the lists of locked jars: `python -m bench.jars.lock`.
 
-Only who changes a version needs it, and Maven's `mvn`.
+Run this to change a version; it needs Maven's `mvn`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ROOTS: Final = {
     "ecj": ("org.eclipse.jdt:ecj:3.33.0",),
     "streams": ("org.apache.kafka:kafka-streams:3.9.1",),
 }
-"""What each list is the run-time closure of."""
+"""Maven coordinates by list; each list has the jars that these artifacts need at run time."""
 _UNNEEDED: Final = re.compile(r".*:osx-x86_64|.*netty-incubator-transport-native-io_uring:.*")
-"""Native code that is not used: of another system, and of a mode that has to be asked for."""
+"""Jars to leave out: native code for macOS on x86-64, and for io_uring, which is off by default."""
 
 
 def write(name: str) -> None:
-    """Resolve a list and write it. Raises CalledProcessError if Maven fails."""
+    """Resolve the dependencies of a list, and write the list. Raises CalledProcessError if Maven fails."""
     with tempfile.TemporaryDirectory(prefix="weir-lock-") as directory:
         jars = _resolve(Path(directory), ROOTS[name])
     head = f"# {' '.join(ROOTS[name])}: written by `python -m bench.jars.lock`"

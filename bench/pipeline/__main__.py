@@ -1,7 +1,8 @@
-"""How many usage records the pipeline's jobs take per second, and how that changes with their number.
+"""Measure the number of usage records that the pipeline's jobs process per second, for several numbers of
+records.
 
-Records are generated, the same ones each time; each job runs as `weir pipeline` runs it. The roll-up is done
-with polars and pandas too, from the same files, and must give the same.
+The records are generated, and are the same in every run. Each job runs like `weir pipeline`. For comparison,
+polars and pandas compute the roll-up from the same files; their result must equal Spark's.
 """
 
 from __future__ import annotations
@@ -28,23 +29,27 @@ from bench.report import NOTHING, QUIET, Table
 
 Say = Callable[[str], None]
 Cells = dict[tuple[str, int], float]
-"""Seconds by row and number of records."""
+"""Times (s) by row of the table and number of records."""
 MILLION: Final = 1_000_000
 FAILURES: Final = (document.DocumentError, OSError)
 _THREADS: Final = 2
 
 
 @click.command(help=__doc__)
-@click.option("--records", default="1,3,10", show_default=True, help="Millions, joined by commas.")
-@click.option("--jobs", "names", default=",".join(JOBS), show_default=True, help="Some of them.")
-@click.option("--engines", default=",".join(ENGINES), show_default=True, help="What the roll-up is beside.")
+@click.option("--records", default="1,3,10", show_default=True, help="Numbers of records, in millions.")
+@click.option("--jobs", "names", default=",".join(JOBS), show_default=True, help="Jobs to measure.")
+@click.option(
+    "--engines", default=",".join(ENGINES), show_default=True, help="Engines to compare with Spark."
+)
 @click.option("--entities", type=click.IntRange(1), default=100_000, show_default=True)
-@click.option("--master", default=f"local[{_THREADS}]", show_default=True, help="Spark's.")
-@click.option("--driver-memory", default="4g", show_default=True, help="Spark's heap.")
-@click.option("--timeout-s", type=float, default=600.0, show_default=True, help="For each job.")
-@click.option("--directory", type=click.Path(path_type=Path, file_okay=False), help="For scratch files.")
+@click.option("--master", default=f"local[{_THREADS}]", show_default=True, help="Spark's master.")
+@click.option("--driver-memory", default="4g", show_default=True, help="Size of Spark's heap.")
+@click.option("--timeout-s", type=float, default=600.0, show_default=True, help="Time limit (s) of each job.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Directory for temporary files."
+)
 @click.option("--document", "page", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Every figure, to this file.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="File for all figures.")
 def main(
     records: str,
     names: str,
@@ -79,7 +84,9 @@ def main(
 
 
 def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say: Say) -> list[str]:
-    """All rows at one size; gives what is to be told."""
+    """Measure all rows with one number of records, and add the times to `cells`. Return notes for readers:
+    comparisons of results, and errors.
+    """
     notes = list[str]()
     for row in ["Parquet, generated", *(["JSON lines, generated"] if "ingest" in chosen else []), *chosen]:
         say(f"{plan.records:,} records: {row}")

@@ -1,4 +1,4 @@
-"""Whether two engines have rolled up the same."""
+"""Compare the roll-ups of two engines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import polars as pl
 from bench.pipeline.plain import ENTITY, PERIODS
 
 _TOLERANCE: Final = 1e-9
-"""Relative, of figures that are no whole numbers (those are compared exactly): sums and products are made in
-another order.
+"""Accepted relative difference of figures that are not integers, because engines add and multiply in
+different orders. Integers are compared exactly.
 """
 
 
 def differences(lake: Path, result: Path) -> list[str]:
-    """What differs between the roll-ups of a lake and those of another engine; empty if nothing does."""
+    """Return descriptions of the differences between a lake's roll-ups by Spark and another engine's roll-ups
+    in `result`; an empty list if both are equal.
+    """
     return [
         f"{period}: {line}"
         for period in PERIODS
@@ -28,7 +30,7 @@ def differences(lake: Path, result: Path) -> list[str]:
 
 
 def _flat(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Columns of structs become columns `struct.field`."""
+    """Replace each column of structs by columns named `struct.field`."""
     for name, kind in rows.collect_schema().items():
         if isinstance(kind, pl.Struct):
             fields = (

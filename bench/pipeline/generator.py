@@ -1,9 +1,9 @@
-"""Usage records as a cluster's clients might cause them: the same ones for the same plan, each time.
+"""Generate the usage records of many clients; the same plan always gives the same records.
 
-Clients are many, and few of them do most of the work (Zipf); they work in bursts of seconds, more by day than
-by night. Some users have many clients, some client-ids are those that libraries come with and are shared by
-users. Records are made in batches that follow each other in time, as ingest would have written them, each
-from a random stream of its own: so a batch needs no other, and memory is bounded.
+A few clients cause most of the work (Zipf's law). Clients work in bursts of seconds, and more by day than by
+night. Some users have many clients, and clients of several users share the default client-ids of libraries.
+The records come in batches that follow each other in time, like the files of the job `ingest`. Each batch has
+its own random stream, so it can be generated without the others, and memory is bounded.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ if TYPE_CHECKING:
 Ints: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Columns: TypeAlias = "dict[str, NDArray[np.int64] | NDArray[np.float64]]"
-"""By field of `UsageRecord`; `user` and `client_id` as an entity's rank, `api` as a place in `GROUPS`,
-`instance` as a number, counts by quota as `throttle_ms.producer_byte_rate` and so on.
+"""Columns of records, by field of `UsageRecord`. `user` and `client_id` hold the rank of the client (0 is the
+busiest), `api` an index into `GROUPS`, `instance` the number of a Weir. Counts by quota have names such as
+`throttle_ms.producer_byte_rate`.
 """
 
 FIRST_MS: Final = 1_767_225_600_000
-"""2026-01-01, 00:00 UTC."""
+"""Time (ms) of the first record: 2026-01-01, 00:00 UTC."""
 DAY_S: Final = 86_400
 INTERVAL_MS: Final = 1000
 QUOTAS: Final = ByQuota.__struct_fields__
 LIBRARIES: Final = ("", "rdkafka", "producer-1", "consumer-1", "sarama", "kafka-python", "console-producer")
-"""Client-ids that nobody chose."""
+"""Default client-ids of libraries and tools."""
 
 _BURST_RECORDS: Final = 12
 _BURST_MOST: Final = 60
 _RECORDS_PER_S: Final = 3
 _CLIENTS_PER_USER: Final = 20
 _SHARING: Final = 5
-"""One client in so many has a library's client-id."""
+"""Among the clients that may have a library's client-id (one per user), every n-th has one."""
 _RHYTHM: Final = 0.6
-"""How much busier than on average the busiest time of day is."""
+"""Relative increase of work at the busiest time of day over the average."""
 _BROKERS_USED: Final = 3
 _QUARTER_US: Final = 0.25
-"""Request time comes in these, so that sums are exact in whatever order they are made."""
+"""Request times are multiples of this (µs), so that sums are exact in any order of addition."""
 _FAST_BYTES: Final = 200_000
-"""A record of more bytes is throttled, half of the time."""
+"""Number of charged bytes above which a record may be throttled, with a probability of one half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to generate."""
+    """Number of records, clients (`entities`), brokers and days to generate, and the random seed."""
 
     records: int = 10_000_000
     entities: int = 100_000
@@ -61,11 +62,12 @@ class Plan:
     batch_records: int = 500_000
     seed: int = 1
     zipf: float = 1.0
-    """The n-th busiest client gets a share of 1 / n to this."""
+    """Exponent of Zipf's law: the n-th busiest client has a share of the work proportional to 1 / n ** zipf.
+    """
 
 
 def batches(plan: Plan) -> Iterator[Columns]:
-    """All records, batch by batch, each in order of time."""
+    """Yield all records, batch by batch; each batch is sorted by time."""
     shares = _shares(plan)
     for number, first in enumerate(range(0, plan.records, plan.batch_records)):
         count = min(plan.batch_records, plan.records - first)
@@ -74,7 +76,7 @@ def batches(plan: Plan) -> Iterator[Columns]:
 
 
 def _shares(plan: Plan) -> Floats:
-    """Of each client and all busier ones together."""
+    """Return cumulated shares of the work, by rank: the share of the client and of all busier clients."""
     weights = np.arange(1, plan.entities + 1, dtype=np.float64) ** -plan.zipf
     total: Floats = np.cumsum(weights / weights.sum())
     total[-1] = 1
@@ -102,7 +104,9 @@ def _batch(plan: Plan, shares: Floats, random: np.random.Generator, first: int, 
 def _bursts(
     plan: Plan, shares: Floats, random: np.random.Generator, first: int, count: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Of each record: whose, in which second, and at which place of its burst."""
+    """Return three arrays with one value per record: rank of the client, time (s after FIRST_MS), and index
+    within the client's burst.
+    """
     lengths = np.minimum(random.geometric(1 / _BURST_RECORDS, count), _BURST_MOST)
     bursts = int(np.searchsorted(np.cumsum(lengths), count)) + 1
     lengths = lengths[:bursts]
@@ -116,7 +120,9 @@ def _bursts(
 
 
 def _time_s(plan: Plan, share: Floats) -> Floats:
-    """When this share of all records has been written: few before the morning, most in the afternoon."""
+    """Return the times (s after FIRST_MS) at which these shares (0 to 1) of all records have been written.
+    The rate of records is lowest at midnight and highest at noon.
+    """
     end_s = plan.days * DAY_S - _BURST_MOST
     grid_s = np.linspace(0, end_s, plan.days * 24 * 60 + 1)
     day = 2 * np.pi * grid_s / DAY_S
@@ -126,7 +132,9 @@ def _time_s(plan: Plan, share: Floats) -> Floats:
 
 
 def _apis(random: np.random.Generator, entity: Ints, place: Ints) -> Ints:
-    """Two of three requests move records; which way is the client's kind."""
+    """Return each record's API, as an index into `GROUPS`. Two of three records are Produce or Fetch: a
+    client only produces, only fetches, or does both, depending on its rank.
+    """
     moves = np.where((entity % 3 == 2) & (place % 2 == 0) | (entity % 3 == 0), Group.PRODUCE, Group.FETCH)
     moving = np.where(moves == Group.PRODUCE, GROUPS.index(Group.PRODUCE), GROUPS.index(Group.FETCH))
     rare = random.choice(len(GROUPS), entity.size, p=_RARE)
@@ -137,7 +145,7 @@ _OFTEN: Final = {Group.METADATA: 0.5, Group.GROUPS: 0.38, Group.TRANSACTIONS: 0.
 _RARE: Final = [
     _OFTEN.get(group, (1 - sum(_OFTEN.values())) / (len(GROUPS) - len(_OFTEN))) for group in GROUPS
 ]
-"""What else clients ask, by group."""
+"""Probabilities of the API groups, in the order of `GROUPS`, for every third record of a burst."""
 
 
 def _used(random: np.random.Generator, entity: Ints, api: Ints) -> Columns:
@@ -183,8 +191,8 @@ def _throttled(
 
 
 def _seen_before(*keys: Ints) -> Ints:
-    """How many records of the same interval, client, broker and API precede each: those are of other Weirs,
-    for one Weir would have added them up.
+    """Return, for each record, the number of earlier records with the same `keys` (interval, client, broker,
+    API). This is the number of the Weir that wrote the record, because one Weir adds such records up.
     """
     order = np.lexsort(keys)
     new = np.zeros(order.size, dtype=np.bool_)
@@ -199,13 +207,13 @@ def _seen_before(*keys: Ints) -> Ints:
 
 
 def users(plan: Plan) -> list[str]:
-    """The user of each client, by rank; several have the same."""
+    """Return the user of each client, by rank; several clients have the same user."""
     count = max(1, plan.entities // _CLIENTS_PER_USER)
     return [f"user-{rank % count:05d}" for rank in range(plan.entities)]
 
 
 def client_ids(plan: Plan) -> list[str]:
-    """The client-id of each client, by rank: with its user it is different for each."""
+    """Return the client-id of each client, by rank. The pair of user and client-id is unique."""
     return [
         LIBRARIES[rank // _SHARING % len(LIBRARIES)] if _shares_name(plan, rank) else f"app-{rank:06d}"
         for rank in range(plan.entities)
@@ -213,6 +221,8 @@ def client_ids(plan: Plan) -> list[str]:
 
 
 def _shares_name(plan: Plan, rank: int) -> bool:
-    """At most one client of each user, so that pairs stay apart."""
+    """Return True if the client has a library's client-id. At most one client of each user has one, so that
+    pairs of user and client-id are unique.
+    """
     users_count = max(1, plan.entities // _CLIENTS_PER_USER)
     return rank // users_count == 0 and rank % _SHARING == 0

@@ -1,4 +1,4 @@
-"""The pipeline's jobs as an operator runs them, each a process of its own; the same roll-up without Spark."""
+"""Run the pipeline's jobs, each in a process of its own; also run the roll-up without Spark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ client_id = "default"
 producer_byte_rate = 100000
 consumer_byte_rate = 100000
 """
-"""What is replayed: low enough for the busiest."""
+"""Quota file for the job `replay`; its limits are so low that the busiest clients exceed them."""
 
 
 class JobError(Exception):
-    """A job did not end well: what it said."""
+    """Raised if a job fails or exceeds its time limit; the message is the last line of the job's standard
+    error.
+    """
 
 
 class _Outcome(msgspec.Struct):
@@ -32,7 +34,7 @@ class _Outcome(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where one size's data are, and what jobs run with."""
+    """Directory of the data for one number of records, and the options with which jobs run."""
 
     root: Path
     master: str
@@ -41,17 +43,17 @@ class Stand:
 
     @property
     def lines(self) -> Path:
-        """JSON lines, as Weir writes them."""
+        """Directory of the usage records as JSON lines, in the format that Weir writes."""
         return self.root / "lines"
 
     @property
     def lake(self) -> Path:
-        """The tables, with generated usage."""
+        """Root of the pipeline's tables, with the generated usage records."""
         return self.root / "lake"
 
 
 def run_job(stand: Stand, job: str) -> float:
-    """Run one; gives the seconds that it says it took, without Spark's start. Raises JobError."""
+    """Run one job; return the time (s) that the job reports, without Spark's start. Raises JobError."""
     command = [
         sys.executable,
         "-m",
@@ -87,14 +89,14 @@ def _options(stand: Stand, job: str) -> list[str]:
 
 
 class Plain(msgspec.Struct):
-    """What an engine in one process took."""
+    """Time (s) and peak memory (MB) of a roll-up by polars or pandas."""
 
     seconds: float
     rss_mb: float
 
 
 def run_plain(stand: Stand, engine: str, threads: int) -> Plain:
-    """The roll-up by polars or pandas, its result in `result_of`. Raises JobError."""
+    """Compute the roll-up with polars or pandas; write it to the directory `result_of`. Raises JobError."""
     result_of(stand, engine).mkdir()
     command = [sys.executable, "-m", "bench.pipeline.plain", engine]
     command += [str(stand.lake / "usage"), str(result_of(stand, engine))]
@@ -103,7 +105,7 @@ def run_plain(stand: Stand, engine: str, threads: int) -> Plain:
 
 
 def result_of(stand: Stand, engine: str) -> Path:
-    """Where an engine's roll-ups are."""
+    """Return the directory of an engine's roll-ups."""
     return stand.root / engine
 
 

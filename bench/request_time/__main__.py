@@ -1,7 +1,8 @@
-"""How far off the estimate of request time is: Weir beside real brokers' own account (JMX).
+"""Compare the request time that Weir estimates with the request time that real brokers measure (JMX).
 
-Workloads run straight at each broker, beside what the model says of them, and through Weir, beside what it
-charged. With `--measure`, the brokers' tables of costs are made instead: `quotas/costs/` holds such tables.
+Each workload runs twice: directly at the broker, to compare the broker's figures with the estimates of the
+cost model, and through Weir, to compare them with the charges of Weir. With `--measure`, write the tables of
+request costs instead, such as those in `quotas/costs/`.
 """
 
 from __future__ import annotations
@@ -41,24 +42,28 @@ QUICK_SECONDS: Final = 1.0
 
 @click.command(help=__doc__)
 @click.option("--brokers", default="", help=f"Some of {', '.join(VERSIONS)}, joined by commas; default: all.")
-@click.option("--workloads", default="", help="Some of them, joined by commas; default: all.")
+@click.option("--workloads", default="", help="Names of workloads, joined by commas; default: all.")
 @click.option("--ways", default="", help=f"Some of {', '.join(comparing.WAYS)}; default: both.")
-@click.option("--seconds", type=click.FloatRange(0.1), help=f"Counted per workload.  [default: {SECONDS:g}]")
-@click.option("--quick", is_flag=True, help=f"Fewer workloads, {QUICK_SECONDS:g} s each.")
-@click.option("--apis", is_flag=True, help="Show each client's APIs too.")
-@click.option("--measure", is_flag=True, help="Measure what requests cost instead, and write tables of it.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.1), help=f"Duration (s) of a measurement.  [default: {SECONDS:g}]"
+)
+@click.option("--quick", is_flag=True, help=f"Measure fewer workloads, {QUICK_SECONDS:g} s each.")
+@click.option("--apis", is_flag=True, help="Also show the figures of each API.")
+@click.option(
+    "--measure", is_flag=True, help="Measure the costs of requests instead, and write tables of them."
+)
 @click.option(
     "--costs",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Where tables of costs are, X.Y.toml: read instead of the shipped ones, or with --measure written.",
+    help="Directory of tables of costs (X.Y.toml), read instead of the shipped ones; written with --measure.",
 )
 @click.option(
     "--document",
     "page",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A page whose figures are replaced by these, such as docs/request-time.md.",
+    help="Markdown page whose figures are replaced, such as docs/background/request-time.md.",
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Every figure, to this file.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="File for all figures.")
 def main(
     brokers: str,
     workloads: str,
@@ -116,7 +121,7 @@ def _summarize(compared: Sequence[Compared], kinds: Mapping[str, Kind], page: Pa
 
 
 def generation_of(version: str) -> str:
-    """Whose table a release's is."""
+    """Return the part X.Y of a Kafka version X.Y.Z; it names the table of request costs."""
     return version.rpartition(".")[0]
 
 

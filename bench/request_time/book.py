@@ -1,4 +1,4 @@
-"""The requests that workloads are made of, in the versions that a broker speaks."""
+"""Build the requests of the workloads, in the versions that a broker supports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEW_SESSION: Final = 0
 
 
 class Book:
-    """Builds the calls of a broker's clients."""
+    """Builds the calls (requests with their features for the cost model) to one broker."""
 
     def __init__(self, broker_versions: BrokerVersions) -> None:
         self.broker_versions = broker_versions
@@ -31,7 +31,7 @@ class Book:
     def produce(
         self, client: str, batch: Batch, *, topic: str = WRITTEN, indexes: Sequence[int] = (0,), acks: int = 1
     ) -> Call:
-        """The same batch to each of these partitions."""
+        """Return a call that produces the same batch to each of these partitions."""
         known = {"us_per_partition": len(indexes) - 1.0, "us_acks_all": float(acks == -1)}
         if batch.codec:
             known[UNPACKED[batch.codec]] = batch.unpacked_kb * len(indexes)
@@ -51,70 +51,76 @@ class Book:
         version: int | None = None,
         converted: bool = False,
     ) -> Call:
-        """Fetch from these partitions; `session` is the id and the epoch (KIP-227)."""
+        """Return a call that fetches from these partitions; `session` is the fetch session's id and epoch
+        (KIP-227).
+        """
         body = bodies.fetch(
             topic, indexes, at_most_bytes, offset=offset, max_wait_ms=max_wait_ms, session=session
         )
         return self.broker_versions.call(client, body, version=version, converted=converted)
 
     def metadata(self, client: str, topics: Sequence[str] = (SMALL,)) -> Call:
-        """Ask for brokers and these topics."""
+        """Return a call for the brokers and the metadata of these topics."""
         return self.broker_versions.call(client, bodies.metadata(topics))
 
     def api_versions(self, client: str) -> Call:
-        """Ask for versions."""
+        """Return a call for the broker's API versions."""
         body = ApiVersionsRequest(client_software_name="weir-bench", client_software_version="1")
         return self.broker_versions.call(client, body)
 
     def heartbeat(self, client: str, group: str, member: str, generation: int) -> Call:
-        """As a member of a group."""
+        """Return a heartbeat of a group's member."""
         body = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
         return self.broker_versions.call(client, body)
 
     def commit(self, client: str, group: str, indexes: Sequence[int] = (0,)) -> Call:
-        """Commit offsets, as one who is no member."""
+        """Return a call that commits offsets of these partitions, as a client that is not a member of the
+        group.
+        """
         return self.broker_versions.call(client, bodies.commit(EMPTY, indexes, group))
 
     def committed(self, client: str, group: str, indexes: Sequence[int] = (0,)) -> Call:
-        """Ask for committed offsets."""
+        """Return a call for the group's committed offsets of these partitions."""
         return self.broker_versions.call(client, bodies.committed(EMPTY, indexes, group))
 
     def list_offsets(
         self, client: str, indexes: Sequence[int] = (0,), timestamp: int = bodies.LATEST
     ) -> Call:
-        """Ask for offsets by time."""
+        """Return a call for the offsets of these partitions at a timestamp, by default the end offsets."""
         return self.broker_versions.call(client, bodies.list_offsets(EMPTY, indexes, timestamp))
 
     def leader_epoch(self, client: str, indexes: Sequence[int] = (0,)) -> Call:
-        """Ask where an epoch of leaders ends."""
+        """Return a call for the end offset of a leader epoch of each of these partitions."""
         return self.broker_versions.call(client, bodies.leader_epoch(EMPTY, indexes))
 
     def find_coordinator(self, client: str, group: str) -> Call:
-        """Ask for a group's coordinator."""
+        """Return a call for the coordinator of a group."""
         return self.broker_versions.call(client, FindCoordinatorRequest(key=group))
 
     def list_groups(self, client: str) -> Call:
-        """Ask for all groups."""
+        """Return a call for the list of all groups."""
         return self.broker_versions.call(client, ListGroupsRequest())
 
     def describe_groups(self, client: str, groups: Sequence[str]) -> Call:
-        """Ask about groups."""
+        """Return a call for the descriptions of these groups."""
         body = DescribeGroupsRequest(groups=list(groups))
         return self.broker_versions.call(client, body)
 
     def describe_configs(self, client: str, topics: Sequence[str]) -> Call:
-        """Ask for topics' settings."""
+        """Return a call for all settings of these topics."""
         return self.broker_versions.call(client, bodies.describe_configs(topics))
 
     def describe_cluster(self, client: str) -> Call:
-        """Ask for the brokers."""
+        """Return a call for the brokers of the cluster (DescribeCluster)."""
         body = DescribeClusterRequest(endpoint_type=1)
         return self.broker_versions.call(client, body)
 
     def hot(self, client: str, *, big: bool) -> Call:
-        """Fetch what is there: one small record, or half a megabyte."""
+        """Return a fetch that the broker answers at once: with up to half a megabyte if `big`, else with one
+        small record.
+        """
         return self.fetch(client, BIG if big else SMALL)
 
     def paused(self, call: Call, pause_s: float) -> Call:
-        """The same, so long after the answer to the one before."""
+        """Return the same call, to be sent `pause_s` seconds after the response to the call before."""
         return replace(call, pause_s=pause_s)

@@ -1,7 +1,7 @@
-"""Requests to be sent again and again, and what a model of costs wants to know of each.
+"""Requests that scripts send repeatedly, each with its features: the amounts on which its cost depends.
 
-Every API of a client has a client-id of its own (`CLIENT.API`), so that the broker's account by client-id is
-one by API too.
+A client uses a different client-id for each API (`CLIENT.API`), so that the broker's figures, which are by
+client-id, are also by API.
 """
 
 from __future__ import annotations
@@ -25,51 +25,57 @@ NEWEST: Final[Mapping[ApiKey, int]] = {
     ApiKey.TXN_OFFSET_COMMIT: 3,
     ApiKey.END_TXN: 3,
 }
-"""The newest versions that requests use: those of `BY_NAME`, and one transaction at a time."""
+"""Newest versions that requests use, by API: those of `BY_NAME`, and the last versions whose requests have
+only one transaction.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Request):
-    """One request of one client."""
+    """One request of one client, with the features of its cost."""
 
     client_id: str
     known: Mapping[str, float] = field(default_factory=dict)
-    """What the request says of its cost, by the names of `features`."""
+    """Features that are known before the response, such as the number of partitions, by name of the
+    coefficient that each is multiplied by.
+    """
     converted: bool = False
-    """The broker has to change the format of the records that it responds with."""
+    """True if the broker converts the records of the response to an older format."""
     pause_s: float = 0.0
-    """Before it is sent."""
+    """Time (s) to wait before sending the request."""
 
 
 Script = Generator[Call, bytes, None]
-"""What a connection does: yields a call, is sent the frame of the response."""
+"""The requests of one connection: a generator that yields a call, and is sent the frame of the response."""
 
 
 def again(*calls: Call) -> Script:
-    """These calls in turn, without end."""
+    """Yield the calls in turn, without end."""
     while True:
         for call in calls:  # noqa: UP028 (a tuple takes no answers)
             yield call
 
 
 class BrokerVersions(frames.BrokerVersions):
-    """The versions that a broker and we have in common."""
+    """Chooses API versions that both the broker and this benchmark support, and encodes calls."""
 
     def __init__(self, spoken: Mapping[int, tuple[int, int]]) -> None:
-        """`spoken`: API key to lowest and highest version, as the broker tells them."""
+        """Keep the broker's version ranges: `spoken` has the lowest and highest version by API key."""
         super().__init__({key: VersionRange(*both) for key, both in spoken.items()}, NEWEST)
 
     @classmethod
     def of(cls, host: str, port: int) -> BrokerVersions:
-        """Ask a broker. Raises OSError, EOFError, ValueError."""
+        """Query the broker's version ranges. Raises OSError, EOFError, ValueError."""
         return cls(wire.api_versions(host, port))
 
     def speaks(self, api: ApiKey, version: int | None = None) -> bool:
-        """Whether the broker has the API, in this version if one is given."""
+        """Return True if the broker supports the API and, if `version` is given, this version of the API."""
         return api in self.spoken and (version is None or version in self.spoken[api])
 
     def version(self, api: ApiKey) -> int:
-        """See `frames.BrokerVersions`. Raises KeyError if the broker does not have it."""
+        """Return the newest version that the broker and this benchmark support. Raises KeyError if the broker
+        lacks the API.
+        """
         newest = super().version(api)
         if newest is None:
             raise KeyError(api)
@@ -85,7 +91,9 @@ class BrokerVersions(frames.BrokerVersions):
         converted: bool = False,
         pause_s: float = 0.0,
     ) -> Call:
-        """Put length and header before a body. Raises KeyError if the broker does not have it."""
+        """Encode the message as a request of `client`, with its features. Raises KeyError if the broker lacks
+        the API or the version.
+        """
         made = self.request(body, version)
         if made is None:
             raise KeyError(type(body).__name__)

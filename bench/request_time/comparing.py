@@ -1,4 +1,6 @@
-"""Runs workloads straight at a broker and through Weir, and keeps what was estimated beside what was true."""
+"""Run workloads directly at a broker and through Weir, and pair the estimated request times with the measured
+ones.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,25 @@ from quotas.costs.request_costs import ColdCost, CostTable
 from tests.kafka.processes import Processes
 
 WAYS: Final = ("direct", "weir")
-"""Straight at the broker, with the model's estimate; through Weir, with what it charged."""
+"""The two ways to run a workload: directly at the broker, compared with the cost model's estimate, or through
+Weir, compared with Weir's charges.
+"""
 
 WARM_UP_S: Final = 1.0
-"""Of each workload, before any is counted."""
+"""Time (s) for which each workload runs once before the measurements, so that Java compiles the code that it
+needs.
+"""
 
 Say = Callable[[str], None]
 Pair = tuple[Observation, float]
-"""One API of one client, and the estimate in µs."""
+"""Observation of one API of one client, and the request time (µs) that was estimated or charged for it."""
 
 
 @dataclass(slots=True)
 class Compared:
-    """What came of one broker: by way and workload."""
+    """Results of the workloads at one broker: observations with estimates, by way (directly, or through Weir)
+    and workload, and descriptions of failures.
+    """
 
     version: str
     pairs: dict[str, dict[str, list[Pair]]] = field(default_factory=lambda: {way: {} for way in WAYS})
@@ -44,28 +52,30 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How thoroughly."""
+    """Options of a comparison: the duration of each measurement, the ways to run workloads, the request
+    costs.
+    """
 
     seconds: float
     ways: Sequence[str] = WAYS
     costs: Path | None = None
-    """For Weir, instead of the shipped ones."""
+    """File of request costs for Weir; None for the costs that Weir ships."""
 
 
 def kind_of(workload: Workload) -> Kind:
-    """By what it is judged."""
+    """Return the properties of the workload that decide which targets apply to it."""
     return Kind(workload.overloaded, workload.idle, workload.compressed)
 
 
 def possible(workloads: Sequence[Workload], stand: Stand) -> list[Workload]:
-    """Those that a broker can do."""
+    """Return the workloads that the broker's versions support."""
     book = Book(stand.broker_versions)
     return [workload for workload in workloads if workload.needs(book, stand.data)]
 
 
 def compare(stand: Stand, workloads: Sequence[Workload], table: CostTable, how: How, say: Say) -> Compared:
-    """Run what the broker can do; a workload that fails is a problem that is told. Raises TruthError,
-    TargetError, OSError.
+    """Run the workloads that the broker supports. A workload that fails is added to the problems of the
+    result. Raises TruthError, TargetError, OSError.
     """
     compared, runnable = Compared(stand.version), possible(workloads, stand)
     for workload in runnable:
@@ -108,7 +118,9 @@ def _run(
 
 
 def greeted(workload: Workload, book: Book, data: Data, client: str) -> list[Script]:
-    """Its scripts, each after the question for versions by which clients begin and Weir knows brokers."""
+    """Return the workload's scripts, each preceded by an ApiVersions request: real clients send it first, and
+    Weir learns the broker's versions from the response.
+    """
     hello = book.api_versions(f"{client}-hello")
     return [_after(hello, script) for script in workload.make(book, data, client)]
 

@@ -1,4 +1,4 @@
-"""A table of costs as a file (TOML), in the format of `quotas.costs.request_costs`."""
+"""Write a table of request costs as a TOML file, in the format of `quotas.costs.request_costs`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from quotas.costs.request_costs import CostTable, Overrides
 
 
 def write(table: CostTable) -> str:
-    """The text of the file: everything in the table overrides."""
+    """Return the text of a file of request costs that overrides every value of the shipped table."""
     return render(
         Overrides(
             broker=table.broker,

@@ -1,4 +1,6 @@
-"""Coefficients out of observations: the least error of the ratio of estimate to truth, nothing below zero."""
+"""Fit the coefficients of the cost model to observations: minimize the error of the ratio of estimate to
+measured time, without negative coefficients.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,13 @@ from quotas.costs.request_costs import ApiCost, ColdCost, CostTable
 _SWEEPS: Final = 500
 _STEPS: Final = 20
 _FAR: Final = 10.0
-"""An estimate that is further off than this is taken as if it were this far off, to be drawn nearer."""
+"""Limit for estimates that are too low: an estimate below a tenth of the measured time is replaced by a
+tenth, so that its logarithm stays bounded.
+"""
 _LEAST_SPREAD_KB: Final = 0.25
-"""What observations differ by less does not tell what a kB costs."""
+"""Minimum difference (kB) between the sizes of observed requests. With a smaller difference, the cost per kB
+is not fitted.
+"""
 _LEAST_REQUESTS: Final = 8.0
 REQUEST, RESPONSE = "us_per_request_kb", "us_per_response_kb"
 SESSION: Final = "us_per_session_kb"
@@ -30,7 +36,7 @@ TERMS: Final[Mapping[str, tuple[str, ...]]] = {
         ("us", RESPONSE),
     ),
 }
-"""Which coefficients an API's cost is made of, where it is not the request's alone."""
+"""Names of the coefficients to fit, by API; `OTHERS` for APIs that are missing here."""
 OTHERS: Final = ("us", REQUEST)
 BY_KB: Final = (REQUEST, RESPONSE)
 CHANGES: Final = frozenset(
@@ -39,13 +45,16 @@ CHANGES: Final = frozenset(
         *("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"),
     }
 )
-"""What changes something is dearer than what is unknown is likely to be."""
+"""APIs that change something at the broker. The default cost of unknown APIs is computed without these,
+because changes cost more than queries.
+"""
 DIGITS: Final = 3
 
 
 def non_negative(rows: Sequence[Sample], terms: Sequence[str]) -> dict[str, float]:
-    """The coefficients of `terms`, none below 0, with the least squared logarithms of estimate by truth:
-    half as much is as wrong as twice as much. By Gauss and Newton, from where the relative error is least.
+    """Return the coefficients of `terms`, none below 0, with the least sum of squared logarithms of estimate
+    / measured time: half of the measured time is as wrong as twice. Gauss-Newton method, from the
+    coefficients with the least relative error.
     """
     features = [[row.features.get(term, 0.0) for term in terms] for row in rows]
     found = _least_squares(features, [row.us for row in rows], [row.us for row in rows], [0.0] * len(terms))
@@ -65,9 +74,10 @@ def _least_squares(
     scale: Sequence[float],
     start: Sequence[float],
 ) -> list[float]:
-    """What comes nearest to `wanted`, each error divided by its scale; no coefficient is below 0.
+    """Return the coefficients, none below 0, with which the estimates come nearest to `wanted`. Each error is
+    divided by its value in `scale`.
 
-    By coordinate descent: each in turn takes its best value, the others standing still.
+    Coordinate descent: set each coefficient in turn to its best value while the others stay the same.
     """
     found = list(start)
     weighed = [[amount / by for amount in row] for row, by in zip(features, scale, strict=True)]
@@ -86,7 +96,7 @@ def _least_squares(
 
 
 def fit_api(api: str, observations: Sequence[Observation], cold: ColdCost) -> ApiCost | None:
-    """What requests of one API cost; None if there are too few."""
+    """Fit the costs of one API; return None if no observation has enough requests."""
     rows = [row for seen in observations if (row := _row(seen, cold)) is not None]
     if not rows:
         return None
@@ -120,9 +130,9 @@ def _rounded(us: float) -> float:
 
 
 def fit_cold(idle: Sequence[Observation], busy: Sequence[Observation], shape: ColdCost) -> ColdCost:
-    """What idleness adds, of the shape of `shape`: the median of what the same requests cost more.
-
-    `idle` were sent with pauses, `busy` without; compared by API.
+    """Return the surcharge for an idle broker: the median of the additional time of requests that were sent
+    with pauses (`idle`), compared with requests of the same API without pauses (`busy`). The gaps from which
+    the surcharge applies are copied from `shape`.
     """
     base = {seen.api: seen.truth_us / seen.requests for seen in busy if seen.requests}
     added = [
@@ -135,7 +145,9 @@ def fit_cold(idle: Sequence[Observation], busy: Sequence[Observation], shape: Co
 
 
 def fit_table(observations: Sequence[Observation], cold: ColdCost, broker: str, source: str) -> CostTable:
-    """Everything, from observations of microworkloads; the rest is the median of what only asks."""
+    """Fit a whole table of costs. The default cost of APIs without observations is the median cost of the
+    APIs that only query.
+    """
     by_api: dict[str, list[Observation]] = {}
     for seen in observations:
         by_api.setdefault(seen.api, []).append(seen)

@@ -1,4 +1,4 @@
-"""How good an estimate was: by client, by API, and what the targets say."""
+"""Judge estimates of request time: by client, by API, and against the targets of docs/request-time.md."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COMPRESSED: Final = (0.4, 2.5)
 MEDIAN_ERROR_MAX: Final = 0.25
 IDLE_PERCENT_MAX: Final = 0.5
 LONG_POLLS: Final = "long-polls-16"
-"""The idle workload that a target is about."""
+"""Name of the workload to which the target for idle clients applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What of a workload decides by what it is judged."""
+    """Properties of a workload that decide which targets apply to it."""
 
     overloaded: bool = False
     idle: bool = False
@@ -28,7 +28,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a client, or one of its APIs, has cost and was estimated to cost."""
+    """Measured and estimated request time of a client, or of one of its APIs."""
 
     name: str
     requests: float
@@ -38,23 +38,23 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """Estimate by truth."""
+        """Estimated time divided by measured time; infinite if the measured time is 0."""
         return self.estimate_us / self.truth_us if self.truth_us > 0 else float("inf")
 
     @property
     def percent(self) -> float:
-        """Estimated share of one thread."""
+        """Estimated load, in percent of one broker thread."""
         return self.estimate_us / self.seconds / 1e4
 
     @property
     def truth_percent(self) -> float:
-        """True share of one thread."""
+        """Measured load, in percent of one broker thread."""
         return self.truth_us / self.seconds / 1e4
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target, and whether it was reached."""
+    """One target for the estimates, with the figure found and True if the target was reached."""
 
     target: str
     reached: bool
@@ -62,7 +62,7 @@ class Verdict:
 
 
 def by_client(seen: Iterable[tuple[Observation, float]]) -> Figure | None:
-    """All APIs of one client together, given with their estimates in µs; None if it did nothing."""
+    """Return the sums over all APIs of one client; None if the client sent no requests."""
     pairs = [(found, us) for found, us in seen if found.requests]
     if not pairs:
         return None
@@ -77,7 +77,7 @@ def by_client(seen: Iterable[tuple[Observation, float]]) -> Figure | None:
 
 
 def by_api(seen: Iterable[tuple[Observation, float]]) -> list[Figure]:
-    """Each API of one client, the dearest first."""
+    """Return the figures of each API of one client, by descending measured time."""
     figures = [
         Figure(found.api, found.requests, found.seconds, found.truth_us, us)
         for found, us in seen
@@ -87,7 +87,9 @@ def by_api(seen: Iterable[tuple[Observation, float]]) -> list[Figure]:
 
 
 def verdicts(figures: Sequence[Figure], kinds: Mapping[str, Kind]) -> list[Verdict]:
-    """What the targets say of one broker's clients; targets that nothing was measured for are left out."""
+    """Return a verdict on each target for the clients of one broker, without targets for which nothing was
+    measured.
+    """
     busy = [figure for figure in figures if kinds[figure.name] == Kind()]
     packed = [figure for figure in figures if kinds[figure.name].compressed]
     found = [
@@ -100,7 +102,7 @@ def verdicts(figures: Sequence[Figure], kinds: Mapping[str, Kind]) -> list[Verdi
 
 
 def median_error(figures: Sequence[Figure]) -> float:
-    """The median distance of estimate by truth from 1."""
+    """Return the median of |estimate / measured time - 1| over the clients."""
     return median(abs(figure.ratio - 1.0) for figure in figures)
 
 

@@ -1,4 +1,4 @@
-"""`--measure`: a broker's table of costs, from microworkloads."""
+"""Measure a broker's table of request costs with small workloads of one API each (`--measure`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from bench.request_time.stand import Stand
 from quotas.costs.request_costs import ColdCost, CostTable
 
 SHAPE: Final = ColdCost(us=120.0, from_us=300.0, full_us=4000.0)
-"""From when on idleness shows, and when it no longer grows; how much it is, is measured."""
+"""Gaps between requests from which, and up to which, an idle broker's surcharge grows. The surcharge itself
+is measured; its 120 µs here are used only if no case could be measured.
+"""
 WARM_UP_S: Final = 12.0
 ROUNDS: Final = 3
 _BUSY: Final = ("metadata-1", "produce-small-1")
@@ -24,8 +26,9 @@ Say = Callable[[str], None]
 
 
 def measure(stand: Stand, seconds: float, say: Say) -> tuple[CostTable, list[Observation]]:
-    """Run every microworkload for so long, in several rounds, and keep the round that each was cheapest in:
-    nothing but what disturbs makes a round dearer. Raises LoopError, TruthError, OSError.
+    """Run every case of `micro` for `seconds` in total, over several rounds, and fit a table of costs. Of
+    each case, the round with the least cost counts, because disturbances only increase costs. Raises
+    LoopError, TruthError, OSError.
     """
     book, when, load = Book(stand.broker_versions), datetime.now(UTC).date(), os.getloadavg()[0]
     warm_up(stand, book, say)
@@ -46,7 +49,7 @@ def measure(stand: Stand, seconds: float, say: Say) -> tuple[CostTable, list[Obs
 
 
 def cheapest(rounds: Iterable[Iterable[Observation]]) -> list[Observation]:
-    """Of each API of each client the observation with the cheapest requests."""
+    """Return, for each API of each client, the observation with the least time per request."""
     found: dict[tuple[str, str], Observation] = {}
     for seen in rounds:
         for new in seen:
@@ -62,7 +65,7 @@ def _us(seen: Observation) -> float:
 
 
 def table_of(seen: list[Observation], broker: str, source: str) -> CostTable:
-    """The table that fits what was seen; what was answered with an error is left out."""
+    """Fit a table of costs to the observations, without those whose requests were answered with an error."""
     idle = [found for found in seen if found.case.startswith(micro.COLD_PREFIX)]
     cold = fit_cold(idle, [found for found in seen if found.case in _BUSY], SHAPE)
     warm = [
@@ -76,7 +79,9 @@ def table_of(seen: list[Observation], broker: str, source: str) -> CostTable:
 
 
 def warm_up(stand: Stand, book: Book, say: Say) -> None:
-    """Let Java compile what is frequent. Raises as `observe`."""
+    """Send all frequent requests for some seconds, so that Java compiles their code. Raises LoopError,
+    TruthError, OSError.
+    """
     say(f"{stand.version}: warming up")
     observe(
         micro.warm_up(book, stand.data), stand.address, stand.truth, SHAPE, warm_up_s=WARM_UP_S, seconds=0.1
@@ -84,7 +89,9 @@ def warm_up(stand: Stand, book: Book, say: Say) -> None:
 
 
 def run(stand: Stand, case: Case, seconds: float, say: Say) -> list[Observation]:
-    """Run a case straight at the broker. Raises as `observe`."""
+    """Run a case directly at the broker, and report error codes to `say`. Raises LoopError, TruthError,
+    OSError.
+    """
     seen = observe(case, stand.address, stand.truth, SHAPE, warm_up_s=seconds / 2, seconds=seconds)
     for found in seen:
         if found.errors:

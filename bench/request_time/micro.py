@@ -1,4 +1,6 @@
-"""What `--measure` runs: one API at a time, in sizes that tell its coefficients apart."""
+"""The cases of `--measure`: requests of one API at a time, in several sizes, so that the API's coefficients
+can be fitted separately.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ from protocol import ApiKey
 
 MANY: Final = range(100)
 SETUP: Final = "aside"
-"""The client of whatever leads up to what is measured."""
+"""Suffix of the names of clients that only prepare a measurement; their requests are not used for fitting."""
 FEW: Final = 1
 SOME: Final = 4
 SLOW: Final = 8
-"""Connections where each waits for something else than the broker's threads."""
+"""Number of connections for requests that wait for something other than the broker's threads, such as
+transactions.
+"""
 PATIENCE: Final = 5.0
 COLD_PREFIX: Final = "cold-"
 SESSION_PREFIX: Final = "fetch-session-"
@@ -29,18 +33,18 @@ GAPS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.02)
 
 
 Make = Callable[[str], Call]
-"""A call of a client of this name."""
+"""Function that builds a call of the client with the given name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Cases:
-    """Makes cases of which every client has the case's name."""
+    """Makes cases in which the client's name is the name of the case."""
 
     book: Book
     data: Data
 
     def each(self, name: str, make: Make, connections: Sequence[int]) -> Iterator[Case]:
-        """One call again and again, on so many connections."""
+        """Yield a case for each number of connections; every connection repeats the same call."""
         for number in connections:
             client = f"{name}-{number}"
             call = make(client)
@@ -68,8 +72,9 @@ def _paused(book: Book, make: Make, pause_s: float) -> Make:
 
 
 def _apart(book: Book, client: str, batch: Batch) -> list[Script]:
-    """One partition per connection: waiting for a partition's lock is no cost of a request. (Nor is waiting
-    for a processor, so there is no such case of large batches: four of them are more than two can do.)
+    """Return scripts that produce to a different partition on each connection, because waiting for a
+    partition's lock is not part of a request's cost. Large batches are not measured this way: four
+    connections with them would compete for two cores.
     """
     return [again(book.produce(client, batch, indexes=(index,))) for index in range(SOME)]
 
@@ -91,7 +96,9 @@ def _topic_admins(book: Book, client: str, partitions: int) -> list[Script]:
 
 
 def warm_up(book: Book, data: Data) -> Case:
-    """A bit of everything that is frequent: what Java has not compiled is many times dearer."""
+    """Return a case with all frequent requests, to run before the measurement: code that Java has not
+    compiled yet costs many times more.
+    """
     client = "warm-up"
     calls = [
         book.produce(client, data.small),
@@ -115,7 +122,7 @@ def warm_up(book: Book, data: Data) -> Case:
 
 
 def cases(book: Book, data: Data) -> Iterator[Case]:
-    """All of them, those of APIs that the broker lacks left out."""
+    """Yield all cases, without those of APIs that the broker lacks."""
     yield from _data(_Cases(book, data))
     yield from _compressed(_Cases(book, data))
     yield from _questions(_Cases(book, data))
@@ -222,7 +229,7 @@ def _changes(book: Book) -> Iterator[Case]:
 
 
 def _cold(make: _Cases) -> Iterator[Case]:
-    """The same at a broker that has nothing else to do for a while."""
+    """Yield cases with pauses before each request, in which the broker is idle."""
     book = make.book
     for gap_s in GAPS_S:
         name = f"{COLD_PREFIX}{gap_s * 1e6:.0f}"

@@ -1,4 +1,4 @@
-"""What is printed, and what is kept as JSON."""
+"""Format comparisons of estimated and measured request time as tables, notes and JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ TITLES: Final = {"direct": "straight at the broker, the model's estimate", "weir
 
 
 def figures(compared: Compared, way: str) -> list[Figure]:
-    """One per client."""
+    """Return the figures of each client, for one way of running the workloads."""
     found = (by_client(pairs) for pairs in compared.pairs[way].values())
     return [figure for figure in found if figure is not None]
 
 
 def tables(compared: Compared, *, apis: bool) -> list[Table]:
-    """One table per way; with `apis`, each client's APIs below it."""
+    """Return one table per way of running the workloads. With `apis`, each client's row is followed by rows
+    of its APIs.
+    """
     return [
         Table(f"Kafka {compared.version}, {TITLES[way]}", HEAD, _lines(compared, way, apis=apis))
         for way in compared.pairs
@@ -52,7 +54,9 @@ def _line(figure: Figure, name: str) -> list[str]:
 
 
 def overview(all_compared: Sequence[Compared]) -> Table:
-    """Estimate by truth of every client at every broker, straight and through Weir."""
+    """Return a table of the ratios estimate / measured time of every client, with a column for each broker
+    and way.
+    """
     columns = [(compared, way) for compared in all_compared for way in compared.pairs if compared.pairs[way]]
     ratios = [{figure.name: figure.ratio for figure in figures(*column)} for column in columns]
     names = list(dict.fromkeys(name for found in ratios for name in found))
@@ -62,7 +66,7 @@ def overview(all_compared: Sequence[Compared]) -> Table:
 
 
 def notes(compared: Compared, kinds: Mapping[str, Kind]) -> list[str]:
-    """Which targets are reached, and what went wrong."""
+    """Return notes for readers: each target with its verdict, then the failures."""
     told = []
     for way in compared.pairs:
         told += [_note(compared.version, way, verdict) for verdict in verdicts(figures(compared, way), kinds)]
@@ -75,7 +79,7 @@ def _note(version: str, way: str, verdict: Verdict) -> str:
 
 
 def as_json(compared: Compared, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Everything."""
+    """Return the comparison at one broker in a form for `json.dumps`: all figures, verdicts and failures."""
     return {
         "broker": compared.version,
         "clients": [
@@ -110,12 +114,14 @@ def as_json(compared: Compared, kinds: Mapping[str, Kind]) -> dict[str, Any]:
 
 
 def _done(compared: Compared, way: str, workload: str, api: str) -> dict[str, float]:
-    """What an estimate is a sum of, for estimates by other tables later."""
+    """Return the sums of features of one API of a client, from which estimates with other tables of costs can
+    be computed later.
+    """
     return next(dict(seen.done) for seen, _ in compared.pairs[way][workload] if seen.api == api)
 
 
 def costs(old: CostTable, new: CostTable) -> Table:
-    """Two tables of costs side by side."""
+    """Return a table with the coefficients of two tables of costs side by side."""
     names = sorted({*old.apis, *new.apis})
     lines = [[name, _terms(old.apis.get(name)), _terms(new.apis.get(name))] for name in names]
     lines += [

@@ -1,4 +1,6 @@
-"""Runs a case, which is a few scripts at once, and sets what it did beside what the broker counted."""
+"""Run a case (scripts on several connections), and pair the requests of each client with the request time
+that the broker measured.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,31 @@ EXPECTED: Final = frozenset(
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
-"""What is answered now and then to those who do everything right, and to a question about no group."""
+"""Error codes that are no failure: those that a correct client of groups and transactions meets now and then,
+and the answer to a query for a missing group.
+"""
 _SETTLE_S: Final = 0.05
-"""A broker has sent a response before it has counted what that cost."""
+"""Time (s) to wait before reading the broker's figures, because a broker adds a request's cost after it has
+sent the response.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What runs at the same time."""
+    """Scripts that run at the same time, each on a connection of its own."""
 
     name: str
     scripts: Callable[[], Sequence[Script]]
-    """One per connection."""
+    """Function that returns the scripts, one per connection."""
     patience: float = 1.0
-    """How many times as long as others it must run, because it does little in a second."""
+    """Factor by which this case runs longer than others, because it sends few requests per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One API of one client while it was counted."""
+    """Requests of one API of one client during a measurement, with the request time (µs) that the broker
+    measured.
+    """
 
     case: str
     client: str
@@ -50,13 +58,13 @@ class Observation:
     truth_us: float
     seconds: float
     errors: tuple[str, ...] = ()
-    """In the latest response."""
+    """Names of the error codes in the latest response, without `EXPECTED`."""
     charged_us: float = 0.0
-    """What Weir has charged, if it stood in front."""
+    """Request time (µs) that Weir charged; 0 if the case ran directly at the broker."""
 
     @property
     def requests(self) -> float:
-        """How many."""
+        """Number of answered requests."""
         return self.done.get("us", 0.0)
 
 
@@ -70,7 +78,8 @@ def observe(
     seconds: float,
     charged_us: Callable[[], Mapping[str, float]] = dict,
 ) -> list[Observation]:
-    """Run a case for `warm_up_s`, then count for so long; `charged_us` is Weir's account by client-id.
+    """Run a case for `warm_up_s`, then measure it for `seconds`. `charged_us` returns the request time (µs)
+    that Weir has charged so far, by client-id.
 
     Raises LoopError, TruthError, OSError.
     """
@@ -110,7 +119,7 @@ def _read(truth: Truth, tally: Tally, began_s: float) -> dict[str, float]:
 
 
 def errors_in(tally: Tally, client_id: str) -> tuple[str, ...]:
-    """What the latest response complains of."""
+    """Return the names of the error codes in a client-id's latest response, without `EXPECTED`."""
     call, frame = tally.last[client_id]
     codes = error_codes(call.response(frame)) - EXPECTED
     return tuple(sorted(ErrorCode(code).name for code in codes))

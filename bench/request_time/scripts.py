@@ -1,4 +1,6 @@
-"""Clients that have to look at answers: members of groups, transactions, fetch sessions, administrators."""
+"""Scripts whose next request depends on responses: group members, transactions, fetch sessions,
+administrators.
+"""
 
 from __future__ import annotations
 
@@ -42,26 +44,26 @@ from protocol.values import ZERO_UUID
 M = TypeVar("M", bound=Message)
 
 HEARTBEATS: Final = 5
-"""Of a member, until it leaves."""
+"""Number of heartbeats that a member sends before it leaves the group."""
 METADATA_BYTES: Final = 60
-"""About what a consumer's subscription or assignment has."""
+"""Size (bytes) of a member's subscription and of its assignment, about as in a real consumer."""
 _TOPIC_RESOURCE: Final = 2
 _SERIAL: Final = count()
-"""For names that nobody has used before."""
+"""Numbers that make the names of groups and topics unique."""
 _MEMBER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 _MANY_LEAVE: Final = 3
-"""Since this version several members may leave at once."""
+"""First version of LeaveGroup that can name several members."""
 
 
 def read(call: Call, frame: bytes, kind: type[M]) -> M:
-    """What was answered. Raises ProtocolError."""
+    """Decode the response to a call. Raises ProtocolError."""
     answer = call.response(frame)
     assert isinstance(answer, kind)
     return answer
 
 
 def membership(book: Book, client: str, group: str) -> Script:
-    """Join a group alone, have its assignment, send heartbeats, leave: again and again."""
+    """Join a group as its only member, get the assignment, send heartbeats, and leave; repeat without end."""
     broker_versions, group = book.broker_versions, f"{group}-{next(_SERIAL)}"
     while True:
         member = ""
@@ -111,7 +113,7 @@ def _leave(group: str, member: str, version: int) -> LeaveGroupRequest:
 
 
 def producer_ids(book: Book, client: str) -> Script:
-    """An idempotent producer that starts again and again."""
+    """Request a new producer id repeatedly, like an idempotent producer that restarts."""
     body = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -121,7 +123,9 @@ def producer_ids(book: Book, client: str) -> Script:
 
 
 def transactions(book: Book, client: str, name: str, partitions: int) -> Script:
-    """Begin, add partitions and a group's offsets, commit; every tenth begins with a new epoch."""
+    """Run transactions that add partitions and a group's offsets, then commit. After every ten transactions,
+    request a new producer epoch.
+    """
     broker_versions = book.broker_versions
     topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=WIDE, partitions=list(range(partitions)))
     begin = InitProducerIdRequest(
@@ -170,9 +174,11 @@ def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: in
 
 
 def fetch_session(book: Book, client: str, partitions: int, *, rest: str, max_wait_ms: int = 0) -> Script:
-    """Begin a session of so many empty partitions, then go on with it; the beginning counts for `rest`.
+    """Begin a fetch session with this number of empty partitions, as the client `rest`; then send fetches in
+    this session as `client`.
 
-    What goes on is about all that the beginning has listed: what it is shorter by counts each time.
+    The later requests do not list the partitions, but the broker still handles all of them. Their feature
+    `us_per_session_kb` is the size (kB) by which they are smaller than the first request.
     """
     indexes = range(partitions)
     call = book.fetch(rest, EMPTY, indexes, session=(0, NEW_SESSION), max_wait_ms=0)
@@ -185,7 +191,7 @@ def fetch_session(book: Book, client: str, partitions: int, *, rest: str, max_wa
 
 
 def topic_admin(book: Book, client: str, prefix: str, partitions: int) -> Script:
-    """Create a topic, add a partition to it, delete it: one after another."""
+    """Create a topic, add a partition, and delete the topic; repeat with new topics."""
     broker_versions = book.broker_versions
     for number in _SERIAL:
         name = f"{prefix}-{number}"
@@ -202,7 +208,9 @@ def topic_admin(book: Book, client: str, prefix: str, partitions: int) -> Script
 
 
 def config_admin(book: Book, client: str) -> Script:
-    """Change a topic's setting, in the old way and in the new one."""
+    """Change a topic's setting with AlterConfigs and, if the broker supports it, with
+    IncrementalAlterConfigs; repeat.
+    """
     broker_versions = book.broker_versions
     for number in count():
         value = str(10**9 + number)
@@ -224,7 +232,7 @@ def config_admin(book: Book, client: str) -> Script:
 
 
 def record_deleter(book: Book, client: str) -> Script:
-    """Delete records of a partition that has none."""
+    """Send DeleteRecords for a partition without records, repeatedly."""
     part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=0)
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EMPTY, partitions=[part])
     call = book.broker_versions.call(client, DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
@@ -233,7 +241,7 @@ def record_deleter(book: Book, client: str) -> Script:
 
 
 def consumer_heartbeats(book: Book, client: str, group: str) -> Script:
-    """A member of a group of the new kind (KIP-848) that stays."""
+    """Join a group of the consumer protocol (KIP-848), and send heartbeats as its member without end."""
     broker_versions = book.broker_versions
     member, epoch = _MEMBER_ID, 0
     body = ConsumerGroupHeartbeatRequest(
@@ -259,7 +267,7 @@ def consumer_heartbeats(book: Book, client: str, group: str) -> Script:
 
 
 def share_heartbeats(book: Book, client: str, group: str) -> Script:
-    """A member of a share group (KIP-932) that stays."""
+    """Join a share group (KIP-932), and send heartbeats as its member without end."""
     broker_versions = book.broker_versions
     body = ShareGroupHeartbeatRequest(
         group_id=group, member_id=_MEMBER_ID, member_epoch=0, subscribed_topic_names=[SMALL]
@@ -276,7 +284,9 @@ def share_heartbeats(book: Book, client: str, group: str) -> Script:
 
 
 def share_fetches(book: Book, client: str, group: str, *, rest: str) -> Script:
-    """A member of a share group fetches from an empty partition, in a session; `rest` leads up to it."""
+    """Join a share group (KIP-932), and fetch from an empty partition in a share session without end. The
+    requests that prepare this come from the client `rest`.
+    """
     broker_versions = book.broker_versions
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=EMPTY)])
     call = broker_versions.call(rest, asked)

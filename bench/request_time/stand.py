@@ -1,4 +1,4 @@
-"""A broker that is measured: its truth readable, its topics filled, its disk bounded."""
+"""Start a broker whose request time can be measured, with the workloads' topics and bounded disk usage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.kafka.settings import HOST
 VERSIONS: Final = ("1.1.1", "2.8.2", "3.9.1", "4.2.0")
 HEAP: Final = "1g"
 QUOTA_PERCENT: Final = 10**9
-"""Of every client-id: the broker then keeps account of each, and throttles none."""
+"""Request quota (percent of a thread) of every client-id, too high to throttle: a broker measures a
+client-id's request time only while a quota applies to it.
+"""
 _MB: Final = 1 << 20
 _SETTINGS: Final = {
     **TRUTH_SETTINGS,
@@ -45,28 +47,32 @@ M = TypeVar("M", bound=Message)
 
 
 class StandError(Exception):
-    """A broker cannot be measured."""
+    """Raised if a broker's request time cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """A broker, ready."""
+    """A running broker with its topics, ready for measurements."""
 
     version: str
     address: tuple[str, int]
     broker_versions: BrokerVersions
     truth: Truth
     directory: Path
-    """For files; deleted at the end."""
+    """Directory for files; deleted at the end."""
     data: topics.Data
 
     def ask(self, call: Call, kind: type[M]) -> M:
-        """Send one request on a connection of its own. Raises OSError, ProtocolError."""
+        """Send one request to the broker on a new connection; return the response. Raises OSError,
+        ProtocolError.
+        """
         return ask(self.address, call, kind)
 
 
 def ask(address: tuple[str, int], call: Call, kind: type[M]) -> M:
-    """Send one request on a connection of its own. Raises OSError, ProtocolError."""
+    """Send one request to the broker at `address` on a new connection; return the response. Raises OSError,
+    ProtocolError.
+    """
     with socket.create_connection(address, ANSWER_S) as connection:
         connection.sendall(call.frame)
         answer = call.response(receive_frame(connection))
@@ -75,13 +81,16 @@ def ask(address: tuple[str, int], call: Call, kind: type[M]) -> M:
 
 
 def is_since(version: str, *release: int) -> bool:
-    """Whether a Kafka version is this release or a later one."""
+    """Return True if a Kafka version is this release or a later one."""
     return version_tuple(version) >= release
 
 
 @contextmanager
 def standing(version: str) -> Iterator[Stand]:
-    """Start a broker; nothing of it is left at the end. Raises what the cluster raises, StandError."""
+    """Start a broker, and yield it with its topics; stop it and delete its files after the block. Raises
+    StandError, TopicsError, TruthError, OSError, and ClusterError, JarError or JavaMissingError if the broker
+    cannot run.
+    """
     settings = dict(_SETTINGS)
     for release, more in _SETTINGS_SINCE.items():
         if version_tuple(version) >= release:
@@ -123,7 +132,9 @@ def _limit_everybody(cluster: Cluster) -> None:
 
 
 def _await_account(address: tuple[str, int], broker_versions: BrokerVersions, truth: Truth) -> None:
-    """A broker learns of quotas a moment later, and keeps no account before."""
+    """Wait until the broker measures request time: a new quota applies after a moment, and only then does the
+    broker measure. Raises StandError after some time.
+    """
     from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
     body = ApiVersionsRequest(client_software_name="weir", client_software_version="1")

@@ -1,4 +1,4 @@
-"""What is in the broker's topics, and the batches that are written to them."""
+"""Create and fill the topics of the workloads, and make the batches that the workloads write."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from protocol.messages import (
 from protocol.values import Message
 
 SMALL: Final = "small"
-"""One record of 100 bytes."""
+"""Name of the topic with one record of 100 bytes."""
 BIG: Final = "big"
-"""Batches of 16 kB, 1 MB in all."""
+"""Name of the topic with 1 MB of records in batches of 16 kB."""
 WRITTEN: Final = "written"
 WIDE: Final = "wide"
-"""For one request that writes to many partitions."""
+"""Name of the topic for requests that write to many partitions."""
 EMPTY: Final = "empty"
-"""For one request that names many partitions; nobody writes to it."""
+"""Name of the topic for requests that name many partitions; its partitions stay empty."""
 CODEC_TOPIC: Final = "codec"
 PARTITIONS: Final = {SMALL: 1, BIG: 1, WRITTEN: 16, WIDE: 100, EMPTY: 500}
 SMALL_BYTES: Final = 100
@@ -43,11 +43,12 @@ MEDIUM_RECORDS: Final = 16
 LARGE_RECORDS: Final = 1000
 FETCH_BYTES: Final = 500_000
 CODECS: Final[Mapping[str, tuple[int, ...]]] = {"gzip": (0,), "snappy": (0,), "lz4": (0,), "zstd": (2, 1)}
-"""By codec, since which release brokers have it."""
+"""First Kafka release that supports the codec, by codec; (0,) for all releases."""
 TEXTS: Final = ("zeros", "words")
-"""What is compressed: something that leaves next to nothing, and something as it is."""
+"""Kinds of records to compress: zeros, which compress to almost nothing, and words, which compress like text.
+"""
 GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators."""
+"""Types of coordinators, as FindCoordinator requests encode them."""
 READY_S: Final = 60.0
 _POLL_S: Final = 0.1
 _COUNT_AT: Final = 57
@@ -55,12 +56,14 @@ _LINGER_MS: Final = 2000
 
 
 class TopicsError(Exception):
-    """The broker's topics could not be made or filled."""
+    """Raised if the topics cannot be created or filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of records as it goes over the wire."""
+    """An encoded record batch, with the codec and the uncompressed size (kB); both empty if it is not
+    compressed.
+    """
 
     records: bytes
     unpacked_kb: float = 0.0
@@ -69,19 +72,19 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The batches to write."""
+    """The batches that workloads write, by size, kind of records and codec."""
 
     small: Batch
     medium: Batch
     large: Batch
     large_of_small: Batch
-    """As large, in records of 100 bytes."""
+    """A batch as large as `large`, but with records of 100 bytes."""
     compressed: Mapping[tuple[str, str], Batch] = field(default_factory=dict)
-    """By codec and text."""
+    """Compressed batches, by codec and kind of records (`TEXTS`)."""
 
 
 def prepare(address: tuple[str, int], broker_versions: BrokerVersions, version: str) -> Data:
-    """Create and fill the topics. Raises TopicsError, OSError."""
+    """Create and fill the topics; return the batches to write. Raises TopicsError, OSError."""
     from tests.kafka.jars import version_tuple
 
     codecs = [codec for codec, since in CODECS.items() if version_tuple(version) >= since]
@@ -104,7 +107,7 @@ def prepare(address: tuple[str, int], broker_versions: BrokerVersions, version: 
 
 
 def create(address: tuple[str, int], broker_versions: BrokerVersions, partitions: Mapping[str, int]) -> None:
-    """Create topics. Raises TopicsError, OSError."""
+    """Create topics; `partitions` has the number of partitions by name. Raises TopicsError, OSError."""
     wanted = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in partitions.items()
@@ -118,7 +121,7 @@ def create(address: tuple[str, int], broker_versions: BrokerVersions, partitions
 
 
 def await_topics(address: tuple[str, int], broker_versions: BrokerVersions, names: Iterable[str]) -> None:
-    """Return once each partition of these topics has its leader. Raises TopicsError, OSError."""
+    """Wait until each partition of these topics has a leader. Raises TopicsError, OSError."""
     call = broker_versions.call("setup", bodies.metadata(names))
     deadline_s = time.monotonic() + READY_S
     while True:
@@ -134,7 +137,7 @@ def await_topics(address: tuple[str, int], broker_versions: BrokerVersions, name
 
 
 def await_coordinator(address: tuple[str, int], broker_versions: BrokerVersions, kind: int) -> None:
-    """Return once the broker coordinates groups, or transactions. Raises TopicsError, OSError."""
+    """Wait until the broker can coordinate groups or transactions (`kind`). Raises TopicsError, OSError."""
     call = broker_versions.call("setup", FindCoordinatorRequest(key="any", key_type=kind))
     deadline_s = time.monotonic() + READY_S
     while True:
@@ -148,14 +151,14 @@ def await_coordinator(address: tuple[str, int], broker_versions: BrokerVersions,
 
 
 def exchange(address: tuple[str, int], call: Call) -> Message:
-    """Send one request on a connection of its own, return what is answered. Raises OSError."""
+    """Send one request on a new connection; return the response. Raises OSError."""
     with socket.create_connection(address, READY_S) as connection:
         connection.sendall(call.frame)
         return call.response(receive_frame(connection))
 
 
 def write(address: tuple[str, int], broker_versions: BrokerVersions, topic: str, batch: Batch) -> None:
-    """Write a batch to partition 0. Raises TopicsError, OSError."""
+    """Write a batch to partition 0 of a topic. Raises TopicsError, OSError."""
     answer = exchange(address, broker_versions.call("setup", bodies.produce({topic: [0]}, batch.records)))
     assert isinstance(answer, ProduceResponse)
     for part in chain.from_iterable(found.partition_responses for found in answer.responses):
@@ -164,7 +167,7 @@ def write(address: tuple[str, int], broker_versions: BrokerVersions, topic: str,
 
 
 def plain(values: Sequence[bytes]) -> Batch:
-    """A batch of format 2, not compressed; timestamp 0."""
+    """Return an uncompressed batch (format 2) with these records, all with timestamp 0."""
     return Batch(batches.batch(values, now_ms=0).data)
 
 
@@ -173,7 +176,9 @@ def _codec_topic(codec: str, text: str) -> str:
 
 
 def _compressed(address: tuple[str, int], broker_versions: BrokerVersions, codec: str, text: str) -> Batch:
-    """What librdkafka makes of 1 MB: it writes it, we read it as it is stored."""
+    """Return a batch of 0.9 MB of records that librdkafka compressed: produce the records with librdkafka,
+    then fetch the batch from the broker. Raises TopicsError, OSError.
+    """
     topic = _codec_topic(codec, text)
     values = [_value(text, index) for index in range(LARGE_RECORDS * 9 // 10)]
     producer = Producer(
@@ -201,5 +206,5 @@ def _compressed(address: tuple[str, int], broker_versions: BrokerVersions, codec
 
 
 def _value(text: str, index: int) -> bytes:
-    """A record of 1 kB."""
+    """Return a record of 1 kB: zeros or words."""
     return bytes(batches.RECORD_BYTES) if text == "zeros" else batches.words(index)

@@ -1,7 +1,7 @@
-"""The truth: what a broker itself counts as the request time of each client, read through JMX.
+"""Read the request time of each client as the broker measures it, through JMX.
 
-A broker has such a figure for every client-id while one has a request quota. It is a rate over the quota's
-window; with a window of an hour, the rate times the time that it covers is all there ever was.
+A broker measures this for every client-id to which a request quota applies, as a rate over the quota's
+window. With a window of an hour, the rate times the measured time is the client's whole request time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from tests.kafka.java import java_command
 
 WINDOW_S: Final = 3600
 SETTINGS: Final = {"quota.window.num": "2", "quota.window.size.seconds": str(WINDOW_S)}
-"""What the broker must be started with."""
+"""Broker settings that make the window of quotas long enough: an hour."""
 SOURCE: Final = Path(jars.__file__).parent.parent / "java" / "RequestTimes.java"
 _US_PER_PERCENT: Final = 10_000.0
 
 
 class TruthError(Exception):
-    """The broker's figures cannot be read."""
+    """Raised if the broker's request times cannot be read."""
 
 
 class Truth:
-    """A broker's own account, by client-id. Ends with `close`, or as a context manager."""
+    """Reads the broker's request time by client-id, with a Java subprocess. Call `close` at the end, or use
+    this as a context manager.
+    """
 
     def __init__(self, where: str, directory: Path) -> None:
-        """`where` is the broker's JMX, HOST:PORT; `directory` is for what is compiled. Raises TruthError."""
+        """Compile and start the Java program that reads the broker's JMX. `where` is the JMX address,
+        HOST:PORT; the class files are written to `directory`. Raises TruthError.
+        """
         classes = _compiled(directory)
         self._began_s: dict[str, float] = {}
         self._child = subprocess.Popen(
@@ -41,11 +45,15 @@ class Truth:
         )
 
     def begin(self, client_id: str, at_s: float | None = None) -> None:
-        """This client-id has sent its first request now, or at this time of the monotonic clock."""
+        """Note that this client-id has sent its first request, now or at the time `at_s` (s, monotonic).
+        Later calls for the same client-id have no effect.
+        """
         self._began_s.setdefault(client_id, time.monotonic() if at_s is None else at_s)
 
     def read(self) -> dict[str, float]:
-        """All that each client-id that was begun has used so far, in µs of one thread. Raises TruthError."""
+        """Return the total request time (µs of one thread) so far of each client-id for which `begin` was
+        called. Raises TruthError.
+        """
         now_s, rates = time.monotonic(), self.percents()
         return {
             client_id: total_us(rates.get(client_id, 0.0), now_s - began_s)
@@ -53,7 +61,7 @@ class Truth:
         }
 
     def percents(self) -> dict[str, float]:
-        """The broker's current rate of every client-id, in percent of one thread. Raises TruthError."""
+        """Return the broker's current rate (percent of one thread) of every client-id. Raises TruthError."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         try:
@@ -69,7 +77,7 @@ class Truth:
         return parse("".join(found))
 
     def close(self) -> None:
-        """End what reads."""
+        """End the Java program that reads JMX."""
         self._child.kill()
         self._child.communicate()
 
@@ -81,7 +89,7 @@ class Truth:
 
 
 def parse(text: str) -> dict[str, float]:
-    """Client-id to percent, from lines NAME=RATE. Raises TruthError."""
+    """Parse lines CLIENT-ID=RATE into rates (percent of a thread) by client-id. Raises TruthError."""
     rates = {}
     for line in text.splitlines():
         client_id, equals, rate = line.rpartition("=")
@@ -92,8 +100,9 @@ def parse(text: str) -> dict[str, float]:
 
 
 def total_us(percent: float, elapsed_s: float) -> float:
-    """What a rate comes to `elapsed_s` after a client's first request, at most an hour: Kafka's `Rate`
-    divides by that time and one whole window more (it has two, the older of which it takes as full).
+    """Return the request time (µs) that a rate (percent of a thread) means at `elapsed_s` seconds (at most an
+    hour) after the client's first request. Kafka's `Rate` divides by the elapsed time plus one window,
+    because it counts the older of its two windows as full.
     """
     return percent * _US_PER_PERCENT * (WINDOW_S + elapsed_s)
 

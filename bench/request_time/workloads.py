@@ -1,4 +1,6 @@
-"""The loads that an estimate is judged by: clients as they are, several kinds of requests at once."""
+"""The workloads on which estimates are judged: realistic clients, some with several kinds of requests at
+once.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,19 @@ Make = Callable[[Book, Data, str], Sequence[Script]]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Clients at work. `make` gives a script per connection for a client's name."""
+    """A workload of one client. `make` returns one script per connection, for a client's name."""
 
     name: str
     make: Make
     overloaded: bool = False
-    """More than the broker can do: no target applies."""
+    """True if the workload exceeds the broker's capacity; then no target applies."""
     idle: bool = False
-    """Waits, for the most part: what counts is its share of a thread."""
+    """True if the requests mostly wait at the broker. Such a workload is judged by its load on a thread, not
+    by the ratio of the times.
+    """
     compressed: bool = False
     needs: Callable[[Book, Data], bool] = lambda _book, _data: True
-    """Whether a broker can do it."""
+    """Function that returns True if the broker supports the workload."""
 
 
 def _produce(batch: str, connections: int, **options: object) -> Make:
@@ -45,7 +49,9 @@ def _produce(batch: str, connections: int, **options: object) -> Make:
 
 
 def _apart(book: Book, data: Data, client: str) -> list[Script]:
-    """As `_produce`, but no connection waits for another one's partition."""
+    """Return scripts that produce large batches to a different partition on each connection, so that no
+    connection waits for another one's lock.
+    """
     return [again(book.produce(client, data.large, indexes=(index,))) for index in range(EIGHT)]
 
 
@@ -109,7 +115,9 @@ def _commits(connections: int) -> Make:
 
 
 def _mixed(book: Book, data: Data, client: str) -> list[Script]:
-    """Two producers, two consumers that commit, one that only asks."""
+    """Return the scripts of five connections: two producers, two consumers that commit, and one that only
+    queries.
+    """
     consumer = [book.hot(client, big=True)] * 5 + [book.commit(client, client), book.hot(client, big=False)]
     asker = [book.metadata(client), book.list_offsets(client), book.metadata(client, tuple(PARTITIONS))]
     return [
@@ -122,7 +130,9 @@ def _mixed(book: Book, data: Data, client: str) -> list[Script]:
 
 
 def _overload(book: Book, data: Data, client: str) -> list[Script]:
-    """Flat out from sixteen connections, with as much for the broker to do as there is."""
+    """Return sixteen scripts of expensive requests without pauses, which together exceed the broker's
+    capacity.
+    """
     kinds = [
         again(book.produce(client, data.medium, acks=-1, indexes=range(8))),
         again(book.produce(client, data.large)),
@@ -177,4 +187,4 @@ QUICK: Final = (
     *("produce-small", "produce-medium-8", "produce-large", "fetch-small-8", "fetch-large", "long-polls-16"),
     *("metadata-8", "membership-8", "commits-8", "mixed", "produce-gzip-words", "fetch-converted-big"),
 )
-"""What `--quick` leaves."""
+"""Names of the workloads that `--quick` runs."""

@@ -1,6 +1,7 @@
-"""What is measured: one module per target, and the table of them.
+"""The measured targets: one module per target, and the table of all targets.
 
-To add a proxy: a module with a `Target`, an entry here. It shows up in every table that is printed.
+To add a proxy, add a module that defines a `Target`, and an entry to the table here. The target then appears
+in all printed tables.
 """
 
 from __future__ import annotations

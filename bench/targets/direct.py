@@ -1,4 +1,4 @@
-"""No proxy: what the broker and the load generator make of each other by themselves."""
+"""The target without a proxy: the load generator sends its requests to the broker itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""HAProxy in TCP mode, one thread: copies bytes and looks at none. What C without any parsing costs."""
+"""HAProxy in TCP mode with one thread: it copies bytes without parsing them, so it shows the cost of a proxy
+in C that does not parse.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""kafka-proxy (Go), which rewrites addresses as Weir does: measured if it is installed.
+"""kafka-proxy (Go), which rewrites broker addresses like Weir; measured if it is installed.
 
-It could not be had where this was written, so its options have not been tried.
+kafka-proxy was not available when this module was written, so its options here are untested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Kroxylicious, a Kafka proxy for the JVM, without filters of a user's: it rewrites addresses, as Weir does.
+"""Kroxylicious, a Kafka proxy for the JVM, without filters: it only rewrites broker addresses, as Weir does
+too.
 
-Its application is not on Maven Central, its runtime is: `bench/java/KroxyliciousLauncher.java` starts that.
-The compiler is a jar too (ecj), so that a Java runtime is enough.
+Maven Central has Kroxylicious' runtime but not its application. `bench/java/KroxyliciousLauncher.java` starts
+the runtime. A Java runtime suffices to compile the launcher, because the compiler (ecj) is also a jar.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from tests.kafka.settings import HOST
 HEAP: Final = "512m"
 COMPILE_S: Final = 60.0
 WARM_UP_S: Final = 15.0
-"""A load after a load: the first took 15 s to become steady, others less (measured)."""
+"""Warm-up (s) of each load. Measured: the first load took 15 s until its rate was steady, later loads less.
+"""
 NODE_IDS: Final = 3
-"""Kroxylicious opens a port for each of the node ids 0 to 2 unless told otherwise."""
+"""Number of ports that Kroxylicious opens for brokers: by default, one for each of the node ids 0 to 2."""
 SOURCE: Final = Path(jars.__file__).parent.parent / "java" / "KroxyliciousLauncher.java"
 _CONFIG: Final = """\
 virtualClusters:
@@ -86,7 +88,7 @@ def _compile(path: list[Path], classes: Path) -> None:
 
 
 def version() -> str:
-    """What is measured, and on which Java."""
+    """Return the versions of Kroxylicious and of Java."""
     return f"0.12.0, Java {java_version(java_command())}"
 
 

@@ -1,4 +1,4 @@
-"""What a target is: how to start a process that stands in front of the broker."""
+"""Define a target of the benchmark: a process in front of the broker that can be started and measured."""
 
 from __future__ import annotations
 
@@ -21,57 +21,57 @@ _LOG_TAIL: Final = 1000
 
 
 class TargetError(Exception):
-    """A target did not start."""
+    """Raised if a target does not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a target is started in."""
+    """Everything that a target needs to start: the broker's ports, and the object that runs subprocesses."""
 
     broker_port: int
     processes: Processes
-    """Start yours with these: they end with the benchmark, however that ends."""
+    """Starts the target's processes, and ends them with the benchmark, also if the benchmark fails."""
     sasl_port: int = 0
-    """The broker's for those who authenticate; 0 where nobody does."""
+    """Port of the broker's SASL listener; 0 if the broker has none."""
 
     @property
     def directory(self) -> Path:
-        """For configuration files; deleted at the end."""
+        """Directory for configuration files; deleted at the end."""
         return self.processes.data
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A target that accepts connections."""
+    """A started target that accepts connections."""
 
     port: int
     pid: int | None
-    """Whose CPU time counts; None for the broker itself."""
+    """Process id of the proxy, whose CPU time and memory are measured; None for the broker itself."""
     entry: Entry = PLAIN
-    """What its clients begin with."""
+    """Steps of a client's connection before the first request: TLS handshake and authentication."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A column of the tables."""
+    """A proxy (or the broker itself) to measure: one column of the tables."""
 
     name: str
-    """On the command line and in JSON."""
+    """Name of the target on the command line and in JSON."""
     title: str
     start: Callable[[Surroundings], Running]
-    """Raises TargetError."""
+    """Function that starts the target. Raises TargetError."""
     missing: Callable[[], str | None] = lambda: None
-    """Why it cannot be measured here, None if it can."""
+    """Function that returns the reason why the target cannot be measured on this machine; None if it can."""
     warm_up_s: float = 1.0
-    """How long each load runs through it before anything is measured; a JVM compiles meanwhile."""
+    """Warm-up (s) with each load before the first measurement; a JVM compiles in this time."""
     version: Callable[[], str | None] = lambda: None
-    """Of the proxy that is installed here."""
+    """Function that returns the version of the installed proxy; None if the benchmark does not report it."""
 
 
 def start_process(
     surroundings: Surroundings, name: str, command: Sequence[str], port: int, entry: Entry = PLAIN
 ) -> Running:
-    """Start a process and return once it accepts connections. Raises TargetError."""
+    """Start a process, and return once it accepts connections on `port`. Raises TargetError."""
     processes = surroundings.processes
     processes.start(name, command)
     deadline_s = time.monotonic() + START_S
@@ -85,7 +85,7 @@ def start_process(
 
 
 def output_of(*command: str) -> str | None:
-    """The first line that a command prints, None if there is none."""
+    """Return the first line that a command prints; None if the command prints nothing."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
     return next(iter(done.stdout.splitlines()), None)
 

@@ -1,4 +1,6 @@
-"""Weir, as `weir run` starts it: with every quota that it enforces charged, and with none."""
+"""Weir as `weir run` starts it: one target with quotas under all keys, one without request-time quotas, one
+without any quotas.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ from tests.kafka.settings import HOST
 
 BROKER_PORTS: Final = 2
 CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in UNITS)
-"""What Weir enforces for clients."""
+"""Names of the quota keys that Weir enforces for client-ids."""
 WITHOUT_REQUEST_TIME: Final = tuple(key for key in CLIENT_KEYS if key != QuotaKey.REQUEST_PERCENTAGE.value)
 NEVER_REACHED: Final = 10**15
-"""A limit per second, whatever it is of: every charge is made, none throttles."""
+"""A quota so high that Weir charges all requests but throttles none; used for all keys, whatever their unit.
+"""
 THIS_TREE: Final = Path(bench.__file__).parent.parent
 _MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import main; main()"
 
@@ -36,7 +39,9 @@ def start(
     *options: str,
     entry: Entry = PLAIN,
 ) -> Running:
-    """Start the Weir of a checkout with the text of a quota file. Raises TargetError."""
+    """Start the Weir of the checkout `tree`, with `quotas` as the text of its quota file; None for no quotas.
+    Raises TargetError.
+    """
     port = free_range(1 + BROKER_PORTS)
     command = [
         *(sys.executable, "-c", _MAIN, str(tree), "run"),
@@ -52,7 +57,7 @@ def start(
 
 
 def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
-    """How to start the Weir of a checkout whose clients speak TLS, with quotas."""
+    """Return a function that starts the Weir of the checkout `tree` with quotas and with TLS for clients."""
 
     def start_it(surroundings: Surroundings) -> Running:
         made = certificate.make(surroundings.directory / f"{name}-tls")
@@ -65,13 +70,17 @@ def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
 def quota_file(
     entities: Iterable[str] = (CLIENT_ID,), kind: str = "client_id", keys: Iterable[str] = CLIENT_KEYS
 ) -> str:
-    """A quota for each client-id (or other `kind` of entity), under every key that Weir enforces."""
+    """Return the text of a quota file: for each entity of this kind, a quota under every key in `keys`, too
+    high to throttle.
+    """
     limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in keys)
     return "".join(f'[[quota]]\n{kind} = "{name}"\n{limits}' for name in entities)
 
 
 def with_entities(count: int) -> Target:
-    """Weir with so many client-ids in its quotas. With one, that is the default, which is for all of them."""
+    """Return the target of Weir with quotas for `count` client-ids; if `count` is 1, with one default quota
+    for all client-ids.
+    """
     file = quota_file(client_ids(count) if count > 1 else ["<default>"])
     name = f"weir-{count}"
     return Target(
@@ -80,12 +89,11 @@ def with_entities(count: int) -> Target:
 
 
 def other_tree(tree: Path) -> Target:
-    """Weir from another checkout, with quotas: to compare two states of the code in one run."""
+    """Return the target of Weir from another checkout, with quotas, to compare two versions of the code in
+    one run.
+    """
     name = f"weir@{tree.name}"
-    keys = CLIENT_KEYS if (tree / "quotas" / "request_time.py").exists() else WITHOUT_REQUEST_TIME
-    return Target(
-        name, f"Weir, quotas on ({tree.name})", lambda s: start(s, name, tree, quota_file(keys=keys))
-    )
+    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: start(s, name, tree, quota_file()))
 
 
 WEIR: Final = Target("weir", "Weir, quotas on", lambda s: start(s, "weir", THIS_TREE, quota_file()))

@@ -1,4 +1,6 @@
-"""Weir with its data path compiled by `make compiled`: measured if that is there and up to date."""
+"""Weir with its data path compiled by `make compiled`; measured if the compiled modules exist and are up to
+date.
+"""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _check_written(where: str, key: str, value: object) -> None:
         raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
         close = get_close_matches(key, _FIELDS, n=1)
-        advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
+        advice = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
     try:
         msgspec.convert(value, _FIELDS[key].type)

@@ -185,11 +185,12 @@ class Connection:
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
         self.client_turn_over = self.broker_turn_over = False
-        """True if frames from the client (`client_turn_over`) or from the broker (`broker_turn_over`) wait
-        only for the next turn of the transport.
+        """True if frames that have arrived from the client (`client_turn_over`) or from the broker
+        (`broker_turn_over`) wait for the next turn of the reactor, because one turn processes a limited
+        number of frames.
         """
         self.paused: RequestInFlight | None = None
-        """Request whose query continues in the next turn of the transport; None if no query waits for that
+        """Request whose query continues in the next turn of the reactor; None if no query waits for that
         turn.
         """
         self.request_rest_bytes = 0
@@ -314,11 +315,11 @@ class Connection:
 
     @property
     def waits_for_turn(self) -> bool:
-        """True if frames or a query wait only for the transport's next turn, not for bytes or for a time."""
+        """True if frames or a query wait for the next turn of the reactor, not for bytes or for a time."""
         return self.client_turn_over or self.broker_turn_over or self.paused is not None
 
     def begin_turn(self) -> None:
-        """Let both sides process the frames that an earlier turn of the transport has left, and continue a
+        """Let both halves process the frames that were left in an earlier turn of the reactor, and continue a
         query that has paused. There may be bytes to send afterwards.
         """
         self.client_turn_over = self.broker_turn_over = False
@@ -376,23 +377,25 @@ class Connection:
 
         All first requests of a connection share one `first_hold_ms_max`.
         """
-        end_ms = self.client.first_hold_end_ms
-        if end_ms is None:
-            end_ms = self.now_ms + self.limits.first_hold_ms_max
-        return max(min(until_ms, end_ms) - self.now_ms, 0)
+        return max(min(until_ms, self._first_hold_end_ms()) - self.now_ms, 0)
 
     def hold_first(self, hold_ms: int) -> None:
         """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms`."""
-        if self.client.first_hold_end_ms is None:
-            self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
+        self.client.first_hold_end_ms = self._first_hold_end_ms()
         self.mute(hold_ms)
 
     def hold_rest(self, hold_ms: int) -> None:
         """Hold the remaining bytes of the request that is being forwarded for `hold_ms`."""
-        if self.client.first_hold_end_ms is None:
-            self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
+        self.client.first_hold_end_ms = self._first_hold_end_ms()
         self.rest_held_until_ms = self.now_ms + hold_ms
         self.effects.change()
+
+    def _first_hold_end_ms(self) -> int:
+        """Return the time (ms) at which all holds of the connection's first requests end. The first hold
+        fixes this time.
+        """
+        end_ms = self.client.first_hold_end_ms
+        return self.now_ms + self.limits.first_hold_ms_max if end_ms is None else end_ms
 
     def tell_next(self, until_ms: int) -> None:
         """Have the next response with the field `throttle_time_ms` tell a throttle that ends at `until_ms`.

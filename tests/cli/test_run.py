@@ -91,7 +91,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
     [
         ("upstream = [", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
-        ("servers = 'a:1'", "unknown key servers: docs/configuration.md lists the keys"),
+        ("servers = 'a:1'", "unknown key servers: docs/reference/configuration.md lists the keys"),
         ("upstream = 3", "upstream is 3, must be text in quotes"),
         ("throttle_mode = 'wait'", "throttle_mode is 'wait', must be one of mute, hold"),
         ("connections_max = 1.5", "connections_max is 1.5, must be a whole number"),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.tools.compiled_only import ROOT
-from tests.tools.words import Finding, in_markdown, in_source
+from tests.tools.words import Finding, in_markdown, in_source, in_texts
 
 PRODUCT: Final = ("calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage")
+DEVELOPMENT: Final = ("bench", "tools")
+"""Packages for developers. Only their texts are checked: old words in their identifiers are allowed."""
 EXCEPTIONS: Final = {
     "CHANGELOG.md": "it describes the past in the words of the past",
 }
@@ -28,9 +30,9 @@ FETCH_SESSIONS: Final = (
 _SESSION: Final = re.compile(r"(?<!fetch )\bsessions?\b", re.IGNORECASE)
 
 
-def sources() -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of every module of the product that is rewritten."""
-    for package in PRODUCT:
+def sources(packages: Iterable[str] = PRODUCT) -> Iterator[tuple[str, str]]:
+    """Yield (path, text) of every module in these packages."""
+    for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
             yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
 
@@ -51,6 +53,11 @@ def said(found: list[tuple[str, Finding]]) -> str:
 
 def test_the_product_uses_no_old_words() -> None:
     found = [(path, finding) for path, text in sources() for finding in in_source(text)]
+    assert not found, said(found)
+
+
+def test_benchmarks_and_tools_use_no_old_words_in_their_texts() -> None:
+    found = [(path, finding) for path, text in sources(DEVELOPMENT) for finding in in_texts(text)]
     assert not found, said(found)
 
 
@@ -113,6 +120,11 @@ def test_old_words_in_sources_are_found(source: str, text: str | None) -> None:
     assert [finding.text for finding in in_source(source)] == ([] if text is None else [text])
 
 
+def test_identifiers_are_ignored_in_texts() -> None:
+    source = 'book = 1  # whoever\n"""Whether it is."""\n'
+    assert [finding.text for finding in in_texts(source)] == ["whoever", "Whether"]
+
+
 @pytest.mark.parametrize(
     ("page", "lines"),
     [
@@ -129,6 +141,10 @@ def test_old_words_in_pages_are_found(page: str, lines: list[int]) -> None:
 
 def test_paths_are_those_of_the_repository() -> None:
     """If the folders move, the test must not pass for lack of files."""
-    names = {Path(path).parts[0] for path, _text in sources()}
-    assert names == {"calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage"}
-    assert {path for path, _text in pages()} >= {"README.md", "CONTRIBUTING.md", "docs/architecture.md"}
+    packages = (*PRODUCT, *DEVELOPMENT)
+    assert {Path(path).parts[0] for path, _text in sources(packages)} == set(packages)
+    assert {path for path, _text in pages()} >= {
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/background/architecture.md",
+    }

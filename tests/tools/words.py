@@ -130,9 +130,14 @@ class Finding(NamedTuple):
 
 def in_source(source: str) -> list[Finding]:
     """Return the findings in a Python module: identifiers, docstrings, comments, sentences in strings."""
+    return sorted({*_identifiers(ast.parse(source)), *in_texts(source)})
+
+
+def in_texts(source: str) -> list[Finding]:
+    """Return the findings in a module's docstrings, comments and sentences in strings; ignore identifiers."""
     tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    found = [*_identifiers(tree), *_comments(source)]
+    found = list(_comments(source))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) in docstrings:

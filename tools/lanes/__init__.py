@@ -1,5 +1,6 @@
-"""Runs the tests lane by lane, and says what ran, for how long, and what did not: `python -m tools.lanes`.
+"""Run the tests lane by lane, and report the tests that ran, their times, and the tests that did not run:
+`python -m tools.lanes`.
 
-A lane is a set of tests that are run alike. `make test` runs the core of each lane, `make test-all` all of
-it, CI the core and a third of what remains.
+A lane is a set of tests with the same needs, such as a broker. `make test` runs the core of each lane, `make
+test-all` runs all tests, and CI runs the core and a third of the other tests.
 """

@@ -1,4 +1,4 @@
-"""`python -m tools.lanes test|all|ci|run`: see the package."""
+"""The commands test, all, ci and run of `python -m tools.lanes`, which run tests lane by lane."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def main() -> None:
 
 @main.command()
 def test() -> None:
-    """The checks, the fast tests, and the core of the other lanes: what every change must pass."""
-    with ThreadPoolExecutor(1) as pool:  # to collect tests takes half a minute
+    """Run the checks, the fast tests, and the core of the other lanes. Every change must pass these."""
+    with ThreadPoolExecutor(1) as pool:  # collecting the tests takes half a minute
         left_out = pool.submit(lambda: list(_left_out()))
         outcomes = _beside_spark(Extent.CORE, [])
     _finish(outcomes, left_out.result())
@@ -50,7 +50,7 @@ def test() -> None:
 @main.command("all")
 @click.option("--seed", type=int, help="Draw Hypothesis' examples from this seed.  [default: a new one]")
 def everything(seed: int | None) -> None:
-    """Everything: also the compiled data path, and new examples for every property."""
+    """Run all checks and tests, also of the compiled data path, with new examples for every property."""
     seed = secrets.randbelow(10**9) if seed is None else seed
     _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
     exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
@@ -58,9 +58,13 @@ def everything(seed: int | None) -> None:
 
 
 @main.command()
-@click.option("--part", required=True, metavar="K/N", help="Which part of what `test` leaves out, e.g. 2/3.")
+@click.option(
+    "--part", required=True, metavar="K/N", help="Part of the tests that `test` leaves out, e.g. 2/3."
+)
 def ci(part: str) -> None:
-    """What `test` runs, the compiled data path, and one part of the rest."""
+    """Run the tests of the command `test`, those of the compiled data path, and one part of the remaining
+    tests.
+    """
     outcomes = [*_beside_spark(Extent.CORE, []), run_compiled([], _say)]
     outcomes += _lanes(Extent.REST, [f"--part={part}"])
     _finish(outcomes, [f"Of what `make test` leaves out, part {part} was run."])
@@ -71,9 +75,11 @@ def ci(part: str) -> None:
 @click.option(
     "--extent", type=click.Choice(Extent, case_sensitive=False), default=Extent.ALL, show_default="all"
 )
-@click.option("--pytest", "options", default="", metavar="OPTIONS", help='For pytest, e.g. "-k uplift -x".')
+@click.option(
+    "--pytest", "options", default="", metavar="OPTIONS", help='Options of pytest, e.g. "-k uplift -x".'
+)
 def run(names: tuple[str, ...], extent: Extent, options: str) -> None:
-    """These lanes, e.g. `run brokers measured --extent core`."""
+    """Run the named lanes: for example, `run brokers measured --extent core`."""
     outcomes = [
         _checks() if name == CHECKS_NAME else run_lane(RUNNABLE[name], extent, shlex.split(options), _say)
         for name in names
@@ -88,8 +94,8 @@ def _checks() -> Outcome:
 def _beside_spark(
     extent: Extent, options: Sequence[str], compiled: Callable[[Sequence[str], Say], Outcome] | None = None
 ) -> list[Outcome]:
-    """Run the checks and this extent of all lanes. Spark leaves cores idle, so that the lanes without brokers
-    run at the same time.
+    """Run the checks, and the tests of this extent in all lanes. The Spark lane runs at the same time as the
+    checks and the lane `fast`, because Spark leaves cores idle.
     """
     spark = Background(SPARK, extent, options)
     try:

@@ -1,4 +1,4 @@
-"""The lanes: the tests of each, and the way they are run."""
+"""Define the lanes: for each, the tests and the way to run them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPORTS: Final = ROOT / "build" / "junit"
 
 
 class Extent(Enum):
-    """The part of a lane that is run."""
+    """The part of a lane's tests that a command runs."""
 
     CORE = "core"
     """The tests that `make test` runs: fast ones that are not `slow`, others that are marked `core`."""
@@ -52,13 +52,15 @@ class Lane:
         return len(self.extents) == len(Extent)
 
     def expression(self, extent: Extent) -> str:
-        """Return the expression for `pytest -m` that selects the tests of this extent."""
+        """Return the expression for `pytest -m` that selects the lane's tests of this extent (core, rest or
+        all).
+        """
         if extent is Extent.ALL or not self.is_divided:
             return self.marks
         return f"({self.marks}) and {'' if extent is Extent.CORE else 'not '}({self.core})"
 
     def runs(self, extent: Extent) -> bool:
-        """Return True if the lane has tests of this extent."""
+        """Return True if the lane has tests of this extent (core, rest or all)."""
         return extent in self.extents
 
     def pytest(self, extent: Extent) -> list[str]:

@@ -25,7 +25,7 @@ def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str],
     for outcome in outcomes:
         for line in _skipped(outcome):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    for line in (*_rate_limited_log(outcomes), *left_out):
+    for line in (*_repeat_commands(outcomes), *left_out):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(plain_counts(outcomes), highlight=False)
 
@@ -35,7 +35,7 @@ def _slowest_table(outcomes: Sequence[Outcome]) -> Table:
     table.columns[0].justify = "right"
     table.columns[2].overflow = "fold"
     for lane, case in slowest(outcomes, SLOWEST):
-        table.add_row(f"{case.seconds:.1f}", lane, Text(case.node_id))  # [x] is no markup
+        table.add_row(f"{case.seconds:.1f}", lane, Text(case.node_id))  # rich would read [x] as markup
     return table
 
 
@@ -64,8 +64,8 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
             yield f"Skipped in {outcome.name}: {case.node_id}: {case.detail}"
 
 
-def _rate_limited_log(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the command that runs each failed test again."""
+def _repeat_commands(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Yield a line for each failed test, with the command that runs the test again."""
     for outcome in outcomes:
         for case in _failed(outcome):
             yield f"Failed in {outcome.name}; to repeat it: {outcome.repeat} '{case.node_id}'"

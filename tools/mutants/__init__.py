@@ -1,1 +1,3 @@
-"""`make mutants`: change single expressions of the rules, and list the changes that no test notices."""
+"""Mutation testing, `make mutants`: change single expressions of the code, and list the changes that no test
+detects.
+"""

@@ -1,9 +1,11 @@
-"""Change single expressions of `quotas/` and the session's code, and list the changes that no test notices.
+"""Change single expressions of the modules in `quotas/`, `proxy/connection/` and `proxy/handlers/`, and list
+the changes that no test detects.
 
-Each is a place where a test is missing, or a line that is not needed, or means the same: judge for yourself.
-The mutants are a sample: one seed draws the same one as long as the sources are the same. The tests that run
-the changed line are run, in copies of the tree. To know which these are, all tests of `tests/quotas` and
-`tests/proxy` run once first, under coverage; the result is kept in `.cache/mutants` until a file changes.
+Such a change shows that a test is missing, that the line is not needed, or that the change means the same:
+decide for each. The mutants are a random sample; the same seed gives the same sample while the sources stay
+the same. For each mutant, the tests that run the changed line are run in a copy of the tree. To find these
+tests, all tests of `tests/quotas` and `tests/proxy` first run once under coverage; the result is kept in
+`.cache/mutants` until a file changes.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ ROOT: Final = Path(__file__).parents[2]
 MUTATED: Final = ("quotas", "proxy/connection", "proxy/handlers")
 TESTS: Final = ("tests/quotas", "tests/proxy")
 READ: Final = ("protocol", "quotas", "usage", "proxy", *TESTS)
-"""Paths of files that decide which tests run a line. Helpers elsewhere in `tests` may also decide, but
-rarely.
+"""Directories whose files are in the fingerprint: if one of these files changes, the lines that each test
+runs are measured again. Helpers elsewhere in `tests` are left out, because their changes rarely matter.
 """
 SHARES: Final = 4
 """Number of shares of the tests to measure for each job, because some tests take longer than others."""
@@ -45,13 +47,23 @@ STARTING_S: Final = 60.0
 
 
 @click.command(help=__doc__)
-@click.option("--sample", "count", type=click.IntRange(1), default=60, show_default=True, help="mutants")
-@click.option("--seed", type=int, help="default: today's date, as 20261231")
-@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="tests run at a time")
-@click.option("--minutes", type=click.FloatRange(0), default=10.0, show_default=True, help="begin none after")
+@click.option(
+    "--sample", "count", type=click.IntRange(1), default=60, show_default=True, help="number of mutants"
+)
+@click.option("--seed", type=int, help="random seed; default: the date, as 20261231")
+@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="mutants tested at a time")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="no mutant begins later",
+)
 @click.argument("modules", nargs=-1)
 def main(count: int, seed: int | None, jobs: int, minutes: float, modules: tuple[str, ...]) -> None:
-    """Draw the sample, test it, and report. MODULES are paths; by default all that are mutated."""
+    """Draw the sample, test each mutant, and print the report. MODULES are paths of modules to change; by
+    default all modules.
+    """
     end = monotonic() + 60 * minutes
     seed = int(datetime.now(UTC).strftime("%Y%m%d")) if seed is None else seed
     sources = read_sources(ROOT)
@@ -69,8 +81,8 @@ def main(count: int, seed: int | None, jobs: int, minutes: float, modules: tuple
 
 
 def read_sources(root: Path, rooms: Sequence[str] = MUTATED) -> dict[str, str]:
-    """Return the source of every module in the rooms, by path relative to `root`."""
-    files = (file for room in rooms for file in (root / room).glob("*.py"))
+    """Return the source of every module in the directories `rooms`, by path relative to `root`."""
+    files = (file for room in rooms for file in (root / room).rglob("*.py"))
     return {str(file.relative_to(root)): file.read_text("utf-8") for file in files}
 
 
@@ -94,7 +106,7 @@ def measure(trees: Sequence[Tree], console: Console) -> Measured:
         console.print("measuring which tests run which lines (once per state of the sources) ...")
         shutil.rmtree(kept.parent, ignore_errors=True)
         kept.mkdir(parents=True)
-        files = [str(file.relative_to(ROOT)) for place in TESTS for file in (ROOT / place).glob("test_*.py")]
+        files = [str(file.relative_to(ROOT)) for place in TESTS for file in (ROOT / place).rglob("test_*.py")]
         files.sort(key=lambda file: -(ROOT / file).stat().st_size)
         with console.status("measuring"), ThreadPoolExecutor(len(trees)) as pool:
             count = min(SHARES * len(trees), len(files))
@@ -117,12 +129,14 @@ def _measure_share(tree: Tree, files: Sequence[str], name: Path) -> None:
     rc.write_text("[run]\nrelative_files = true\n", "utf-8")
     run = ["-m", "coverage", "run", f"--rcfile={rc}", *options, *PYTEST, f"--seconds-to={name}.json"]
     status, output = tree.run([*run, *files])
-    if status not in (GREEN, RED, NO_TESTS):  # all tests of a share may need a broker
+    if status not in (GREEN, RED, NO_TESTS):  # NO_TESTS: all tests of a share may need a broker
         raise TestsError(output)
 
 
 def fingerprint(root: Path) -> str:
-    """Return a digest of all files that decide which tests run a line."""
+    """Return a digest of all files in `READ`. The measurement of the lines that each test runs is kept while
+    the digest is the same.
+    """
     digest = hashlib.sha256()
     for place in map(root.joinpath, READ):
         for file in sorted(place.rglob("*")) if place.is_dir() else [place]:

@@ -58,9 +58,10 @@ def mutations_of(path: str, source: str) -> dict[Span, list[Mutation]]:
 
 
 def sample(sources: Mapping[str, str], count: int, seed: int) -> list[Mutation]:
-    """Choose at most `count` mutations of modules by path: places at random, then a mutation of each.
+    """Choose at most `count` mutations: choose places in the modules at random, then one mutation of each
+    place.
 
-    So an operator of which there are many variants is not chosen more often than others.
+    Therefore operators with many variants are not chosen more often than others.
     """
     places = [found for path in sorted(sources) for found in mutations_of(path, sources[path]).values()]
     random = Random(seed)  # noqa: S311 - a sample, no secret

@@ -1,8 +1,9 @@
-"""A pytest plugin, `-p tools.mutants.plugin`: which test runs which lines, and for how long.
+"""A pytest plugin that records the lines that each test runs, and the time of each test: `-p
+tools.mutants.plugin`.
 
-Under `coverage run`, every line is recorded with the test that it ran in, be it in a thread or a task that
-the test has started (coverage's own `dynamic_context` sees none of these). `--seconds-to FILE` writes how
-long each test took, null if it has failed. A test is a function, with all its parameters.
+Under `coverage run`, every line is recorded with the test during which it ran, also in threads and tasks that
+the test started; coverage's own `dynamic_context` misses those. `--seconds-to FILE` writes the time (s) of
+each test as JSON, null if the test failed. All parameters of a test function count as one test.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ _failed: set[str] = set()
 
 
 def pytest_configure() -> None:
-    """Load the profile `mutants`, which the tests' own conftest has registered by now, if it has."""
+    """Load the Hypothesis profile `mutants` if the tests' `conftest.py` has registered it."""
     with suppress(InvalidArgument):
         settings.load_profile("mutants")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the option `--seconds-to` to pytest."""
     parser.addoption("--seconds-to", type=Path, help="write the seconds that each test took as JSON")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Record what runs from now on for this test."""
+    """Record, until this test ends, the lines that run and the time that the test takes."""
     test, begun, measured = item.nodeid.partition("[")[0], perf_counter(), Coverage.current()
     if measured is not None:
         measured.switch_context(test)
@@ -52,13 +53,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note the tests that fail."""
+    """Remember a test that fails."""
     if report.failed:
         _failed.add(report.nodeid.partition("[")[0])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the file."""
+    """Write the times of all tests to the file of `--seconds-to`."""
     path: Path | None = session.config.getoption("--seconds-to")
     if path is not None:
         path.write_text(json.dumps(_seconds | dict.fromkeys(_failed)), "utf-8")

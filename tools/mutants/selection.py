@@ -50,12 +50,14 @@ class Measured:
         return measured
 
     def running(self, path: str, lines: Iterable[int]) -> set[str]:
-        """Return the tests that ran any of these lines of the module, without those that fail."""
+        """Return the tests that ran any of these lines of the module, without the tests that fail without any
+        mutation.
+        """
         known = self.tests.get(path, {})
         return {test for line in lines for test in known.get(line, ())} - self.failed
 
     def of_files(self, files: Iterable[str]) -> set[str]:
-        """Return the tests in these files."""
+        """Return all measured tests that are defined in these test files."""
         wanted = set(files)
         return {test for test in self.seconds if test.partition("::")[0] in wanted}
 
@@ -63,11 +65,15 @@ class Measured:
 def covering_tests(
     path: str, line: int, sources: Mapping[str, str], tests: Mapping[str, str], measured: Measured
 ) -> list[str]:
-    """The tests that may notice a change of this line, quickest first.
+    """Return the tests that may detect a change of this line, quickest first.
 
-    A line that runs when its module is imported belongs to no test. Then these are the tests of the function
-    that it is the head of; of the lines in `sources`, and the files in `tests`, that mention what it defines;
-    or at last of its module.
+    A line within a function is covered by the tests that ran it. A line that runs on import belongs to no
+    test; then the result is:
+
+    - for the first lines of a function (`def`, decorators): the tests that ran any line of the function;
+    - for other statements: the tests that ran a line in `sources` that mentions a name which the statement
+      assigns, and all tests in the files of `tests` that mention such a name;
+    - if neither finds a test: all tests that ran any line of the module.
     """
     statement, in_function = _statement(ast.parse(sources[path]), line)
     found: set[str] = set()
@@ -87,7 +93,7 @@ def covering_tests(
 def _statement(tree: ast.Module, line: int) -> tuple[ast.stmt, bool]:
     """Return the innermost statement that contains the line, and True if it runs within a function."""
     found, in_function = tree.body[0], False
-    for node in ast.walk(tree):  # outer ones first
+    for node in ast.walk(tree):  # outer statements come first
         if isinstance(node, ast.stmt) and _start(node) <= line <= (node.end_lineno or node.lineno):
             in_function = in_function or isinstance(found, _FUNCTIONS)
             found = node
@@ -100,7 +106,7 @@ def _start(node: ast.stmt) -> int:
 
 
 def _head(statement: ast.stmt) -> range:
-    """Return the lines of a statement without those of its body."""
+    """Return the lines of a compound statement before its body, or all lines of a simple statement."""
     body = getattr(statement, "body", None)
     end = body[0].lineno if body else (statement.end_lineno or statement.lineno) + 1
     return range(statement.lineno, max(end, statement.lineno + 1))

@@ -75,7 +75,7 @@ class Tree:
                 output, _ = process.communicate(timeout=timeout_s)
             finally:
                 if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)  # with whatever the tests have started
+                    os.killpg(process.pid, signal.SIGKILL)  # and the tests' own subprocesses
         return process.returncode, output[-4000:]
 
     def judge(self, path: str, changed: str, tests: Sequence[str], timeout_s: float) -> Outcome:
