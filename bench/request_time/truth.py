@@ -54,6 +54,14 @@ class Truth:
         """Return the total request time (µs of one thread) so far of each client-id for which `begin` was
         called. Raises TruthError.
         """
+        now_s, rates = time.monotonic(), self.percents()
+        return {
+            client_id: total_us(rates.get(client_id, 0.0), now_s - began_s)
+            for client_id, began_s in self._began_s.items()
+        }
+
+    def percents(self) -> dict[str, float]:
+        """Return the broker's current rate (percent of one thread) of every client-id. Raises TruthError."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         try:
@@ -61,16 +69,12 @@ class Truth:
             self._child.stdin.flush()
         except BrokenPipeError as error:
             raise TruthError("what reads JMX has ended: is the broker alive?") from error
-        now_s, found = time.monotonic(), list[str]()
+        found = list[str]()
         while (line := self._child.stdout.readline()) not in {"", "\n"}:
             found.append(line)
         if not line:
             raise TruthError("what reads JMX has ended: is the broker alive?")
-        rates = parse("".join(found))
-        return {
-            client_id: total_us(rates.get(client_id, 0.0), now_s - began_s)
-            for client_id, began_s in self._began_s.items()
-        }
+        return parse("".join(found))
 
     def close(self) -> None:
         """End the Java program that reads JMX."""

@@ -105,8 +105,12 @@ class Inbound:
         longest = connection.limits.frame_bytes_max
         timed = self._timed = connection.quotas.timed or client.usage is not None
         self._is_near = False
-        position = self._finish_request(data, end) if connection.request_rest_bytes else 0
-        start = 0
+        start = position = 0
+        if connection.request_rest_bytes:
+            position = self._finish_request(data, end)
+            if position < end and connection.request_rest_bytes:  # the last byte is held
+                connection.effects.to_broker.append(view[:position])
+                return position
         most, in_turn = client.in_flight_max, len(in_flight) + TURN_FRAMES
         may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
         if in_turn < most:
@@ -321,14 +325,28 @@ class Inbound:
     def _finish_request(self, data: bytearray, end: int) -> int:
         """Process the next bytes of the request in `_arriving`, up to its last one. Return the position
         behind these bytes.
+
+        The bytes before the last one are counted first: if they begin records of a topic over its rate, the
+        last byte is held, because a broker appends nothing before a request is complete.
         """
         connection = self._connection
-        taken = min(connection.request_rest_bytes, end)
-        connection.request_rest_bytes -= taken
+        start, stop = 0, min(connection.request_rest_bytes, end)
+        if self._forward.byte_counter is not None and 1 < stop == connection.request_rest_bytes:
+            start = self._take_rest(data, 0, stop - 1)
+            if connection.violation is not None or connection.rest_held_until_ms > connection.now_ms:
+                return start
+        return self._take_rest(data, start, stop)
+
+    def _take_rest(self, data: bytearray, start: int, stop: int) -> int:
+        """Process `data[start:stop]`, the next bytes of the request in `_arriving`. Return `stop`, or 0 if
+        the request is not forwarded.
+        """
+        connection = self._connection
+        connection.request_rest_bytes -= stop - start
         record, forward = self._arriving, self._forward
         if record is not None:
             if forward.byte_counter is not None and not self._measure(
-                record.plan, forward.byte_counter, data, taken
+                record.plan, forward.byte_counter, data, start, stop
             ):
                 forward = self._forward = forward.but()
             if connection.violation is not None:  # the counter refuses the request: do not forward it
@@ -344,7 +362,7 @@ class Inbound:
                     count_request(connection, record.plan, record.usage_counters, length, answered=answered)
                 serial = forward.serial or self._is_near_arriving
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
-        return taken
+        return stop
 
     def _hold_rest(self, byte_counter: ByteCounter) -> None:
         """Hold the remaining bytes of the request that is being forwarded, if they begin with records of a
@@ -354,12 +372,12 @@ class Inbound:
         if hold_ms > 0:
             self._connection.hold_rest(hold_ms)
 
-    def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, stop: int) -> bool:
-        """Count the arrived bytes of a request per topic; return False if the request is malformed. Weir
+    def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, start: int, stop: int) -> bool:
+        """Count `data[start:stop]` of a request per topic; return False if the request is malformed. Weir
         forwards a malformed request nevertheless, and the broker refuses it.
         """
         try:
-            byte_counter.feed(data, 0, stop)
+            byte_counter.feed(data, start, stop)
         except ProtocolError:
             self._count_unread(plan)
             return False

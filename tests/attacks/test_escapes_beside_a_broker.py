@@ -9,86 +9,80 @@ from __future__ import annotations
 
 import itertools
 from threading import Timer
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from bench.frames import record_batch
 from calibration import bodies
-from protocol.messages import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    CreateTopicsRequest,
-    FetchResponse,
-    MetadataRequest,
-)
+from protocol.messages import CreateTopicsRequest, MetadataRequest
 from tests.attacks.escapes import Client, Manner, attempt
+from tests.attacks.sides import (
+    ALLOWED,
+    NAMES,
+    PRODUCE_V,
+    RATE,
+    SECONDS,
+    SIDES,
+    UNLIMITED,
+    Entity,
+    Found,
+    Produce,
+    addresses,
+    fetched,
+    judge,
+    limit,
+    limit_user,
+    poll_frame,
+    produced,
+    records_in,
+    topic_rate,
+    weir_quota,
+)
 from tests.clients import create_topic
-from tests.integration.mutable import partitions_at
-from tests.raw import ask, fill
+from tests.integration.mutable import SMALL, partitions_at
 from tests.wire.connection import Connection
-from tests.wire.frames import body_of, request
+from tests.wire.frames import request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
     from tests.kafka import Cluster
     from tests.kafka.fixtures import StartCluster
     from tests.wire.connection import Address
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
-RATE: Final = 100_000
-"""bytes/s"""
-SECONDS: Final = 25.0
-ALLOWED: Final = RATE * (SECONDS + 10)
-"""Bytes that the quota may let through in that time: 25 s, of which the last 10 may have been spent ahead."""
-MORE: Final = 1.1
+Creations: TypeAlias = "Mapping[str, tuple[Manner, Callable[[str, str], Iterator[bytes]]]]"
+"""By case: the manner, and the frames for a client-id and the beginning of topics' names."""
 POLLS_S: Final = 3.0
 """Time for a hundred connections to begin their polls."""
-PRODUCE_V, FETCH_V = 9, 12
-VALUE_BYTES: Final = 5_000
-SIDES: Final = ("broker", "weir")
-UNLIMITED: Final = 1e12
-NAMES: Final = 20
-"""Client-ids that take turns."""
 MUTATIONS: Final = 1.0
 """partitions/s"""
 CONNECTIONS: Final = 20
 """Connections per second of an address."""
-ELSEWHERE: Final = "127.0.0.2"
-"""Address of the client whose connections are limited."""
+AT_ONCE: Final = (1, 50, 1000)
+"""Connections at a time, each number from an address of its own."""
 
 
-Entity: TypeAlias = "Sequence[tuple[str, str | None]]"
-"""Types and names; None for the default."""
+def create_frames(client_id: str, topic: str, version: int = 7) -> Iterator[bytes]:
+    """A topic of two partitions each time, each time another."""
+    configs = [
+        CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in SMALL.items()
+    ]
+    for number in itertools.count():
+        one = CreateTopicsRequest.CreatableTopic(
+            name=f"{topic}-{number}", num_partitions=2, replication_factor=1, configs=configs
+        )
+        yield request(
+            CreateTopicsRequest(topics=[one], timeout_ms=10_000), version, client_id=client_id.encode()
+        )
 
 
-class Found(NamedTuple):
-    """What a case came to."""
-
-    case: str
-    unit: str
-    broker: float
-    weir: float
-    allowed: float
-    """What the quota allows in the time."""
-
-    @property
-    def escapes(self) -> bool:
-        """True if more gets through Weir than through the broker, and than the quota allows."""
-        return self.weir > MORE * max(self.broker, self.allowed)
-
-
-class Produce(NamedTuple):
-    """Requests of about 5 kB."""
-
-    name: str
-    manner: Manner
-    acks: int = 1
+def create_old_frames(client_id: str, topic: str) -> Iterator[bytes]:
+    """The same in a version that is not refused."""
+    return create_frames(client_id, topic, version=5)
 
 
 PRODUCES: Final = (
@@ -118,6 +112,29 @@ FETCHES: Final = (
 )
 
 
+CREATIONS: Final[Mapping[str, Creations]] = {
+    "a few connections": {
+        "1 connection, CreateTopics, pipelined": (Manner(depth=100), create_frames),
+        "10 connections, CreateTopics": (Manner(10, depth=1), create_frames),
+        "4 connections, CreateTopics, a new one for each request": (
+            Manner(4, reconnects=True, pause_s=0.05),
+            create_frames,
+        ),
+        "10 connections, CreateTopics v5": (Manner(10, depth=1), create_old_frames),
+        "4 connections, CreateTopics v5, a new one for each request": (
+            Manner(4, reconnects=True, pause_s=1.0),
+            create_old_frames,
+        ),
+    },
+    "a hundred connections": {
+        "100 connections, CreateTopics": (Manner(100, depth=1), create_frames),
+        "100 connections, CreateTopics v5": (Manner(100, depth=1), create_old_frames),
+    },
+    "a thousand connections": {"1,000 connections, CreateTopics": (Manner(1000, depth=1), create_frames)},
+}
+"""Topics of two partitions. Versions before 6 are never refused, only throttled."""
+
+
 def test_ways_around_byte_rates_get_no_more_through_weir_than_through_a_broker(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
@@ -126,19 +143,19 @@ def test_ways_around_byte_rates_get_no_more_through_weir_than_through_a_broker(
     names += [f"fetch {name}" for group in FETCHES for name, _ in group]
     at = addresses(cluster, start_weir(cluster.bootstrap, "".join(map(weir_quota, names))))
     limit(at["broker"], *(([("client-id", f"broker-{name}")], RATE) for name in names))
-    create_topic(cluster.bootstrap, f"{topic}-read")
-    fill(cluster.bootstrap, f"{topic}-read")
     found = [each for group in PRODUCES for each in produced(cluster, at, topic, group)]
-    found += [each for group in FETCHES for each in fetched(at, f"{topic}-read", group)]
+    found += [each for group in FETCHES for each in fetched(cluster, at, topic, group)]
     judge(found)
 
 
+@pytest.mark.parametrize("whose", ["client-id", "topic"])
 def test_a_hundred_long_polls_get_no_more_through_weir_than_through_a_broker(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, whose: str
 ) -> None:
     """All of them wait at the end of an empty partition; then a record of a second's quota arrives."""
     cluster = fresh_cluster("3.9.1", optimized=True)
-    at = addresses(cluster, start_weir(cluster.bootstrap, weir_quota("polls")))
+    quota = weir_quota("polls") if whose == "client-id" else topic_rate(topic)
+    at = addresses(cluster, start_weir(cluster.bootstrap, quota))
     limit(at["broker"], ([("client-id", "broker-polls")], RATE))
     create_topic(cluster.bootstrap, topic)
     clients = [
@@ -162,7 +179,7 @@ def test_a_hundred_long_polls_get_no_more_through_weir_than_through_a_broker(
     attempt(clients, POLLS_S + SECONDS)
     timer.join()
     broker, weir = (client.total(POLLS_S + SECONDS) / 1e6 for client in clients)
-    judge([Found("fetch: 100 long polls", "MB", broker, weir, ALLOWED / 1e6)])
+    judge([Found(f"fetch: 100 long polls, quota of a {whose}", "MB", broker, weir, ALLOWED / 1e6)])
 
 
 def test_a_client_id_per_request_gets_no_more_through_weir_than_through_a_broker(
@@ -189,18 +206,12 @@ def test_a_client_id_per_request_gets_no_more_through_weir_than_through_a_broker
     judge(found)
 
 
+@pytest.mark.parametrize("which", CREATIONS)
 def test_ways_around_mutation_quotas_create_no_more_through_weir_than_through_a_broker(
-    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, which: str
 ) -> None:
     cluster = fresh_cluster("3.9.1", optimized=True)
-    cases = {
-        "CreateTopics": (Manner(10, depth=1), create_frames),
-        "CreateTopics, a connection per request": (
-            Manner(4, reconnects=True, pause_s=0.05),
-            create_frames,
-        ),
-    }
-    judge(created(cluster, start_weir, topic, cases))
+    judge(created(cluster, start_weir, topic, CREATIONS[which]))
 
 
 @pytest.mark.parametrize(
@@ -221,11 +232,41 @@ def test_automatic_creation_creates_no_more_through_weir_than_through_a_broker(
     judge(created(cluster, start_weir, topic, cases, "--auto-creation", mode))
 
 
+def test_a_client_id_per_creation_creates_no_more_through_weir_than_through_a_broker(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster, key = fresh_cluster("3.9.1", optimized=True), "controller_mutation_rate"
+    quota = f'[[quota]]\nuser = "ANONYMOUS"\n{key} = {MUTATIONS}\n'
+    at = addresses(cluster, start_weir(cluster.bootstrap, quota))
+    limit_user(at["broker"], MUTATIONS, key)
+    clients = [
+        Client(side, at[side], in_turn(side, f"{topic}-{side}-0"), Manner(100, depth=1)) for side in SIDES
+    ]
+    attempt(clients, SECONDS)
+    judge([creations("100 connections, 20 client-ids in turn", at["broker"], topic, 0)])
+
+
+def in_turn(side: str, topic: str) -> Iterator[bytes]:
+    """Creations, each by the next of some client-ids."""
+    each = [create_frames(f"{side}-{number}", f"{topic}-{number}") for number in range(NAMES)]
+    return (next(frames) for frames in itertools.cycle(each))
+
+
+def creations(case: str, broker: Address, topic: str, number: int) -> Found:
+    """Partitions of the topics that the sides have created in the case of this number."""
+    there = partitions_at(broker)
+    broker_side, weir_side = (
+        sum(count for name, count in there.items() if name.startswith(f"{topic}-{side}-{number}-"))
+        for side in SIDES
+    )
+    return Found(case, "partitions", broker_side, weir_side, MUTATIONS * (SECONDS + 11))
+
+
 def created(
     cluster: Cluster,
     start_weir: StartWeir,
     topic: str,
-    cases: Mapping[str, tuple[Manner, Callable[[str, str], Iterator[bytes]]]],
+    cases: Creations,
     *options: str,
 ) -> list[Found]:
     """Run these cases at once; what got through is the partitions that are there at the end."""
@@ -239,171 +280,42 @@ def created(
         for number, (name, (manner, frames)) in enumerate(cases.items())
     ]
     attempt(clients, SECONDS)
-    there = partitions_at(at["broker"])
-
-    def total(side: str, number: int) -> int:
-        return sum(count for name, count in there.items() if name.startswith(f"{topic}-{side}-{number}-"))
-
-    allowed = MUTATIONS * (SECONDS + 11)
-    return [
-        Found(name, "partitions", total("broker", number), total("weir", number), allowed)
-        for number, name in enumerate(cases)
-    ]
+    return [creations(name, at["broker"], topic, number) for number, name in enumerate(cases)]
 
 
 def test_a_connection_rate_lets_no_more_through_weir_than_through_a_broker(
     fresh_cluster: StartCluster, start_weir: StartWeir
 ) -> None:
     cluster = fresh_cluster("3.9.1", optimized=True)
-    quota = f'[[quota]]\nip = "{ELSEWHERE}"\nconnection_creation_rate = {CONNECTIONS}\n'
-    at = addresses(cluster, start_weir(cluster.bootstrap, quota))
-    limit(at["broker"], ([("ip", ELSEWHERE)], CONNECTIONS), key="connection_creation_rate")
+    sources = {number: f"127.0.0.{2 + index}" for index, number in enumerate(AT_ONCE)}
+    key = "connection_creation_rate"
+    quotas = [f'[[quota]]\nip = "{source}"\n{key} = {CONNECTIONS}\n' for source in sources.values()]
+    at = addresses(cluster, start_weir(cluster.bootstrap, "".join(quotas)))
+    limit(at["broker"], *(([("ip", source)], CONNECTIONS) for source in sources.values()), key=key)
     frame = request(MetadataRequest(topics=[]), PRODUCE_V)
-    manner = Manner(50, reconnects=True, source=ELSEWHERE, pause_s=0.01)
-    clients = {side: Client(side, at[side], itertools.repeat(frame), manner) for side in SIDES}
+    clients = {
+        (side, number): Client(
+            side,
+            at[side],
+            itertools.repeat(frame),
+            Manner(number, reconnects=True, source=source, pause_s=0.01),
+        )
+        for side in SIDES
+        for number, source in sources.items()
+    }
     attempt(list(clients.values()), SECONDS)
-    through = {side: float(client.total(SECONDS)) for side, client in clients.items()}
     judge(
         [
             Found(
-                "50 at a time",
+                f"{number} at a time",
                 "connections",
-                through["broker"],
-                through["weir"],
+                float(clients["broker", number].total(SECONDS)),
+                float(clients["weir", number].total(SECONDS)),
                 CONNECTIONS * (SECONDS + 10),
             )
+            for number in AT_ONCE
         ]
     )
-
-
-def produced(
-    cluster: Cluster, at: dict[str, Address], topic: str, group: Sequence[Produce], names: int = 0
-) -> Iterator[Found]:
-    """Run these cases at once; what got through is what the partitions hold. With `names`, client-ids take
-    turns.
-    """
-    topics = {(side, case.name): f"{topic}-{side}-{abs(hash(case.name))}" for side in SIDES for case in group}
-    for each in topics.values():
-        create_topic(cluster.bootstrap, each)
-    frames = {
-        key: [
-            produce_frame(f"{key[0]}-{number}" if names else "-".join(key), name, acks_of(group, key[1]))
-            for number in range(names or 1)
-        ]
-        for key, name in topics.items()
-    }
-    clients = [
-        Client(case.name, at[side], itertools.cycle(frames[side, case.name]), case.manner)
-        for side in SIDES
-        for case in group
-    ]
-    through: dict[tuple[str, str], int] = {}
-    with_offsets = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
-
-    def look() -> None:
-        for key, name in topics.items():
-            _, records = with_offsets.get_watermark_offsets(TopicPartition(name, 0), timeout=30)
-            through[key] = records * (len(frames[key][0]) - 4)
-
-    attempt(clients, SECONDS, look)
-    with_offsets.close()
-    for case in group:
-        broker, weir = (through[side, case.name] / 1e6 for side in SIDES)
-        yield Found(f"produce: {case.name}", "MB", broker, weir, ALLOWED / 1e6)
-
-
-def fetched(at: dict[str, Address], topic: str, group: Sequence[tuple[str, Manner]]) -> Iterator[Found]:
-    """Run these cases at once; what got through is the length of responses with records."""
-    clients = {
-        (side, name): Client(
-            name, at[side], itertools.repeat(fetch_frame(f"{side}-fetch {name}", topic)), manner, records_in
-        )
-        for side in SIDES
-        for name, manner in group
-    }
-    attempt(list(clients.values()), SECONDS)
-    for name, _ in group:
-        broker, weir = (clients[side, name].total(SECONDS) / 1e6 for side in SIDES)
-        yield Found(f"fetch: {name}", "MB", broker, weir, ALLOWED / 1e6)
-
-
-def judge(found: Sequence[Found]) -> None:
-    """Print the table; nothing may escape."""
-    print("| way | unit | broker | Weir | Weir ÷ broker | quota allows |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
-    for each in found:
-        ratio = f"{each.weir / each.broker:.2f}" if each.broker else "-"
-        figures = f"{each.broker:.2f} | {each.weir:.2f} | {ratio} | {each.allowed:.2f}"
-        print(f"| {each.case} | {each.unit} | {figures} |")
-    assert [each for each in found if each.escapes] == []
-
-
-def weir_quota(name: str) -> str:
-    """An entry of Weir's quota file."""
-    return f'[[quota]]\nclient_id = "weir-{name}"\nproducer_byte_rate = {RATE}\nconsumer_byte_rate = {RATE}\n'
-
-
-def addresses(cluster: Cluster, weir: Weir) -> dict[str, Address]:
-    """Where either side limits."""
-    return {"broker": ("127.0.0.1", cluster.ports[0]), "weir": ("127.0.0.1", weir.port + 1)}
-
-
-def limit(broker: Address, *entries: tuple[Entity, float | None], key: str = "") -> None:
-    """Set quotas in the broker, or remove those without a rate; by default both byte rates."""
-    data, op = AlterClientQuotasRequest.EntityData, AlterClientQuotasRequest.OpData
-    keys = [key] if key else ["producer_byte_rate", "consumer_byte_rate"]
-    altered = [
-        AlterClientQuotasRequest.EntryData(
-            entity=[data(entity_type=kind, entity_name=name) for kind, name in entity],
-            ops=[op(key=each, value=rate or 0.0, remove=rate is None) for each in keys],
-        )
-        for entity, rate in entries
-    ]
-    answer = ask(
-        broker,
-        AlterClientQuotasRequest(entries=altered, validate_only=False),
-        AlterClientQuotasResponse,
-        1,
-    )
-    assert {each.error_code for each in answer.entries} == {0}
-
-
-def acks_of(group: Sequence[Produce], name: str) -> int:
-    """The acks of a case."""
-    return next(case.acks for case in group if case.name == name)
-
-
-def produce_frame(client_id: str, topic: str, acks: int) -> bytes:
-    """One record."""
-    body = bodies.produce({topic: [0]}, record_batch(bytes(VALUE_BYTES)), acks)
-    return request(body, PRODUCE_V, client_id=client_id.encode())
-
-
-def fetch_frame(client_id: str, topic: str) -> bytes:
-    """As much as 10 kB of records."""
-    return request(bodies.fetch(topic, [0], 10_000, max_wait_ms=500), FETCH_V, client_id=client_id.encode())
-
-
-def poll_frame(client_id: str, topic: str) -> bytes:
-    """All records, as soon as there are any."""
-    body = bodies.fetch(topic, [0], 10 * RATE, max_wait_ms=10_000)
-    return request(body, FETCH_V, client_id=client_id.encode())
-
-
-def records_in(frame: bytes) -> int:
-    """The charged bytes of a response; 0 without records."""
-    answer = body_of(frame, FetchResponse, FETCH_V)
-    has = any(part.records for topic in answer.responses for part in topic.partitions)
-    return len(frame) - 4 if has else 0
-
-
-def create_frames(client_id: str, topic: str) -> Iterator[bytes]:
-    """A topic of two partitions each time, each time another."""
-    for number in itertools.count():
-        one = CreateTopicsRequest.CreatableTopic(
-            name=f"{topic}-{number}", num_partitions=2, replication_factor=1
-        )
-        yield request(CreateTopicsRequest(topics=[one], timeout_ms=10_000), 7, client_id=client_id.encode())
 
 
 def metadata_frames(client_id: str, topic: str) -> Iterator[bytes]:

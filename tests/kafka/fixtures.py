@@ -35,6 +35,7 @@ class ClusterOptions(TypedDict, total=False):
     settings: Mapping[str, str]
     heap: str
     optimized: bool
+    with_jmx: bool
 
 
 class StartCluster(Protocol):
