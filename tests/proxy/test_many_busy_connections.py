@@ -10,7 +10,7 @@ from proxy.close_reasons import CloseReason
 from proxy.connection.effects import TURN_FRAMES
 from proxy.connection.inbound import Inbound
 from proxy.net.poll import WRITE
-from proxy.net.reactor import CROWD, CROWD_FRAMES, EVENTS_MAX, Reactor
+from proxy.net.reactor import BUSY_FRAMES, BUSY_SOCKETS, EVENTS_MAX, Reactor
 from proxy.net.relay import Relay
 from tests.proxy.rigs import Clock, tcp_pair
 from tests.proxy.wire import new_connection
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BUSY: Final = 150
 FRAMES: Final = 30
-"""Requests that each busy client sends at a time: fewer than a turn takes in without a crowd."""
+"""Requests that each busy client sends at a time: fewer than a turn takes in without a relays."""
 FRAME_US: Final = 10
 """Simulated time that a request takes."""
 ASKED: Final = request(MetadataRequest(topics=[]), 9)
@@ -31,7 +31,7 @@ WARM_TURNS: Final = 200
 WAIT_US_MAX: Final = 12_000
 
 
-class _Crowd:
+class _Relays:
     """Relays on one reactor, whose clock goes on by the number of requests that were forwarded."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -57,11 +57,11 @@ def _taken(sock: socket.socket) -> int:
     return 0
 
 
-def test_a_client_that_asks_little_waits_less_than_a_crowds_full_shares_take() -> None:
+def test_a_client_that_asks_little_waits_less_than_full_shares_of_all_busy_connections_take() -> None:
     with ExitStack() as stack:
-        crowd = _Crowd(stack)
-        busy = [crowd.relay() for _ in range(BUSY)]
-        client, broker = crowd.relay()
+        relays = _Relays(stack)
+        busy = [relays.relay() for _ in range(BUSY)]
+        client, broker = relays.relay()
         unanswered = dict.fromkeys(range(BUSY), 0)
 
         def turn() -> None:
@@ -70,38 +70,38 @@ def test_a_client_that_asks_little_waits_less_than_a_crowds_full_shares_take() -
                 if unanswered[number] <= 0:
                     sender.sendall(ASKED * FRAMES)
                     unanswered[number] += len(ASKED) * FRAMES
-            crowd.reactor.turn(0)
+            relays.reactor.turn(0)
 
         for _ in range(WARM_TURNS):
             turn()
-        began_us = crowd.reactor.clock.now_us
+        began_us = relays.reactor.clock.now_us
         client.sendall(ASKED)
         while not _taken(broker):
             turn()
         assert BUSY * FRAMES * FRAME_US > 3 * WAIT_US_MAX
-        assert crowd.reactor.clock.now_us - began_us < WAIT_US_MAX
+        assert relays.reactor.clock.now_us - began_us < WAIT_US_MAX
 
 
-def test_a_crowd_of_ready_sockets_shortens_the_share_of_a_connection_until_it_is_gone() -> None:
+def test_many_ready_sockets_shorten_the_share_of_a_connection_until_they_are_gone() -> None:
     reactor = Reactor(Clock())
     with ExitStack() as stack:
         stack.callback(reactor.close)
-        pairs = [tuple(map(stack.enter_context, tcp_pair())) for _ in range(CROWD + EVENTS_MAX)]
+        pairs = [tuple(map(stack.enter_context, tcp_pair())) for _ in range(BUSY_SOCKETS + EVENTS_MAX)]
         socks = [one for one, _other in pairs]
         for sock in socks:
             reactor.register(sock.fileno(), WRITE, lambda _events: None)
         for _ in range(2 * len(socks) // EVENTS_MAX):
             reactor.turn(0)
-        assert reactor.clock.frames_max == CROWD_FRAMES
+        assert reactor.clock.frames_max == BUSY_FRAMES
         for sock in socks:
             reactor.unregister(sock.fileno())
         reactor.turn(0)
         assert (reactor.clock.frames_max, reactor.read_bytes_max) == (TURN_FRAMES, 0)
 
 
-def test_a_connection_in_a_crowd_takes_few_requests_in_a_turn() -> None:
+def test_a_connection_among_many_busy_ones_takes_few_requests_in_a_turn() -> None:
     connection = new_connection()
-    connection.clock.frames_max = CROWD_FRAMES
+    connection.clock.frames_max = BUSY_FRAMES
     data = bytearray(ASKED * FRAMES)
-    assert Inbound(connection).judge(data, memoryview(data), len(data), 7) == CROWD_FRAMES * len(ASKED)
+    assert Inbound(connection).judge(data, memoryview(data), len(data), 7) == BUSY_FRAMES * len(ASKED)
     assert connection.settle(7).again
