@@ -3,7 +3,9 @@
 Hypercorn's own server is not used: it has no limit of connections, an error of one connection ends all, and
 it waits without limit for clients that do not read, even when it stops. Here connections are few and short,
 fail independently, and have a time limit for sending. A slow client's connection is closed when another
-client needs the place, so /healthz is always served.
+client needs the place, so /healthz is always served. Clients that have sent no request yet have places of
+their own, because slow clients that come again at once would otherwise take the place of a client within the
+moment between its connection and its request.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ from proxy.net import sockets
 
 log = structlog.get_logger("weir.admin")
 
-CONNECTIONS_MAX: Final = 32
+REQUESTS_MAX: Final = 32
+"""Maximum number of connections whose requests are being answered."""
+WAITING_MAX: Final = 512
+"""Maximum number of connections that have sent no complete head of a request. One takes 20 KB."""
 SEND_S: Final = 10.0
 """Maximum time (s) for which a client may take to receive a response."""
 IDLE_S: Final = 5
@@ -122,8 +127,10 @@ class Endpoint:
         self._listening = listening
         self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
         self._config = _http_config()
-        self._open: dict[_Stream, None] = {}
-        """Open connections, the oldest first."""
+        self._waiting: dict[_Stream, None] = {}
+        """Connections without a request, the oldest first."""
+        self._asked: dict[_Stream, None] = {}
+        """Connections whose requests are being answered, the oldest first."""
 
     async def serve(self, supervisor: Supervisor) -> None:
         """Accept connections until cancelled, then close all of them."""
@@ -142,19 +149,18 @@ class Endpoint:
             finally:
                 for copy in copies:
                     copy.close()
-                for stream in list(self._open):
+                for stream in (*self._waiting, *self._asked):
                     stream.close()
 
     async def _connection(self, stream: trio.SocketStream) -> None:
-        if len(self._open) >= CONNECTIONS_MAX and not self._make_room():
-            await trio.aclose_forcefully(stream)
-            return
         bounded = _Stream(stream)
-        self._open[bounded] = None
+        self._waiting[bounded] = None
+        if len(self._waiting) > WAITING_MAX:
+            _close_first(self._waiting)
 
         async def app(*args: Any) -> None:  # hypercorn's calls of an application
-            bounded.asked = True
-            await self._app(*args)
+            if self._begin(bounded):
+                await self._app(*args)
 
         try:
             with trio.move_on_after(CONNECTION_S):
@@ -168,20 +174,23 @@ class Endpoint:
         except Exception as error:  # a bug in parsing HTTP must affect only its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:
-            self._open.pop(bounded, None)
+            self._waiting.pop(bounded, None)
+            self._asked.pop(bounded, None)
             bounded.close()
 
-    def _make_room(self) -> bool:
-        """Close a connection whose client is slow, to make room for a new one: the oldest that waits for a
-        request, or else the oldest that waits for its client to receive. Return False if no connection waits
-        for its client.
+    def _begin(self, stream: _Stream) -> bool:
+        """Give this connection, whose request has arrived, a place among those that are answered. If all
+        places are taken, close the oldest connection that waits for its client to receive; if no connection
+        does, close this one and return False.
         """
-        slow = [stream for stream in self._open if not stream.asked]
-        slow = slow or [stream for stream in self._open if stream.sending]
-        if not slow:
-            return False
-        del self._open[slow[0]]
-        slow[0].close()
+        self._waiting.pop(stream, None)
+        if len(self._asked) >= REQUESTS_MAX:
+            sending = {other: None for other in self._asked if other.sending}
+            if not sending:
+                stream.close()
+                return False
+            del self._asked[_close_first(sending)]
+        self._asked[stream] = None
         return True
 
 
@@ -196,8 +205,6 @@ class _Stream:
         self.receive_some = stream.receive_some
         self.send_eof = stream.send_eof
         self.aclose = stream.aclose
-        self.asked = False
-        """True once the client has sent the first part of a request."""
         self.sending = False
         """True while a response is being sent."""
 
@@ -215,6 +222,14 @@ class _Stream:
     def close(self) -> None:
         """Close the socket; tasks that use the socket get an error."""
         self.socket.close()
+
+
+def _close_first(streams: dict[_Stream, None]) -> _Stream:
+    """Remove the oldest of these connections, close and return it."""
+    oldest = next(iter(streams))
+    del streams[oldest]
+    oldest.close()
+    return oldest
 
 
 class _Log(Logger):

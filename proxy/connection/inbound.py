@@ -44,12 +44,9 @@ small packets does not make a request cheaper.
 """
 
 
-TURN_FRAMES: Final = 32
-"""Maximum number of frames of one side for which decisions are made in one turn. Further frames wait for a
-later turn, so that other connections get their turns in between. 32 charged requests take about 0.25 ms.
-"""
 REPLY_FRAMES: Final = 8
-"""Number of frames that one reply of Weir's own counts as when a turn is limited to `TURN_FRAMES` frames."""
+"""Number of frames that one reply of Weir's own counts as when a turn is limited to `Clock.frames_max`
+frames."""
 
 
 class Inbound:
@@ -111,7 +108,7 @@ class Inbound:
             if position < end and connection.request_rest_bytes:  # the last byte is held
                 connection.effects.to_broker.append(view[:position])
                 return position
-        most, in_turn = client.in_flight_max, len(in_flight) + TURN_FRAMES
+        most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
         may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
         if in_turn < most:
             most = in_turn

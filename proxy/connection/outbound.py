@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 
-TURN_FRAMES: Final = 32
-"""Maximum number of responses that are charged or changed in one turn of the reactor. Further responses wait
-for a later turn, so that other connections get their turns in between.
-"""
 EMPTYING: Final = Wait()
 """Result of `_process` for a response whose records are removed while the response arrives."""
 
@@ -77,7 +73,7 @@ class Outbound:
         if connection.client.sends_sasl_tokens:
             return self._judge_tokens(view, data, end)
         in_flight, spare = connection.in_flight, connection.spare
-        longest, frames = connection.limits.response_bytes_max, TURN_FRAMES
+        longest, frames = connection.limits.response_bytes_max, connection.clock.frames_max
         position = start = self._finish_response(data, view, end) if connection.response_rest_bytes else 0
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
             length, correlation_id = _unpack(data, position)

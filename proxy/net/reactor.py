@@ -12,6 +12,10 @@ to work left by earlier turns (`later`). So sockets without such work go first.
 A callback that raises ends at most its own connection. Every callback is guarded here: its exception is
 reported (`on_error`), and passed to the handler that was registered with the callback.
 
+If more than `BUSY_SOCKETS` sockets are ready in a round, or left by earlier turns, a connection gets fewer
+frames of a turn (`BUSY_FRAMES`) and reads fewer bytes (`BUSY_BYTES`). Then the round is short, connections
+with many frames wait in `later`, and a connection that asks little waits for the others that ask little.
+
 The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
 """
@@ -30,7 +34,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from proxy.connection.effects import Clock
+from proxy.connection.effects import TURN_FRAMES, Clock
 from proxy.net.buffered import BufferedBytes
 from proxy.net.poll import READ, Poll
 
@@ -44,6 +48,12 @@ TURN_US: Final = 2_000
 """Time (µs) from the beginning of a turn after which it begins no more sockets, timers and work of earlier
 turns, except one of each.
 """
+BUSY_SOCKETS: Final = 64
+"""Number of ready sockets and of calls left by earlier turns above which a connection gets less of a turn."""
+BUSY_FRAMES: Final = 4
+"""`Clock.frames_max` above `BUSY_SOCKETS`. Fewer frames for each read cost more CPU for a frame."""
+BUSY_BYTES: Final = 64 * 1024
+"""Maximum number of bytes of a read above `BUSY_SOCKETS`: kept bytes are copied at each visit."""
 CHECKED_EVERY: Final = 8
 """Number of timers that are called between two readings of the clock."""
 INTERNAL_ERROR: Final = "internal error, the connection is closed; please report this"
@@ -123,6 +133,12 @@ class Reactor:
         self.now_ms = self.clock.now_us // 1000
         """Time (ms) at which the current turn began."""
         self.epoll = epoll or select.epoll()
+        self.read_bytes_max = 0
+        """Maximum number of bytes of a read; 0 for the size of the buffer."""
+        self._round: set[int] = set()
+        """Sockets that the present round has reported. A round ends when its first socket is ready again."""
+        self._round_sockets = 0
+        """Number of sockets of the latest whole round; 0 if one turn handles all ready sockets."""
         self.on_error: Failed = log_error
         """Function that counts and logs an exception of a callback."""
         self._clock_us = clock_us
@@ -202,6 +218,8 @@ class Reactor:
         and due timers.
         """
         events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
+        if len(events) == EVENTS_MAX or self._round or self._round_sockets:
+            self._share_turn(events)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
         ready, left = self._ready, len(events)
@@ -221,6 +239,20 @@ class Reactor:
         if self._later:
             self._run_later()
         self.turns.note(self._clock_us() - now_us)
+
+    def _share_turn(self, events: list[tuple[int, int]]) -> None:
+        """Count the sockets of a round, and set what a connection may do in a turn."""
+        if events is not self._left:
+            if len(events) < EVENTS_MAX:
+                self._round_sockets = 0
+                self._round.clear()
+            elif events[0][0] in self._round:
+                self._round_sockets = len(self._round)
+                self._round.clear()
+            self._round.update(fd for fd, _ in events if len(events) == EVENTS_MAX)
+        busy = max(self._round_sockets, len(self._round)) + len(self._later) > BUSY_SOCKETS
+        self.clock.frames_max = BUSY_FRAMES if busy else TURN_FRAMES
+        self.read_bytes_max = BUSY_BYTES if busy else 0
 
     def run(self, call: Callable[[], None], failed: Failed | None) -> None:
         """Run `call` now. If it raises, report the exception and call `failed`. For calls into connections

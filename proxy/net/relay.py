@@ -179,7 +179,7 @@ class Relay:
         """
         reactor, effects = self._reactor, self.connection.effects
         try:
-            count = side.recv_into(reactor.view)
+            count = side.recv_into(reactor.view, reactor.read_bytes_max)
             if not count:
                 self._ended(side)
             else:
@@ -232,6 +232,7 @@ class Relay:
         room = 0
         if side is self._client:
             room = min(self.connection.client_room_bytes(self._reactor.now_ms), BUFFER_BYTES)
+            room = room or min(self._reactor.read_bytes_max, len(view) - kept)
         count = side.sock.recv_into(view[kept:] if kept else view, room)
         if count:
             side.received_bytes += count

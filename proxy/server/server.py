@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 import trio
 
+from protocol.api import ApiKey, versions
 from proxy import file_watch
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.close_reasons import BY_PEERS, CloseReason
@@ -64,6 +65,8 @@ class Server:
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
+        for api_key in ApiKey:  # reads the schemas: 9 ms, not in a turn of the first connection
+            versions(api_key)
         self._plans = Plans(
             self.counters,
             uplift=config.settings.uplift,

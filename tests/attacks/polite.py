@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACE_S: Final = 0.02
 PATIENCE_S: Final = 30.0
-"""A request that takes longer counts as this long."""
+"""A request that takes longer has failed."""
 METADATA: Final = request(MetadataRequest(topics=[]), 9, client_id=b"polite")
 
 
@@ -30,6 +30,8 @@ class Times:
     """How long (s) requests took, in order of length."""
 
     seconds: tuple[float, ...]
+    failed: int = 0
+    """Number of requests whose connection ended, or that were not answered in `PATIENCE_S`."""
 
     def ms(self, share: float) -> float:
         """Return the time (ms) within which this share of the requests was answered."""
@@ -39,18 +41,19 @@ class Times:
 def measure(address: Address, kind: str, seconds: float) -> Times:
     """Ask at this pace for so long; `kind` is `Attack.polite`."""
     taken: list[float] = []
+    failed = 0
     until = time.monotonic() + seconds
     with ExitStack() as stack:
         once = _KINDS[kind](address, stack)
         while (began := time.monotonic()) < until or not taken:
             try:
                 once()
-                taken.append(time.monotonic() - began)
             except OSError:
-                taken.append(PATIENCE_S)
+                failed += 1
                 once = _KINDS[kind](address, stack)
+            taken.append(time.monotonic() - began)
             time.sleep(max(PACE_S - taken[-1], 0))  # the pace is the client's own
-    return Times(tuple(sorted(taken)))
+    return Times(tuple(sorted(taken)), failed)
 
 
 def _metadata(address: Address, stack: ExitStack) -> Callable[[], None]:

@@ -12,11 +12,7 @@ from tests.attacks.walk import BUSY, TURN_US
 
 SECONDS: Final = 2.0
 LONGER: Final = {
-    "metadata-names": "as Metadata in test_turns.LONGER",
-    "create-topics": "as CreateTopics there",
-    "delete-topics": "as DeleteTopics there",
-    "flood-64k": "has all APIs of test_turns.LONGER",
-    "flood-1m": "has all APIs of test_turns.LONGER",
+    "flood-1m": "has the APIs of test_turns.LONGER, and the cases of test_turns.STREAMED",
 }
 """Attacks that still make longer turns, and why."""
 

@@ -17,13 +17,8 @@ TRIES: Final = 3
 SMALL: Final = 8_000
 LARGE: Final = (64_000, 250_000)
 
-LONGER: Final = {
-    ApiKey.CREATE_TOPICS: "decoded and encoded as a whole, up to 1 MB, under a mutation quota",
-    ApiKey.DELETE_TOPICS: "as CreateTopics",
-    ApiKey.METADATA: "as CreateTopics; and the brokers of a response, whose number no client chooses",
-}
-"""APIs of whose messages a long one still takes longer, and why."""
 NOT_THE_CLIENTS: Final = {
+    ApiKey.METADATA: "brokers",
     ApiKey.DESCRIBE_CLUSTER: "brokers",
     ApiKey.FIND_COORDINATOR: "coordinators",
 }
@@ -37,7 +32,9 @@ STREAMED: Final = frozenset(
         "FETCH v0, answer with 250000 B of responses",
     }
 )
-"""Cases that walk 256 KB of topics of six bytes each in one turn, while a topic has a rate."""
+"""Cases that scan 250 KB of topics of six bytes each in one turn, while a topic has a rate: 8 to 15 ms. Names
+have at least a byte at a broker; a scan of 42,000 topics takes 200 ns for each.
+"""
 
 
 def too_long(chosen: Iterable[Case]) -> dict[str, int]:
@@ -55,31 +52,17 @@ def too_long(chosen: Iterable[Case]) -> dict[str, int]:
 
 
 def test_a_turn_is_short_whatever_api_floods_a_connection() -> None:
-    """Of APIs whose long messages take longer, so that only short ones are tried here, see `LONGER`."""
-    some = (case for case in cases((SMALL,), 64_000, all_versions=False) if case.api_key not in LONGER)
-    assert too_long(some) == {}
+    assert too_long(cases((SMALL,), 64_000, all_versions=False)) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # 40 s of CPU, on a machine with other work
 @pytest.mark.parametrize("size", LARGE)
 def test_a_turn_is_short_for_arrays_of_any_length(size: int) -> None:
-    """In every API but those of `LONGER`: take an entry out of there when its API is mended."""
     chosen = (
         case
         for case in cases((size,), 500_000, all_versions=False)
-        if case.api_key not in LONGER
-        and case.name not in STREAMED
+        if case.name not in STREAMED
         and not case.name.endswith(f" of {NOT_THE_CLIENTS.get(ApiKey(case.api_key), '-')}")
     )
     assert too_long(chosen) == {}
-
-
-@pytest.mark.slow
-def test_every_api_that_is_said_to_take_longer_does() -> None:
-    """Else its entry hides what comes later."""
-    longest: dict[int, int] = {}
-    for case in cases((250_000,), 64_000, all_versions=False):
-        if case.api_key in LONGER and longest.get(case.api_key, 0) <= BUSY * TURN_US:
-            longest[case.api_key] = max(longest.get(case.api_key, 0), case.longest_us())
-    assert [ApiKey(key).name for key, us in longest.items() if us <= BUSY * TURN_US] == []

@@ -3,14 +3,17 @@
     WEIR_TURNS=FILE python -m tests.attacks.weir run …
 
 `weir_turn_seconds` is by the clock; on a busy machine other processes make turns longer. The CPU of a turn
-does not depend on them. A turn that takes longer than a few milliseconds is interrupted once, so that the
-file also says where the longest turn was then.
+does not depend on them, but for caches and page faults. A turn that takes longer than a few milliseconds is
+interrupted once, so that the file also says where the longest turn was then, and its parts: CPU in Python and
+in the kernel, page faults, CPU of Python's garbage collector.
 """
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
+import resource
 import signal
 import struct
 import time
@@ -42,7 +45,7 @@ class Turns(NamedTuple):
     long: int
     """Number of turns longer than `LONG_NS`."""
     stack: str
-    """Calls in the longest turn, some milliseconds after its beginning."""
+    """Parts of the longest turn, then its calls some milliseconds after its beginning."""
 
 
 class TurnsFile:
@@ -75,19 +78,47 @@ class TurnsFile:
         _HEAD.pack_into(self._map, 0, longest_ns, number + 1, long + (ns > LONG_NS), size)
 
 
+class Parts:
+    """Parts of a turn's CPU."""
+
+    def __init__(self) -> None:
+        """Begin between turns."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self._before = resource.getrusage(resource.RUSAGE_THREAD)
+        self._collector_ns = 0
+
+    def collected(self, phase: str, _info: dict[str, int]) -> None:
+        """Count the CPU of a collection; called by `gc` at its start and its stop."""
+        self._collector_ns += time.thread_time_ns() * (1 if phase == "stop" else -1)
+
+    def told(self) -> str:
+        """Return a line with the parts of the turn so far."""
+        before, now = self._before, resource.getrusage(resource.RUSAGE_THREAD)
+        user, system = (now.ru_utime - before.ru_utime) * 1e3, (now.ru_stime - before.ru_stime) * 1e3
+        faults, collector = now.ru_minflt - before.ru_minflt, self._collector_ns / 1e6
+        told = f"user {user:.1f} ms, kernel {system:.1f} ms, {faults} page faults"
+        return f"{told}, collector {collector:.1f} ms\n"
+
+
 def watch(file: TurnsFile) -> None:
     """Have every reactor of this process write its turns to the file."""
-    turn, stack = Reactor.turn, list[str]()
+    turn, stack, parts = Reactor.turn, list[str](), Parts()
+    gc.callbacks.append(parts.collected)
 
     def look(_number: int, frame: FrameType | None) -> None:
         stack[:] = traceback.format_stack(frame, _ENTRIES)
 
     def watched(self: Reactor, wait_s: float | None) -> None:
         stack.clear()
+        parts.begin()
         signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_S)
         began_ns = time.thread_time_ns()
         turn(self, wait_s)
-        file.note(time.thread_time_ns() - began_ns, stack)
+        ns = time.thread_time_ns() - began_ns
+        file.note(ns, [parts.told(), *stack] if ns > LONG_NS // 2 else stack)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
     signal.signal(signal.SIGVTALRM, look)

@@ -248,7 +248,7 @@ def test_an_admin_client_that_does_not_read_is_closed_and_frees_its_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(endpoint, "SEND_S", 0.1)
-    monkeypatch.setattr(endpoint, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(endpoint, "REQUESTS_MAX", 1)
 
     async def client(port: int) -> None:
         async with await trio.open_tcp_stream(HOST, port) as stuck:
@@ -271,10 +271,10 @@ def test_an_admin_connection_above_the_limit_replaces_the_oldest_without_a_reque
     monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
 
     async def client(port: int) -> None:
-        idle = [await trio.open_tcp_stream(HOST, port) for _ in range(endpoint.CONNECTIONS_MAX)]
+        idle = [await trio.open_tcp_stream(HOST, port) for _ in range(endpoint.WAITING_MAX)]
         async with await trio.open_tcp_stream(HOST, port) as one_more:
             assert await closed_without(idle[0]) == b""
-            for stream in (*idle[1:], one_more):
+            for stream in (idle[1], one_more):
                 await stream.send_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert (await closed_without(stream)).endswith(b"\r\n\r\nsmall")
         for stream in idle:
@@ -284,10 +284,26 @@ def test_an_admin_connection_above_the_limit_replaces_the_oldest_without_a_reque
     served(client)
 
 
-def test_an_admin_connection_is_refused_while_all_others_wait_for_weir(
+def test_an_admin_request_is_answered_although_slow_clients_came_before_it_was_sent() -> None:
+    """As many slow clients as requests are answered at a time; closed ones would come again at once."""
+
+    async def client(port: int) -> None:
+        with ExitStack() as opened:
+            async with await trio.open_tcp_stream(HOST, port) as polite:
+                for _ in range(32):
+                    sock = opened.enter_context(socket.create_connection((HOST, port)))
+                    sock.sendall(b"GET /metr")
+                assert await small(port) == b"small", "all connections before it are accepted"
+                await polite.send_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await closed_without(polite)).endswith(b"\r\n\r\nsmall")
+
+    served(client)
+
+
+def test_an_admin_request_is_refused_while_all_others_wait_for_weir(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(endpoint, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(endpoint, "REQUESTS_MAX", 1)
     answer = trio.Event()
     asked = trio.Event()
 
@@ -301,6 +317,7 @@ def test_an_admin_connection_is_refused_while_all_others_wait_for_weir(
             await first.send_all(b"GET /late HTTP/1.1\r\nHost: x\r\n\r\n")
             await asked.wait()
             async with await trio.open_tcp_stream(HOST, port) as one_more:
+                await one_more.send_all(b"GET /late HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert await closed_without(one_more) == b""
             answer.set()
             assert (await closed_without(first)).endswith(b"\r\n\r\nlate")
@@ -308,7 +325,7 @@ def test_an_admin_connection_is_refused_while_all_others_wait_for_weir(
     served(client, Starlette(routes=[Route("/late", late)]))
 
 
-@pytest.mark.parametrize("slow", [endpoint.CONNECTIONS_MAX, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("slow", [endpoint.REQUESTS_MAX, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "head",
     [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.api import ApiKey
-from proxy.connection.inbound import REPLY_FRAMES, TURN_FRAMES, Inbound
+from proxy.connection.effects import TURN_FRAMES
+from proxy.connection.inbound import REPLY_FRAMES, Inbound
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import new_connection

@@ -27,7 +27,7 @@ from protocol.messages import (
     DeleteTopicsResponse,
     Message,
 )
-from protocol.pieces import PIECE_ITEMS, each
+from protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
 from protocol.values import ZERO_UUID
 from proxy.handlers.broker_query import Asking
 from proxy.handlers.mutations import topic_queries
@@ -114,9 +114,12 @@ class Mutation(ABC, Generic[Q]):
     def merged(self, results: Iterable[Result]) -> Answer:
         """Return one response that contains these results."""
 
-    def finder(self, results: Sequence[Result]) -> Finder:
-        """Return a function that finds a topic's result among `results`."""
-        by_name = {result.name: result for result in reversed(results)}
+    def finder(self, results: Sequence[Result]) -> Pieces[Finder]:
+        """Return a function that finds a topic's result among `results`. Pauses, because a broker may send
+        many.
+        """
+        by_name: dict[str | None, Result] = {}
+        yield from each(lambda result: by_name.setdefault(result.name, result), results)
         return lambda topic: by_name.get(topic.name)
 
     def done(self, topic: Topic, result: Result) -> None:
@@ -332,16 +335,19 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         """Return one response that contains these results."""
         return DeleteTopicsResponse(responses=list(results))  # type: ignore[arg-type]  # all from such answers
 
-    def finder(self, results: Sequence[Result]) -> Finder:
+    def finder(self, results: Sequence[Result]) -> Pieces[Finder]:
         """Return a function that finds a topic's result by id or by name, because a broker omits names that
         the client may not see.
         """
-        by_name = super().finder([result for result in results if result.name is not None])
-        by_id = {
-            result.topic_id: result
-            for result in results
-            if isinstance(result, DeleteTopicsResponse.DeletableTopicResult) and result.topic_id != ZERO_UUID
-        }
+        named = yield from chosen(lambda result: result.name is not None, results)
+        by_name = yield from super().finder(named)
+        by_id: dict[UUID, Result] = {}
+
+        def add(result: Result) -> None:
+            if isinstance(result, DeleteTopicsResponse.DeletableTopicResult) and result.topic_id != ZERO_UUID:
+                by_id[result.topic_id] = result
+
+        yield from each(add, results)
         return lambda topic: by_id.get(topic.topic_id) or by_name(topic)
 
 

@@ -157,7 +157,7 @@ class _EnforcedMutation(ChargedMutation[M]):
         """
         outcome = _RoundOutcome({}, made_room=False)
         done: list[Topic] = []
-        result_of = self.mutation.finder(results)
+        result_of = yield from self.mutation.finder(results)
         for number, topic in enumerate(topics):
             if number % PIECE_ITEMS == PIECE_ITEMS - 1:
                 yield None
@@ -205,7 +205,7 @@ class _ShadowMutation(ChargedMutation[M]):
         self.asked = sum(topic.cost for topic in topics if not topic.invalid)
         answer = yield from forward(self.plan, mutation.request, mutation.answer)
         self.asked = 0
-        result_of = mutation.finder(mutation.results(answer))
+        result_of = yield from mutation.finder(mutation.results(answer))
 
         def was_done(topic: Topic) -> bool:
             result = None if topic.invalid else result_of(topic)

@@ -1,0 +1,24 @@
+"""Work of the first connection that is done at the start."""
+
+from __future__ import annotations
+
+from protocol import schema
+from protocol.api import ApiKey, versions
+from proxy.config import config
+from proxy.net.drivers import monotonic_us
+from proxy.net.reactor import Reactor
+from proxy.server.server import Server
+from tests.proxy.metrics_page import registry_of
+
+
+def test_a_server_has_read_the_schemas_before_the_first_connection() -> None:
+    schema.api.cache_clear()
+    reactor = Reactor(monotonic_us)
+    try:
+        Server(config.load(None, {"upstream": "kafka:9092"}), reactor, registry_of())
+    finally:
+        reactor.close()
+    read = schema.api.cache_info().misses
+    for api_key in ApiKey:
+        versions(api_key)
+    assert schema.api.cache_info().misses == read
