@@ -82,11 +82,12 @@ def _produce(draw: st.DrawFn, number: int) -> Exchange:
     asked = request(ProduceRequest(acks=acks, topic_data=[topic]), version, number, draw(CLIENTS))
     if not acks:
         return Exchange(asked)
+    name = "n" * draw(SIZES)
     value = ProduceResponse(
-        responses=[ProduceResponse.TopicProduceResponse(name="n" * draw(SIZES))],
+        responses=[ProduceResponse.TopicProduceResponse(name=name)],
         throttle_time_ms=draw(st.sampled_from([0, 10**6])) if version else 0,
     )
-    if version >= 10 and draw(st.booleans()):
+    if version >= 10 and len(name) < SMALL_BYTES // 2 and draw(st.booleans()):  # else they are masked
         value.node_endpoints = [ProduceResponse.NodeEndpoint(node_id=1, host="kafka", port=9092)]
     return Exchange(asked, response(value, version, number))
 

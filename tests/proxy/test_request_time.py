@@ -125,7 +125,7 @@ def session_at_its_limit(**kwargs: Any) -> Connection:
 
 
 @in_one_test
-@pytest.mark.parametrize(("key", "version"), every_api())
+@pytest.mark.parametrize(("key", "version"), [each for each in every_api() if each[0] != ApiKey.ENVELOPE])
 @pytest.mark.parametrize("broker_ms", [0, 501], ids=lambda value: f"broker-{value}")
 def test_every_request_is_charged_request_time_and_its_response_has_the_throttle_time(
     key: int, version: int, broker_ms: int

@@ -274,16 +274,6 @@ def test_a_response_larger_than_the_buffer_is_uplifted_as_it_streams() -> None:
     assert (found.throttle_time_ms, found.topics) == (0, answer.topics)
 
 
-def test_a_response_whose_throttle_time_comes_last_may_be_larger_than_the_buffer() -> None:
-    """ApiVersions, whose answer is looked at as a whole."""
-    entry = ApiVersionsResponse.ApiVersion
-    many = [entry(api_key=3, max_version=2)] * 100_000
-    wire = Wire(session_with(broker_of((0, 10, 2))))
-    wire.exchange(0, request(ApiVersionsRequest(), 1), response(ApiVersionsResponse(api_keys=many), 0))
-    assert wire.session.violation is None
-    assert len(body_of(bytes(wire.to_client), ApiVersionsResponse, 1).api_keys) == 100_000
-
-
 CREATABLE: Final = CreateTopicsRequest.CreatableTopic
 UNSUPPORTED: Final = 35
 
