@@ -10,7 +10,9 @@ from typing import TypeVar
 import click
 import msgspec
 
+from cli.quantity import Quantity
 from proxy.config.config import Settings
+from quotas.units import unit_of
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -44,13 +46,15 @@ def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
     return click.option(
         f"--{name}",
         field.name,
-        type=_click_type(kind),
+        type=_click_type(field.name, kind),
         default=None,
         help=f"{description}  [default: {default}]" if default else description,
     )
 
 
-def _click_type(kind: msgspec.inspect.Type) -> click.ParamType[object]:
+def _click_type(name: str, kind: msgspec.inspect.Type) -> click.ParamType[object]:
+    if (unit := unit_of(name)) is not None:
+        return Quantity(unit)
     match kind:
         case msgspec.inspect.LiteralType(values=values):
             return click.Choice([str(value) for value in values])

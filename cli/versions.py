@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from cli.exits import USAGE
+from cli.quantity import Quantity
 from cli.settings_options import options_of_settings
 from protocol import schema
 from protocol.api import versions as known_versions
@@ -106,8 +107,8 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
 @click.option("--no-uplift", is_flag=True, help="As `weir run --no-uplift` offers them.")
 @click.option(
     "--timeout-s",
-    type=float,
-    default=10.0,
+    type=Quantity("s"),
+    default=10,
     show_default=True,
     help="How long connecting, logging in, and the answer may take, each.",
 )

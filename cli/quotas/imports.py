@@ -15,6 +15,7 @@ import trio
 from cli.exits import DONE, INCOMPLETE, CommandError
 from cli.output_file import write
 from cli.progress import Progress
+from cli.quantity import Quantity
 from cli.quotas.broker import read as read_broker
 from cli.quotas.change import Outcome, change, show
 from cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
@@ -183,8 +184,8 @@ A dump directory has, for the znode /config/users/alice, one of
 )
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(0, min_open=True),
-    default=10.0,
+    type=Quantity("s", 0, above=True),
+    default=10,
     show_default=True,
     help="Time limit for connecting, and for each answer.",
 )

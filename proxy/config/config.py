@@ -24,6 +24,7 @@ from proxy.config.settings import ConfigError as ConfigError
 from proxy.config.settings import Settings as Settings
 from proxy.handlers.sasl.identity import IdentityRules, identity_rules
 from proxy.net.tls.rules import TlsRules, tls_rules
+from quotas.units import parse, unit_of
 
 BROKER_PORTS = 100
 """Number of ports for brokers if --broker-ports is not set."""
@@ -97,9 +98,7 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
     """Read the configuration file, if any; override its settings by the command-line options; check the
     result and return it. An option whose value is None was not given. Raises ConfigError.
     """
-    given = {key: value for key, value in options.items() if value is not None}
-    for key, value in given.items():
-        _check_written("", key, value)
+    given = {key: _checked("", key, value) for key, value in options.items() if value is not None}
     written = _read_settings(path) if path is not None else {}
     return _check(msgspec.convert({**written, **given}, Settings))
 
@@ -108,18 +107,16 @@ def _read_settings(path: Path) -> dict[str, object]:
     """Return the settings in a configuration file. Paths in it that are relative are taken relative to the
     file's directory. Raises ConfigError.
     """
-    settings = _read(path)
-    for key, value in settings.items():
-        _check_written(f"{path}: ", key, value)
+    settings = {key: _checked(f"{path}: ", key, value) for key, value in _read(path).items()}
     for key in FILES:
         if settings.get(key):
             settings[key] = str(path.parent / str(settings[key]))
     return settings
 
 
-def _check_written(where: str, key: str, value: object) -> None:
-    """Raise ConfigError if the key does not exist or cannot have this value. The error's text begins with
-    `where`.
+def _checked(where: str, key: str, value: object) -> object:
+    """Return the value of a key as written; a text such as "30s" as a number in the key's unit. Raises
+    ConfigError, whose text begins with `where`, if the key does not exist or cannot have this value.
     """
     if isinstance(value, dict):
         renamed = ", ".join(_outside(key, value))
@@ -129,11 +126,18 @@ def _check_written(where: str, key: str, value: object) -> None:
         close = get_close_matches(key, _FIELDS, n=1)
         advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
+    unit = unit_of(key)
+    if unit is not None and isinstance(value, str):
+        try:
+            value = parse(value, unit)
+        except ValueError as error:
+            raise ConfigError(f"{where}{key} is {value!r}, must be {error}") from None
     try:
         msgspec.convert(value, _FIELDS[key].type)
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type, value)}") from None
+    return value
 
 
 def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:

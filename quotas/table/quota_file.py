@@ -4,7 +4,7 @@
     user = "alice"                   # a principal's name, without "User:"
     client_id = "<default>"          # every client-id of alice that has no quota of its own
     producer_byte_rate = 1_048_576   # bytes per second
-    consumer_byte_rate = 2_097_152
+    consumer_byte_rate = "2MiB"      # 2^20 bytes each; 1MB is 10^6
     controller_mutation_rate = 0.5   # partitions per second, created, added or deleted
     request_percentage = 12.5        # percent of one thread's time
     pacing = "smooth"                # byte rates are held evenly
