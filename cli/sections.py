@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from proxy.config.former_keys import RENAMED
+
 SECTIONS: Final = {
     "Where it listens, and where brokers are": (
         "config_file",
@@ -25,7 +27,7 @@ SECTIONS: Final = {
         "quota_store",
         "quota_topic",
         "quota_snapshot",
-        "admins",
+        "quota_admins",
         "quota_mode",
         "quota_pacing",
         "empty_client_id",
@@ -91,6 +93,20 @@ SECTIONS: Final = {
 
 class SectionedCommand(click.Command):
     """A command whose help lists its options under the headings of `SECTIONS`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; click calls this method. Raises click.UsageError, which for an option of an
+        earlier release names the option of today.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            key = RENAMED.get(error.option_name.removeprefix("--").replace("-", "_"))
+            if key is None:
+                raise
+            raise click.UsageError(
+                f"{error.option_name} is called --{key.replace('_', '-')} now", ctx
+            ) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options into the help text, grouped by heading; click calls this method."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, get_args
@@ -17,6 +17,7 @@ from typing import Final, get_args
 import msgspec
 
 from proxy.addresses import Address, AdvertisedListeners, PortRange
+from proxy.config.former_keys import RENAMED, outside_tables
 from proxy.config.principals import Credentials, broker_principals, credentials_of, parse_principals
 from proxy.config.request_costs import RequestTimeRules, request_time_rules
 from proxy.config.settings import FILES
@@ -28,21 +29,6 @@ from quotas.units import parse, unit_of
 
 BROKER_PORTS = 100
 """Number of ports for brokers if --broker-ports is not set."""
-
-_ONCE_IN_TABLES: Final = {
-    "quotas": "quota",
-    "quotas.file": "quotas",
-    "quotas.controller.samples": "controller_quota_window_num",
-    "quotas.controller.window_seconds": "controller_quota_window_size_seconds",
-    "brokers": "upstream",
-    "connections.max_creation_rate": "max_connection_creation_rate",
-    "connections.listener_max_creation_rate": "listener_max_connection_creation_rate",
-    "connections.max_per_ip": "max_connections_per_ip",
-    "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
-}
-"""Tables in which earlier releases had keys. For a table: the prefix of its keys today, if the prefix is not
-the table's name. For a key in a table: the key today. Used only to tell operators how to write a key now.
-"""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,11 +105,11 @@ def _checked(where: str, key: str, value: object) -> object:
     ConfigError, whose text begins with `where`, if the key does not exist or cannot have this value.
     """
     if isinstance(value, dict):
-        renamed = ", ".join(_outside(key, value))
+        renamed = ", ".join(outside_tables(key, value))
         advice = f"write {renamed}" if renamed else f"leave out [{key}]"
         raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
-        close = get_close_matches(key, _FIELDS, n=1)
+        close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, _FIELDS, n=1)
         advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
     unit = unit_of(key)
@@ -138,19 +124,6 @@ def _checked(where: str, key: str, value: object) -> object:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type, value)}") from None
     return value
-
-
-def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
-    """Yield the text "table.name as key" for every old key in a table, and in the tables within that table;
-    `key` is the key to write now.
-    """
-    for name, value in inside.items():
-        place = f"{table}.{name}"
-        if isinstance(value, dict):
-            yield from _outside(place, value)
-        else:
-            spellings = (_ONCE_IN_TABLES.get(place), f"{_ONCE_IN_TABLES.get(table, table)}_{name}", name)
-            yield from [f"{place} as {key}" for key in spellings if key in _FIELDS][:1]
 
 
 def _wanted(kind: object, value: object) -> str:
@@ -198,7 +171,7 @@ def _check(settings: Settings) -> Config:
         listen=listen,
         ports=ports,
         quota_file=Path(settings.quotas) if settings.quotas else None,
-        admins=parse_principals(settings.admins, "admins"),
+        admins=parse_principals(settings.quota_admins, "quota_admins"),
         admin=_parse_admin(settings.admin, listen, ports),
         connections_per_ip=_connections_per_ip(settings),
         brokers=broker_principals(settings),

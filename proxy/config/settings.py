@@ -95,7 +95,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         bool,
         _key("Offer clients newer versions than old brokers have, and translate where nothing is lost."),
     ] = True
-    admins: Annotated[
+    quota_admins: Annotated[
         str,
         _key(
             "Principals that may describe and alter quotas over Kafka's protocol, User:NAME[;User:NAME...]; "

@@ -91,6 +91,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
     [
         ("upstream = [", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
+        ("admins = 'User:a'", "unknown key admins: did you mean quota_admins?"),
         ("servers = 'a:1'", "unknown key servers: docs/configuration.md lists the keys"),
         ("upstream = 3", "upstream is 3, must be text in quotes"),
         ("throttle_mode = 'wait'", "throttle_mode is 'wait', must be one of mute, hold"),
@@ -177,7 +178,7 @@ IN_TABLES = {
         "store": "quota_store",
         "topic": "quota_topic",
         "snapshot": "quota_snapshot",
-        "admins": "admins",
+        "admins": "quota_admins",
         "empty_client_id": "empty_client_id",
         "request_costs": "request_costs",
         "request_time_scale": "request_time_scale",
@@ -335,6 +336,7 @@ def test_weir_answers_help_and_version(option: str) -> None:
     [
         (["nonsense"], ["No such command 'nonsense'", "see weir --help"]),
         (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
+        (["run", "--admins", "User:a"], ["--admins is called --quota-admins now: see weir run --help"]),
         (["run", "--upstream"], ["'--upstream' requires an argument"]),
         (["run", "--throttle-mode", "x"], ["'x' is not one of", "mute"]),
         (["demo", "--seconds", "1"], ["1 is not in the range >= 5, <= 3600 (s)", "see weir demo --help"]),
