@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from cli.calibrate import calibrate
+from cli.check import check
 from cli.demo import demo
 from cli.exits import run_command
 from cli.pipeline.command import pipeline
@@ -14,14 +17,24 @@ from cli.versions import versions
 from proxy import logs
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="kafka-weir")
-def weir() -> None:
+@click.group(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 110,
+        "auto_envvar_prefix": "WEIR",
+    }
+)
+@click.version_option(None, "-V", "--version", package_name="kafka-weir")
+@click.pass_context
+def weir(context: click.Context) -> None:
     """A Kafka proxy that enforces Kafka's quotas on the wire, in front of unmodified brokers."""
+    if os.environ.get("NO_COLOR"):
+        context.color = False  # click's own output; rich obeys the variable itself
     logs.configure("warning", "console")  # `weir run` sets its own; output of --json must stay JSON
 
 
 weir.add_command(run)
+weir.add_command(check)
 weir.add_command(demo)
 weir.add_command(quotas)
 weir.add_command(versions)
@@ -30,6 +43,7 @@ weir.add_command(pipeline)
 
 # `weir --help` cuts off first sentences that do not fit into 80 columns.
 run.short_help = "Run the proxy until SIGTERM or SIGINT."
+check.short_help = "Check settings, quotas and TLS files, without a broker."
 demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
 calibrate.short_help = "Measure what requests cost a broker, for request quotas."

@@ -1,5 +1,5 @@
-"""Divide `weir run --help` by subject, because its options are all keys of the configuration, too many for
-one list.
+"""Divide the help of `weir run` and `weir check` by subject, because their options are all keys of the
+configuration, too many for one list.
 """
 
 from __future__ import annotations
@@ -85,14 +85,51 @@ SECTIONS: Final = {
         "usage_entities_max",
         "usage_trace_share",
     ),
-    "Logs, help": ("log_level", "log_format", "help"),
+    "Logs, output, help": ("log_level", "log_format", "as_json", "help", "help_all"),
 }
-"""Names of parameters of `weir run` by the heading of docs/configuration.md under which they are described.
+"""Names of parameters of `weir run` and `weir check`, by the heading under which help and
+docs/configuration.md list them.
 """
 
 
+ESSENTIAL: Final = frozenset(
+    {
+        "config_file",
+        "upstream",
+        "listen",
+        "advertised_host",
+        "broker_ports",
+        "first_node_id",
+        "admin",
+        "quotas",
+        "quota_mode",
+        "quota_admins",
+        "tls_cert",
+        "upstream_tls",
+        "usage_dir",
+        "log_level",
+        "as_json",
+        "help",
+        "help_all",
+    }
+)
+"""Parameters that `--help` lists; `--help-all` lists all of them."""
+ENVIRONMENT_HELP: Final = (
+    "Each option can be an environment variable: WEIR_BROKER_PORTS is --broker-ports. An option overrides "
+    "the variable, the variable overrides the configuration file."
+)
+_WHOLE: Final = "cli.sections.whole"
+"""Key of a context's `meta`: True if all options are to be listed."""
+
+
 class SectionedCommand(click.Command):
-    """A command whose help lists its options under the headings of `SECTIONS`."""
+    """A command whose help lists its options under the headings of `SECTIONS`: with `--help` those that most
+    people need, with `--help-all` all.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the command's parameters and `--help-all`; click calls this method."""
+        return [*super().get_params(ctx), _HELP_ALL]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; click calls this method. Raises click.UsageError, which for an option of an
@@ -110,7 +147,38 @@ class SectionedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options into the help text, grouped by heading; click calls this method."""
-        records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
+        whole = ctx.meta.get(_WHOLE, False)
+        named = {_name(parameter): parameter for parameter in self.get_params(ctx)}
+        records = {
+            name: record
+            for name, parameter in named.items()
+            if (whole or name in ESSENTIAL) and (record := parameter.get_help_record(ctx)) is not None
+        }
         for heading, names in SECTIONS.items():
-            with formatter.section(heading):
-                formatter.write_dl([record for name in names if (record := records.get(name)) is not None])
+            if listed := [records[name] for name in names if name in records]:
+                with formatter.section(heading):
+                    formatter.write_dl(listed)
+        formatter.write_paragraph()
+        formatter.write_text(ENVIRONMENT_HELP)
+
+
+def _name(parameter: click.Parameter) -> str:
+    """Return the parameter's name in `SECTIONS`; click's own name for `--help` changes with its releases."""
+    return "help" if "--help" in parameter.opts else str(parameter.name)
+
+
+def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[_WHOLE] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL: Final = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show this message with all options and exit.",
+)

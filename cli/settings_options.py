@@ -5,7 +5,8 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -15,6 +16,18 @@ from proxy.config.config import Settings
 from quotas.units import unit_of
 
 F = TypeVar("F", bound=Callable[..., object])
+
+ENVIRONMENT_PREFIX: Final = "WEIR_"
+"""Beginning of the environment variables that set keys, before the key in capitals: WEIR_BROKER_PORTS."""
+
+config_option: Final = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
+    help="TOML file with the same keys, in snake_case; options and environment variables override it.",
+)
 
 
 def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
@@ -48,6 +61,7 @@ def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
         field.name,
         type=_click_type(field.name, kind),
         default=None,
+        envvar=f"{ENVIRONMENT_PREFIX}{field.name.upper()}",
         help=f"{description}  [default: {default}]" if default else description,
     )
 

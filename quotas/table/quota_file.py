@@ -28,13 +28,26 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import TYPE_CHECKING
 
 from quotas.table.entities import Entity
 from quotas.table.options import PLAIN, Options
 from quotas.table.quota_entry import ENTRY, Entry, EntryError, QuotaFileError, entry_lines, read_entry, shown
 from quotas.table.quota_table import Quota, QuotaTable
 
-__all__ = ["QuotaFileError", "entries_of", "header_lines", "parse", "read", "render", "render_entries"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "QuotaFileError",
+    "entries_of",
+    "header_lines",
+    "parse",
+    "read",
+    "render",
+    "render_entries",
+    "scan",
+]
 
 _HEADER = re.compile(rf"\s*\[\[\s*(?:{ENTRY}|\"{ENTRY}\"|'{ENTRY}')\s*\]\]")
 
@@ -52,28 +65,44 @@ def parse(text: str) -> QuotaTable:
 
 def read(text: str) -> list[Entry]:
     """Return the entries of a quota file, given its text, in the order of the file. Raises QuotaFileError."""
+    entries = []
+    for _place, entry in scan(text):
+        if isinstance(entry, QuotaFileError):
+            raise entry
+        entries.append(entry)
+    return entries
+
+
+def scan(text: str) -> Iterator[tuple[str, Entry | QuotaFileError]]:
+    """Yield (place, entry) for each entry of a quota file, in the order of the file; instead of an invalid
+    entry its error. `place` is a text for messages. Raises QuotaFileError if the text has no entries.
+    """
+    tables = _tables(text)
+    locator = _Locator(text, len(tables))
+    seen: dict[tuple[Entity, bool], int] = {}
+    for number, table in enumerate(tables, start=1):
+        place = locator.entry(number)
+        try:
+            entry = read_entry(table)
+        except EntryError as error:
+            yield place, QuotaFileError(f"{locator.key(number, error.key)}: {error}")
+            continue
+        first = seen.setdefault((entry.entity, entry.is_shadow), number)
+        if first != number:
+            where = f"{place}: {entry} has an entry already, {locator.entry(first)}"
+            yield place, QuotaFileError(f"{where}; merge the two")
+        else:
+            yield place, entry
+
+
+def _tables(text: str) -> list[dict[str, object]]:
     document = _toml(text)
     tables = document.pop(ENTRY, [])
     for unknown in document:
         raise QuotaFileError(f"unknown key {shown(unknown)}; begin each quota with [[{ENTRY}]]")
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise QuotaFileError(f"{ENTRY!r} is not a list of tables; begin each entry with [[{ENTRY}]]")
-    locator = _Locator(text, len(tables))
-    entries: list[Entry] = []
-    seen: dict[tuple[Entity, bool], int] = {}
-    for number, table in enumerate(tables, start=1):
-        try:
-            entry = read_entry(table)
-        except EntryError as error:
-            raise QuotaFileError(f"{locator.key(number, error.key)}: {error}") from error
-        first = seen.setdefault((entry.entity, entry.is_shadow), number)
-        if first != number:
-            raise QuotaFileError(
-                f"{locator.entry(number)}: {entry} has an entry already, {locator.entry(first)}; "
-                "merge the two"
-            )
-        entries.append(entry)
-    return entries
+    return tables
 
 
 def render(table: QuotaTable) -> str:
