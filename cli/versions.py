@@ -14,7 +14,7 @@ import trio
 
 from cli.exits import USAGE
 from cli.quantity import Quantity
-from cli.settings_options import options_of_settings
+from cli.settings_options import ENVIRONMENT_PREFIX, options_of_settings
 from protocol import schema
 from protocol.api import versions as known_versions
 from protocol.versions import VersionRange
@@ -100,6 +100,7 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
     help="Weir's configuration: its upstream, and how Weir reaches that.",
 )
 @options_of_settings("upstream_")

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 import click
 import msgspec
 import trio
+from click.core import ParameterSource
 
 from cli.exits import DONE, INCOMPLETE, CommandError
 from cli.output_file import write
@@ -80,7 +81,8 @@ class Target(NamedTuple):
             raise click.UsageError("either --output or --apply")
         if self.dry_run and not self.apply:
             raise click.UsageError("--dry-run goes with --apply: without it nothing is changed")
-        if self.quotas is not None and not self.apply:
+        source = click.get_current_context().get_parameter_source("quotas")
+        if source is ParameterSource.COMMANDLINE and not self.apply:
             raise click.UsageError("--quotas goes with --apply; --output writes a new file")
         if self.output is not None and self.output.exists() and not self.force:
             raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")

@@ -15,6 +15,7 @@ import trio
 from cli.exits import CommandError
 from cli.progress import Progress
 from cli.quotas.show import clean
+from cli.settings_options import ENVIRONMENT_PREFIX
 from proxy.config import config
 from proxy.control.stores.broker import BrokerStore, broker_store
 from proxy.control.stores.file import read_quota_file, rewrite
@@ -28,13 +29,18 @@ from quotas.table.quota_table import Quota
 F = TypeVar("F", bound=Callable[..., object])
 
 quotas_option: Final = click.option(
-    "--quotas", metavar="FILE", type=click.Path(path_type=Path), help="A quota file."
+    "--quotas",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}QUOTAS",
+    help="A quota file.",
 )
 config_option: Final = click.option(
     "--config",
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
     help="Weir's configuration, whose quota store is used.",
 )
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -240,7 +241,9 @@ def test_each_key_of_a_former_configuration_table_is_told_its_present_name(
     tmp_path: Path, table: str
 ) -> None:
     keys = IN_TABLES[table]
-    file = written(tmp_path / "weir.toml", f"[{table}]\n" + "".join(f"{name} = 1\n" for name in keys))
+    file = written(
+        tmp_path / "weir.toml", f"upstream = 'a:1'\n[{table}]\n" + "".join(f"{name} = 1\n" for name in keys)
+    )
     advice = ", ".join(f"{table}.{name} as {key}" for name, key in keys.items())
     assert refused("--config", file) == f"weir: {file}: keys must not stand in tables: write {advice}"
 
@@ -294,8 +297,8 @@ def test_listener_addresses_are_parsed(text: str, host: str, port: int) -> None:
     assert config.parse_address(text, "upstream") == (host, port)
 
 
-def test_help_shows_every_key_and_examples_to_copy() -> None:
-    result = CliRunner().invoke(weir, ["run", "--help"])
+def test_help_all_shows_every_key_and_examples_to_copy() -> None:
+    result = CliRunner().invoke(weir, ["run", "--help-all"])
     assert result.exit_code == 0
     for field in config.Settings.__struct_fields__:
         assert f"--{field.replace('_', '-')}" in result.output
@@ -307,9 +310,20 @@ def test_help_shows_every_key_and_examples_to_copy() -> None:
 
 def test_every_option_of_weir_run_is_in_one_section_of_its_help() -> None:
     placed = [name for names in SECTIONS.values() for name in names]
-    assert sorted(placed) == sorted([*config.Settings.__struct_fields__, "config_file", "help"])
-    lines = CliRunner().invoke(weir, ["run", "--help"]).output.splitlines()
+    assert sorted(placed) == sorted(
+        [*config.Settings.__struct_fields__, "config_file", "as_json", "help", "help_all"]
+    )
+    lines = CliRunner().invoke(weir, ["run", "--help-all"]).output.splitlines()
     assert [lines.count(f"{heading}:") for heading in SECTIONS] == [1] * len(SECTIONS)
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_help_lists_the_options_that_most_people_need(command: str) -> None:
+    result = CliRunner().invoke(weir, [command, "--help"])
+    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", result.output, re.MULTILINE)
+    assert len(listed) <= 18
+    assert {"config", "upstream", "listen", "quotas", "help", "help-all"} <= set(listed)
+    assert "WEIR_BROKER_PORTS" in result.output
 
 
 def test_help_lists_the_commands_in_whole_sentences() -> None:
@@ -319,12 +333,12 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         .output.partition("Commands:\n")[2]
         .splitlines()
     )
-    commands = ["calibrate", "demo", "pipeline", "quotas", "run", "versions"]
+    commands = ["calibrate", "check", "demo", "pipeline", "quotas", "run", "versions"]
     assert [line.split()[0] for line in lines] == commands
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
 
-@pytest.mark.parametrize("option", ["--help", "-h", "--version"])
+@pytest.mark.parametrize("option", ["--help", "-h", "--version", "-V"])
 def test_weir_answers_help_and_version(option: str) -> None:
     result = CliRunner().invoke(weir, [option])
     assert result.exit_code == 0
