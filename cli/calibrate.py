@@ -35,7 +35,7 @@ from cli.output_file import write
 from cli.progress import Bar
 from cli.quantity import Quantity
 from cli.quotas.show import clean, echo_json
-from cli.settings_options import ENVIRONMENT_PREFIX, options_of_settings
+from cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
 from protocol.api import ApiKey
 from proxy.config import config
 from proxy.config.config import Config, ConfigError

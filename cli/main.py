@@ -7,12 +7,14 @@ import os
 import click
 
 from cli.calibrate import calibrate
-from cli.check import check
 from cli.demo import demo
 from cli.exits import run_command
+from cli.man import man
 from cli.pipeline.command import pipeline
 from cli.quotas.command import quotas
 from cli.run import run
+from cli.settings.check import check
+from cli.settings.config import config_
 from cli.versions import versions
 from proxy import logs
 
@@ -35,6 +37,8 @@ def weir(context: click.Context) -> None:
 
 weir.add_command(run)
 weir.add_command(check)
+weir.add_command(config_)
+weir.add_command(man)
 weir.add_command(demo)
 weir.add_command(quotas)
 weir.add_command(versions)
@@ -44,6 +48,8 @@ weir.add_command(pipeline)
 # `weir --help` cuts off first sentences that do not fit into 80 columns.
 run.short_help = "Run the proxy until SIGTERM or SIGINT."
 check.short_help = "Check settings, quotas and TLS files, without a broker."
+config_.short_help = "Write a configuration file, or show the settings in effect."
+man.short_help = "Print the manual page, for man(1)."
 demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
 calibrate.short_help = "Measure what requests cost a broker, for request quotas."

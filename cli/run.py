@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from cli.exits import FAILED, USAGE
-from cli.sections import SectionedCommand
-from cli.settings_options import config_option, options_of_settings
+from cli.settings.options import config_option, options_of_settings
+from cli.settings.sections import SectionedCommand
 from proxy import logs
 from proxy.config import config
 from proxy.run import run as run_proxy

@@ -14,7 +14,7 @@ import trio
 
 from cli.exits import USAGE
 from cli.quantity import Quantity
-from cli.settings_options import ENVIRONMENT_PREFIX, options_of_settings
+from cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
 from protocol import schema
 from protocol.api import versions as known_versions
 from protocol.versions import VersionRange

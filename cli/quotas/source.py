@@ -16,7 +16,7 @@ from cli.exits import CommandError
 from cli.output_file import write
 from cli.progress import Progress
 from cli.quotas.show import clean
-from cli.settings_options import ENVIRONMENT_PREFIX
+from cli.settings.options import ENVIRONMENT_PREFIX
 from proxy.config import config
 from proxy.control.stores.broker import BrokerStore, broker_store
 from proxy.control.stores.file import read_quota_file, rewrite

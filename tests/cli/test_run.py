@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import weir
-from cli.sections import SECTIONS
+from cli.settings.sections import SECTIONS
 from protocol.messages import ProduceRequest, ProduceResponse
 from proxy.config import config
 from proxy.run import quota_registry
@@ -333,7 +333,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         .output.partition("Commands:\n")[2]
         .splitlines()
     )
-    commands = ["calibrate", "check", "demo", "pipeline", "quotas", "run", "versions"]
+    commands = ["calibrate", "check", "config", "demo", "man", "pipeline", "quotas", "run", "versions"]
     assert [line.split()[0] for line in lines] == commands
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 

@@ -44,11 +44,16 @@ def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Calla
     return decorate
 
 
-def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
+def description_of(field: msgspec.structs.FieldInfo) -> str:
+    """Return the description of a key of the configuration, as help and templates show it."""
     kind = msgspec.inspect.type_info(field.type)
-    description = ""
+    schema = kind.extra_json_schema if isinstance(kind, msgspec.inspect.Metadata) else None
+    return str((schema or {}).get("description", ""))
+
+
+def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
+    kind, description = msgspec.inspect.type_info(field.type), description_of(field)
     if isinstance(kind, msgspec.inspect.Metadata):
-        description = str((kind.extra_json_schema or {}).get("description", ""))
         kind = kind.type
     name = field.name.replace("_", "-")
     if isinstance(kind, msgspec.inspect.BoolType):

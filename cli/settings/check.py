@@ -13,8 +13,8 @@ import msgspec
 
 from cli.exits import USAGE
 from cli.quotas.show import clean, echo_json
-from cli.sections import SectionedCommand
-from cli.settings_options import ENVIRONMENT_PREFIX, config_option, options_of_settings
+from cli.settings.options import ENVIRONMENT_PREFIX, config_option, options_of_settings
+from cli.settings.sections import SectionedCommand
 from proxy.config import config
 from proxy.config.former_keys import RENAMED
 from proxy.config.settings import ConfigError, ConfigMistakesError, Settings
