@@ -338,6 +338,16 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
 
+def test_the_shell_completes_commands_and_options() -> None:
+    """As docs/command-line.md says; click's protocol for bash."""
+    environment = {**os.environ, "PYTHONPATH": ".", "_WEIR_COMPLETE": "bash_complete"}
+    for words, completion in (("weir ru", "plain,run"), ("weir run --broker-p", "plain,--broker-ports")):
+        variables = {**environment, "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        command = [sys.executable, "-m", "cli"]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        assert completion in done.stdout.split()
+
+
 @pytest.mark.parametrize("option", ["--help", "-h", "--version", "-V"])
 def test_weir_answers_help_and_version(option: str) -> None:
     result = CliRunner().invoke(weir, [option])
