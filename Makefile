@@ -87,7 +87,7 @@ SECONDS ?= 60
 fuzz: install ## any bytes into every decoder of peers' bytes (SECONDS=60 for each, SEED=1)
 	nice $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-bench: install ## CPU per request beside other proxies (docs/performance.md)
+bench: install ## CPU per request beside other proxies (docs/background/performance.md)
 	$(BIN)/python -m bench
 
 format: install ## format and fix what ruff can

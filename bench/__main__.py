@@ -65,7 +65,7 @@ FAILURES: Final = (
     "--document",
     "page",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A page whose figures are replaced by these, such as docs/performance.md.",
+    help="A page whose figures are replaced by these, such as docs/background/performance.md.",
 )
 def main(
     parts: str,

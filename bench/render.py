@@ -12,7 +12,7 @@ from bench.report import Table
 
 
 def markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
-    """As in docs/performance.md."""
+    """As in docs/background/performance.md."""
     parts = [f"{table.title}:\n\n{_markdown_table(table)}" for table in tables]
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes))

@@ -16,9 +16,9 @@ from bench.stats import Spread, ratios
 from bench.targets import Target
 
 REFERENCES: Final = ("haproxy", "kroxylicious", "kafka-proxy")
-"""What Weir is divided by."""
+"""Names of the targets to which Weir is compared: Weir's figures are divided by theirs."""
 QUIET: Final = 0.5
-"""Load average up to which a machine does nothing else to speak of."""
+"""Load average up to which a machine counts as quiet, with no other work that matters."""
 NOTHING: Final = "—"
 _MB: Final = 1e6
 
@@ -34,23 +34,23 @@ class Table:
 
 @dataclass(slots=True)
 class Outcome:
-    """All parts of a run; a part that was not asked for has nothing in it."""
+    """All parts of a run; a part that was not asked for is empty."""
 
     load: Results
     entities: Results
     tls: Results = field(default_factory=lambda: Results([], []))
     sasl: Results = field(default_factory=lambda: Results([], []))
     idle: dict[str, Idle] = field(default_factory=dict)
-    """By a target's name."""
+    """Measurements with idle connections, by name of the target."""
     load_average: float = field(default_factory=lambda: os.getloadavg()[0])
-    """Of the minute before anything was started: what else the machine does."""
+    """Load average of the minute before anything was started: the work of other programs."""
 
 
 Figure = Callable[[Row, Target], str]
 
 
 def tables(outcome: Outcome) -> list[Table]:
-    """Those that have something in them."""
+    """Return the tables of the parts that are not empty."""
     found: list[Table] = []
     if outcome.load.cells:
         found += _load_tables(outcome.load)
@@ -148,12 +148,12 @@ def _by_row(title: str, rows: Sequence[Row], targets: Sequence[Target], figure: 
 
 
 def _has_cpu(results: Results, target: Target) -> bool:
-    """Whether a column of CPU time makes sense: not for the broker itself."""
+    """Return True if the target has CPU times; the broker without a proxy has no CPU times."""
     return any(cell.cpu_s is not None for row in results.rows for cell in results.of(row, target))
 
 
 def _comparisons(proxies: Sequence[Target]) -> list[tuple[Target, Target]]:
-    """Each Weir with each of the others."""
+    """Return the pairs (Weir, other proxy) to compare, for every Weir among `proxies`."""
     others = [target for target in proxies if target.name in REFERENCES]
     return [(ours, theirs) for ours in proxies if ours.name not in REFERENCES for theirs in others]
 
@@ -202,7 +202,10 @@ def _rate(cells: Sequence[Measured]) -> str:
 
 
 def _busiest(results: Results, row: Row) -> str:
-    """The most that the generator used: a row is only good while its first figure is below 80 %."""
+    """Return the highest share of a core that the load generator used, with a proxy and without, such as
+    "40% / 30%". The row's figures are only valid if the first share is below 80 %; above, the generator may
+    be the bottleneck.
+    """
     through, direct = (
         [
             cell.generator_busy
@@ -221,7 +224,7 @@ def _memory(cells: Sequence[Measured]) -> str:
 
 
 def notes(outcome: Outcome) -> list[str]:
-    """What a reader of the tables has to know."""
+    """Return notes for readers of the tables: targets not measured, other load, a busy generator."""
     found: list[str] = []
     for results in (outcome.load, outcome.tls):
         titles = {target.name: target.title for target in results.targets}
@@ -239,7 +242,7 @@ def notes(outcome: Outcome) -> list[str]:
 
 
 def _busy(results: Results, how: str) -> Iterable[str]:
-    """Rows whose load generator was at its limit."""
+    """Yield a note on each row whose load generator was at its limit."""
     for row in results.rows:
         busy = [
             f"{target.title} {most:.0%}"

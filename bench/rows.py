@@ -1,4 +1,4 @@
-"""The loads: what is asked, by how many connections, how many requests deep."""
+"""The loads: a request, the number of connections that send it, and the requests in flight on each."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ from bench import frames
 from bench.frames import Request
 
 FETCH_BYTES: Final = 500_000
-"""What a fetch finds: one record of this size."""
+"""Size (bytes) of the one record that a fetch of the large record returns."""
 SMALL_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What the broker was prepared with."""
+    """The topics that the broker was prepared with."""
 
     written: str
-    """Produced to; its retention is short."""
+    """Name of the topic that produce requests write to; its retention is short."""
     read: UUID
-    """Fetched from: id of a topic with one record of FETCH_BYTES."""
+    """Id of a topic to fetch from, with one record of FETCH_BYTES."""
     read_small: UUID
-    """The same with one record of SMALL_BYTES."""
+    """Id of a topic to fetch from, with one record of SMALL_BYTES."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A load. Each connection keeps `depth` requests under way."""
+    """A load. Each connection keeps `depth` requests in flight."""
 
     name: str
-    """On the command line and in JSON."""
+    """Name of the load on the command line and in JSON."""
     title: str
     connections: int
     depth: int
     request: Callable[[Topics], Request]
     payload_bytes: int = 0
-    """Records in a request or its response; 0 where there are none to speak of."""
+    """Size (bytes) of the records in a request or its response; 0 if there are only small records, or no
+    records.
+    """
     client_ids: int = 1
-    """Each request comes from the next of so many."""
+    """Number of client-ids. Each request has the next client-id, in turn."""
 
     def frames(self, topics: Topics) -> list[bytes]:
-        """What is sent, in turn; all of one length."""
+        """Return the frames to send in turn, one per client-id; all have the same length."""
         return frames.spread(self.request(topics).frame, self.client_ids)
 
 

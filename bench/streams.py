@@ -1,8 +1,8 @@
 """Kafka Streams under a broker's quotas and under Weir's, side by side: `python -m bench.streams`.
 
 Two applications count the words of the same lines, exactly once, at the same time and at one broker. The
-quotas of one are set in the broker for its client-ids, those of the other in Weir. docs/fidelity.md has the
-figures. An argument is the time (ms) that a transaction may take.
+quotas of one are set in the broker for its client-ids, those of the other in Weir.
+docs/background/fidelity.md has the figures. An argument is the time (ms) that a transaction may take.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The load generator's TLS connections in the terms of plain ones, with few calls of the library."""
+"""TLS connections of the load generator, with the methods of a plain socket and few calls of the library."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import ssl
 from typing import Final
 
 RECORD_BYTES: Final = 16 * 1024
-"""The most that a TLS record holds, and that the library reads or writes at once."""
+"""Maximum number of bytes in a TLS record, and in one read or write by the library."""
 SHORT_BYTES: Final = 4 * 1024
-"""After a record below this, no other is looked for: the next poll tells, without a read in vain."""
+"""Size (bytes) of a record below which `recv_into` does not try to read another: a further record is likely
+to be missing, and if it arrives, the next poll reports it.
+"""
 
 
 class TlsStream:
-    """Reads and writes on a connection that does not block, as `socket.socket` does."""
+    """A non-blocking TLS connection, with the methods `recv_into` and `send` of `socket.socket`."""
 
     __slots__ = ("_read", "_write")
 
@@ -20,9 +22,11 @@ class TlsStream:
         self._read, self._write = connection.recv_into, connection.send
 
     def recv_into(self, buffer: bytearray | memoryview) -> int:
-        """Read the records that are here and fit; 0 at the end. Raises BlockingIOError, OSError.
+        """Read the records that have arrived and fit into `buffer`; return the number of bytes, 0 at the end
+        of the stream. Raises BlockingIOError if no record has arrived, OSError.
 
-        A record is read whole or not at all: no poll would tell of its rest. So `buffer` has room for one.
+        A record is read whole or not at all, because no poll would report the rest of a record. So `buffer`
+        must have room for a whole record (`RECORD_BYTES`).
         """
         view, count = memoryview(buffer), 0
         try:
@@ -37,9 +41,10 @@ class TlsStream:
         return count
 
     def send(self, data: memoryview) -> int:
-        """Send as much as the connection takes; the next call must begin with the rest.
+        """Send as many bytes as the connection takes, and return their number. The next call must begin with
+        the first byte that was not sent.
 
-        Raises BlockingIOError if it takes nothing, OSError.
+        Raises BlockingIOError if the connection takes no bytes, OSError.
         """
         sent = 0
         try:

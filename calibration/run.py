@@ -63,7 +63,9 @@ PASSING: Final = frozenset(
 PASSING_S: Final = 10.0
 PUT_BACK_S: Final = 60.0
 COLD_US: Final = 60.0
-"""Expected additional cost (µs) of a request at an idle broker."""
+"""Expected cost (µs) that a request has in addition if it is sent after a pause, because the broker was idle
+until then.
+"""
 _AGAIN_S: Final = 0.5
 _READING_S: Final = 0.05
 """Approximate time (s) that a reading needs besides its requests, for connecting and logging in."""

@@ -19,7 +19,8 @@ from demo.proxy_process import weir
 QUOTAS: Final = "quotas.toml"
 REFRESH_S: Final = 0.25
 WARM_UP_S: Final = 10.0
-"""Duration (s) of the warm-up: the shortest window of Kafka's rates (docs/quotas.md). During the warm-up,
+"""Duration (s) of the warm-up: the shortest window of Kafka's rates (docs/reference/quotas.md). During the
+warm-up,
 clients at exactly their quota fill the window evenly. Without it, clients at full speed would use ten
 seconds' worth at once, then wait ten seconds, and so on.
 """

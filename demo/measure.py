@@ -10,7 +10,7 @@ from demo.client_specs import ClientSpec
 
 TOLERANCE: Final = 0.20
 """Accepted deviation from the quota, as a share. Rates at a Kafka broker vary by this share over half a
-minute (docs/quotas.md).
+minute (docs/reference/quotas.md).
 """
 
 

@@ -40,8 +40,8 @@ def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
 
 
 def _measure(client_sets: Sequence[ClientSet], seconds: float, screen: Screen) -> list[Result]:
-    """Let the clients run at exactly their quotas, then at full speed, and measure; return one result per
-    spec. Raises DemoError.
+    """Let the clients run at exactly their quotas to warm up, then measure them at full speed. Return one
+    result per `ClientSpec`. Raises DemoError.
     """
     cold = [client_set.read() for client_set in client_sets]
     for elapsed_s in ticks(WARM_UP_S):

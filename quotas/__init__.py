@@ -2,7 +2,7 @@
 
 This package reads no clock and no socket: time is an argument, `now_ms`, in ms on a monotonic clock. The
 rules are those of Kafka's brokers (3.8 and newer). Tests compare the results with numbers from Kafka's own
-classes; `docs/quotas.md` lists the intended differences.
+classes; `docs/reference/quotas.md` lists the intended differences.
 
 From file to charge: a quota file is parsed to a `QuotaTable`. `BrokerQuotas.update` gives the limits of the
 table to a broker's limiters. A connection looks up the `ClientLedger` of its client in `BrokerQuotas` and

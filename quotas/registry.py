@@ -62,7 +62,9 @@ A = TypeVar("A", bound=Limiter)
 
 
 class LimiterRegistry(Generic[A]):
-    """At most `LIMITERS_MAX` limiters by their tags, and the overflow limiters."""
+    """At most `LIMITERS_MAX` limiters by their tags, and the overflow limiters, which new clients share while
+    the registry is full.
+    """
 
     __slots__ = (
         "_has_overflowed",
@@ -78,7 +80,9 @@ class LimiterRegistry(Generic[A]):
         """Begin without limiters."""
         self._limiters: dict[Tags, A] = {}
         self._overflow: dict[Tags, A] = {}
-        """Overflow limiters: one per user, and one for addresses."""
+        """Limiters, by their tags, that new clients share while the registry is full: one per user, and one
+        for IP addresses.
+        """
         self._next_expiry_ms: float = -math.inf
         """Time (ms) of the earliest moment at which a limiter can have been without a charge for
         `IDLE_MS_MAX`; no search for such limiters is needed before.

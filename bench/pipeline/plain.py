@@ -1,6 +1,7 @@
-"""The roll-up once more, in one process, with polars or pandas: `python -m bench.pipeline.plain ENGINE ...`.
+"""The roll-up without Spark, for comparison: `python -m bench.pipeline.plain ENGINE USAGE RESULT`.
 
-As somebody would write it who has no Spark: same input, same columns, an ordinary Parquet file as its result.
+ENGINE is polars or pandas; both run in one process. The input and the columns are those of the Spark job. The
+result is one ordinary Parquet file for the hours and one for the days.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ WINDOW_S: Final = WINDOW_MS // 1000
 
 
 def with_polars(usage: Path, result: Path) -> None:
-    """Lazy and streaming, on as many threads as POLARS_MAX_THREADS says."""
+    """Roll up with polars, lazily and streaming. The environment variable POLARS_MAX_THREADS sets the number
+    of threads.
+    """
     import polars as pl
 
     def value(name: str) -> pl.Expr:
@@ -111,7 +114,7 @@ def with_polars(usage: Path, result: Path) -> None:
 
 
 def with_pandas(usage: Path, result: Path) -> None:
-    """All in memory; only the columns that are needed are read."""
+    """Roll up with pandas, in memory. Reads only the columns that are needed."""
     import pandas as pd
     import pyarrow.dataset as ds
 
@@ -179,7 +182,7 @@ def _grouped(rows: pd.DataFrame, by: list[str]) -> Groups:
 
 
 def _above(rows: pd.DataFrame, keys: list[str], amount: str) -> Values:
-    """Values above 0; the others count as missing."""
+    """Return the column `amount`, grouped by the columns `keys`; values that are not above 0 are missing."""
     return _grouped(rows[keys].assign(**{amount: rows[amount].where(rows[amount] > 0)}), keys)[amount]
 
 
@@ -193,7 +196,7 @@ ENGINES: Final = {"polars": with_polars, "pandas": with_pandas}
 
 
 def main() -> None:
-    """Run one engine and tell how long it took and how much memory, as JSON."""
+    """Run one engine; print its time (s) and its peak memory (MB) as JSON."""
     engine, usage, result = sys.argv[1:]
     began_s = time.monotonic()
     ENGINES[engine](Path(usage), Path(result))

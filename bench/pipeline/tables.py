@@ -1,4 +1,4 @@
-"""Generated records as files: Parquet as ingest leaves it, and JSON lines as Weir writes them."""
+"""Write generated records to files: Parquet files as ingest writes them, JSON lines as Weir writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEFT_OUT: Final = (
     *("requests", "bytes_in", "bytes_out", "sessions", "charged_bytes", "request_time_us", "mutations"),
     "errors",
 )
-"""Fields that are not written where they are 0."""
+"""Fields that JSON lines leave out if their value is 0."""
 _BY_QUOTA: Final = ("throttle_ms", "violations")
 _TAKEN: Final = (
     *("version", "time_ms", "interval_ms", "instance", "broker", "user", "client_id", "api", *_LEFT_OUT[:-1]),
@@ -24,7 +24,7 @@ _TAKEN: Final = (
 
 
 class Names:
-    """The texts behind the numbers of generated columns."""
+    """Replaces the numbers in generated columns by texts: users, client-ids and API groups."""
 
     def __init__(self, plan: Plan) -> None:
         self._users = pl.Series(users(plan))
@@ -32,7 +32,7 @@ class Names:
         self._groups = pl.Series([str(group) for group in GROUPS])
 
     def frame(self, columns: Columns) -> pl.DataFrame:
-        """A batch with all columns of a usage record, and `day`."""
+        """Return a batch as a table with all columns of a usage record, and the column `day`."""
         numbers = pl.DataFrame(columns)
         named = numbers.with_columns(
             user=self._users.gather(numbers["user"]),
@@ -47,7 +47,7 @@ class Names:
 
 
 def write_parquet(plan: Plan, usage: Path) -> int:
-    """Below `usage`, by day and batch. Gives the number of bytes."""
+    """Write Parquet files below `usage`, by day and batch. Return the number of bytes written."""
     names, size = Names(plan), 0
     for number, columns in enumerate(batches(plan)):
         for (day,), rows in names.frame(columns).partition_by("day", as_dict=True, include_key=False).items():
@@ -59,7 +59,7 @@ def write_parquet(plan: Plan, usage: Path) -> int:
 
 
 def write_json(plan: Plan, directory: Path) -> int:
-    """As files of Weir's sink, one per batch. Gives the number of bytes."""
+    """Write files like Weir's usage files, one per batch. Return the number of bytes written."""
     names, size = Names(plan), 0
     directory.mkdir(parents=True, exist_ok=True)
     for number, columns in enumerate(batches(plan)):
@@ -70,7 +70,7 @@ def write_json(plan: Plan, directory: Path) -> int:
 
 
 def lines(rows: pl.DataFrame) -> pl.Series:
-    """Each record as Weir writes it: what is 0 is left out."""
+    """Return each record as JSON, as Weir writes it: without fields whose value is 0."""
     texts = (pl.format('"{}":"{}"', pl.lit(name), name) for name in ("instance", "user", "client_id", "api"))
     always = (
         pl.format('"{}":{}', pl.lit(name), name) for name in ("version", "time_ms", "interval_ms", "broker")

@@ -56,7 +56,7 @@ QUICK_SECONDS: Final = 1.0
     "--document",
     "page",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A page whose figures are replaced by these, such as docs/request-time.md.",
+    help="A page whose figures are replaced by these, such as docs/background/request-time.md.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Every figure, to this file.")
 def main(

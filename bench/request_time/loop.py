@@ -23,10 +23,12 @@ class LoopError(Exception):
 
 
 class Loop:
-    """Runs scripts, and notes in a tally what they did. Ends with `close`."""
+    """Runs scripts (generators of requests), each on a connection of its own, and adds up the requests and
+    responses in a `Tally`. Call `close` at the end.
+    """
 
     def __init__(self, address: tuple[str, int], scripts: Iterable[Script], tally: Tally) -> None:
-        """Connect, one connection per script. Raises OSError."""
+        """Open one connection per script. Raises OSError."""
         self.tally = tally
         self.selector = selectors.DefaultSelector()
         self.buffer = memoryview(bytearray(_READ_BYTES))
@@ -34,7 +36,7 @@ class Loop:
         self._connections = [Connection(self, address, script) for script in scripts]
 
     def run(self, seconds: float) -> None:
-        """Go on for so long, then until all that was sent is answered. Raises LoopError, OSError."""
+        """Send requests for `seconds`, then wait for all responses. Raises LoopError, OSError."""
         clock, connections = time.perf_counter, self._connections
         end_s = clock() + seconds
         self.stopping = False
@@ -55,7 +57,9 @@ class Loop:
         self.selector.close()
 
     def _send_due(self, now_s: float) -> float:
-        """Send what may be sent by now; return when there is more to send."""
+        """Send the requests that are due. Return the time (s) at which the next request is due; infinite if
+        every connection waits for a response.
+        """
         for connection in self._connections:
             if connection.due_s <= now_s:
                 connection.send()
@@ -68,10 +72,10 @@ class Loop:
 
 
 class Connection:
-    """One connection of a loop. It waits while `due_s` is infinite."""
+    """One connection of a loop, with at most one request in flight."""
 
     def __init__(self, loop: Loop, address: tuple[str, int], script: Script) -> None:
-        """Connect, send nothing yet. Raises OSError."""
+        """Open the connection, without sending a request yet. Raises OSError."""
         self._loop, self._script = loop, script
         self._sock = socket.create_connection(address, SILENCE_S)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -82,9 +86,9 @@ class Connection:
         self._cold = 0.0
         self._call = next(script)
         self.is_waiting = False
-        """For an answer."""
+        """True while a request is in flight."""
         self.due_s = 0.0
-        """When the next request is to be sent; infinite while one is under way."""
+        """Time (s) at which the next request is due; infinite while a request is in flight."""
         loop.selector.register(self._sock, selectors.EVENT_READ, self._ready)
 
     def send(self) -> None:
@@ -95,7 +99,7 @@ class Connection:
         self._send_more()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the script and the socket."""
         self._script.close()
         self._sock.close()
 

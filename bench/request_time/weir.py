@@ -1,4 +1,6 @@
-"""Weir in front of the broker: charges every client's request time, throttles none, tells its charges."""
+"""Weir in front of the broker: charges the request time of every client without throttling any client, and
+shows the charges at the admin endpoint.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,12 @@ _SCRAPE_S: Final = 30.0
 
 
 class Weir:
-    """A Weir that runs. It ends with its processes."""
+    """A running Weir. It ends when `processes` ends the processes that it started."""
 
     def __init__(self, processes: Processes, broker_port: int, costs: Path | None) -> None:
-        """`costs`: a file of costs instead of the shipped ones. Raises TargetError, OSError."""
+        """Start Weir, with the request costs in the file `costs`; None for the costs that Weir ships. Raises
+        TargetError, OSError.
+        """
         admin = free_range(1)
         options = ["--admin", f"{HOST}:{admin}"]
         if costs is not None:
@@ -38,17 +42,19 @@ class Weir:
         brokers, _ = wire.metadata(HOST, running.port)
         ((host, port),) = brokers.values()
         self.address = host, port
-        """Where clients find the broker."""
+        """Address (host, port) at which clients reach the broker through Weir."""
         self._url = f"http://{HOST}:{admin}/metrics"
 
     def charged_us(self) -> dict[str, float]:
-        """What each client-id was charged so far. Raises OSError, ValueError."""
+        """Return the request time (µs) charged so far, by client-id. Raises OSError, ValueError."""
         with urllib.request.urlopen(self._url, timeout=_SCRAPE_S) as answer:  # noqa: S310 (our own, on loopback)
             return parse(answer.read().decode())
 
 
 def parse(text: str) -> dict[str, float]:
-    """µs of one thread by client-id, from what the admin endpoint shows."""
+    """Return the request time (µs of one thread) charged, by client-id, from the metrics of the admin
+    endpoint.
+    """
     charged: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""The pipeline for a cluster: `spark-submit --py-files kafka_weir.whl pipeline_submit.py ingest --lake …`.
+"""The pipeline for a cluster: `spark-submit --py-files kafka_weir.whl submit.py ingest --lake …`.
 
 Jobs and options are those of `weir pipeline`.
 """
@@ -16,4 +16,4 @@ from cli.exits import run_command  # noqa: E402  # cli is importable only now
 from cli.pipeline.command import pipeline  # noqa: E402  # as above
 
 if __name__ == "__main__":
-    run_command(pipeline, "pipeline_submit.py")
+    run_command(pipeline, "submit.py")

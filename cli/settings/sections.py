@@ -88,7 +88,7 @@ SECTIONS: Final = {
     "Logs, output, help": ("log_level", "log_format", "as_json", "help", "help_all"),
 }
 """Names of parameters of `weir run` and `weir check`, by the heading under which help and
-docs/configuration.md list them.
+docs/reference/configuration.md list them.
 """
 
 

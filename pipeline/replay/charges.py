@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CHARGES_PER_RECORD: Final = 10
 """Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more
-accurate (docs/pipeline/replay.md).
+accurate (docs/how-to/pipeline/replay.md).
 """
 SESSIONS_MAX: Final = 10_000
 """Maximum number of connections that a replay assumes for one usage record; each connection takes at least

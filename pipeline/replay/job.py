@@ -2,7 +2,7 @@
 
 The job reads traces or usage records, and runs the classes that enforce quotas (`quotas.replay`) for each
 candidate. The hours of all budgets, and of the records themselves, become the table `replay`.
-docs/pipeline/replay.md describes the model of clients and its accuracy.
+docs/how-to/pipeline/replay.md describes the model of clients and its accuracy.
 """
 
 from __future__ import annotations

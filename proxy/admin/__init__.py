@@ -6,7 +6,7 @@ be served, `request_time` splits a client's request time by API. These modules a
 endpoint is configured; `weir quotas explain` imports `request_time`.
 
 A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget, and in the table of
-`docs/operations.md`; a test compares the metrics with the table.
+`docs/how-to/operations.md`; a test compares the metrics with the table.
 
 - The endpoint does no work between requests, so readiness asks brokers only when a client asks for it.
 - The text of a scrape is written in steps on the loop, and sockets are served after each millisecond or two.

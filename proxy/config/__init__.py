@@ -4,6 +4,6 @@
 `weir run` are made from this list. `config` reads and checks the settings; `request_costs` and `principals`
 check those of one capability.
 
-A new key is a field of `Settings` and a line in `docs/configuration.md`. A mistake of the operator raises
-`ConfigError`, whose text is one line that says what to do.
+A new key is a field of `Settings` and a line in `docs/reference/configuration.md`. A mistake of the operator
+raises `ConfigError`, whose text is one line that says what to do.
 """

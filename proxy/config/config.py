@@ -158,7 +158,7 @@ def _checked(where: str, key: str, value: object) -> object:
         raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
         close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, _FIELDS, n=1)
-        advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
+        advice = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
     unit = unit_of(key)
     if unit is not None and isinstance(value, str):

@@ -185,11 +185,12 @@ class Connection:
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
         self.client_turn_over = self.broker_turn_over = False
-        """True if frames from the client (`client_turn_over`) or from the broker (`broker_turn_over`) wait
-        only for the next turn of the transport.
+        """True if frames that have arrived from the client (`client_turn_over`) or from the broker
+        (`broker_turn_over`) wait for the next turn of the reactor, because one turn processes a limited
+        number of frames.
         """
         self.paused: RequestInFlight | None = None
-        """Request whose query continues in the next turn of the transport; None if no query waits for that
+        """Request whose query continues in the next turn of the reactor; None if no query waits for that
         turn.
         """
         self.request_rest_bytes = 0
@@ -314,11 +315,11 @@ class Connection:
 
     @property
     def waits_for_turn(self) -> bool:
-        """True if frames or a query wait only for the transport's next turn, not for bytes or for a time."""
+        """True if frames or a query wait for the next turn of the reactor, not for bytes or for a time."""
         return self.client_turn_over or self.broker_turn_over or self.paused is not None
 
     def begin_turn(self) -> None:
-        """Let both sides process the frames that an earlier turn of the transport has left, and continue a
+        """Let both halves process the frames that were left in an earlier turn of the reactor, and continue a
         query that has paused. There may be bytes to send afterwards.
         """
         self.client_turn_over = self.broker_turn_over = False

@@ -59,11 +59,11 @@ class Outbound:
         self._stream_rewrite: StreamRewrite | None = None
         """Rewriter of the response that is being forwarded in parts; None if no rewrite is needed."""
         self._measured_until_ms = 0
-        """Time (ms) until which the throttle lasts that the counted bytes of the present response have
-        caused.
+        """Time (ms) until which the client is throttled because of the counted bytes of the current response;
+        0 for no throttle.
         """
         self._report_ms = INCOMPLETE
-        """Throttle time (ms) that the present response must tell; INCOMPLETE until the response has been
+        """Throttle time (ms) that the current response must tell; INCOMPLETE until the response has been
         charged.
         """
 
@@ -202,8 +202,8 @@ class Outbound:
     # Responses that are forwarded in parts
 
     def _finish_response(self, data: bytearray, view: memoryview, end: int) -> int:
-        """Forward the next bytes of a response that arrives in parts. At its end, send also the replies of
-        Weir's own that are next in order. Return the position behind the response's bytes.
+        """Forward the next bytes of a response that arrives in parts. At its end, also send Weir's
+        own replies that are next in order. Return the position behind the response's bytes.
         """
         connection = self._connection
         taken = min(connection.response_rest_bytes, end)
@@ -259,12 +259,14 @@ class Outbound:
     def _process(  # noqa: C901  # a call per branch costs each charged response
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> ResponseEdit | Wait | None:
-        """Charge the present response, set its throttle time, and return the edit that rewrites it: None for
-        no edit, WAIT if more bytes are needed, EMPTYING if it loses its records. The response is charged
-        once, even if the same bytes are presented again.
+        """Charge a response, set its throttle time, and return the edit that rewrites the response. Return
+        None if the response needs no edit; WAIT if the response is malformed, held or lacks bytes; EMPTYING
+        if the response's records are removed while the response arrives.
 
-        The response `data[frame:end]` answers the oldest request in flight; `complete` if all of it has
-        arrived. `length` is its frame length (bytes).
+        `data[frame:end]` is the part of the response that has arrived, `complete` is True if this is the
+        whole response, and `length` is its frame length (bytes). `record` is the request that the response
+        answers. After WAIT, this is called again with the same bytes and any new ones; the response is
+        charged only once.
         """
         connection, plan, ledger, until_ms = self._connection, record.plan, record.ledger, record.until_ms
         now_ms = connection.now_ms
@@ -358,7 +360,7 @@ class Outbound:
     def _measure(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Count the bytes of the present response per topic: all of them now if the response is complete,
+        """Count the bytes of the current response per topic: all of them now if the response is complete,
         else each part when it arrives.
         """
         connection = self._connection
@@ -374,7 +376,7 @@ class Outbound:
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
         """Count the first part of a response that is forwarded in parts. Call this when that part is
-        forwarded, because bytes may be presented several times before. Raises ProtocolError if the response
+        forwarded, because this method must count each byte once. Raises ProtocolError if the response
         is malformed.
         """
         byte_counter.feed(data, body, end)
@@ -393,7 +395,7 @@ class Outbound:
         return until_ms
 
     def _mute(self, quota: int, throttle_ms: int) -> int:
-        """Take no requests from the client because of the present response, and record the throttle time as
+        """Take no requests from the client because of the current response, and record the throttle time as
         usage. Return the time (ms) at which the throttle ends.
         """
         connection = self._connection
@@ -421,7 +423,7 @@ class Outbound:
         return True
 
     def _growth(self, record: RequestInFlight, edit: ResponseEdit) -> int:
-        """Return the number of bytes by which the edit lengthens the present response, and count these bytes
+        """Return the number of bytes by which the edit lengthens the current response, and count these bytes
         as usage.
         """
         growth = len(edit.replacement) - (edit.stop - edit.start)

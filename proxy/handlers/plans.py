@@ -120,8 +120,8 @@ class Plans(dict[tuple[int, int], Plan]):
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""
         self._like: Mapping[int, VersionRange] | None = None
-        """Version ranges of a broker, by which the cost table is selected: of this table's broker, or if
-        unknown, of the broker that was last connected to. None before the first connection.
+        """Version ranges, by API key, that select the request costs: the ranges of this table's broker. If
+        these are unknown, the ranges for which `for_broker` last made a table; None if it has made no table.
         """
         self._table: CostTable | None = None
         self._unknown = self
@@ -211,8 +211,9 @@ class Plans(dict[tuple[int, int], Plan]):
         request_time.fill(plan, self._table, self._like)
 
     def _cost_like(self, broker: Mapping[int, VersionRange]) -> None:
-        """Select the cost table by this broker's versions for connections whose broker's versions are
-        unknown, because some clients never send ApiVersions.
+        """Charge requests, from now on, the costs of a broker with the version ranges `broker`. Called on the
+        table for brokers whose versions are unknown, which some clients use for all their requests because
+        they never send ApiVersions.
         """
         self._like, self._table = broker, None
         for plan in self.values():

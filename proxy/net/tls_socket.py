@@ -118,8 +118,8 @@ class TlsSocket:
         sent = 0
         try:
             while sent < len(rest):
-                end = sent + RECORD_BYTES
-                sent += self._sock.send(rest[sent:end])
+                until = sent + RECORD_BYTES
+                sent += self._sock.send(rest[sent:until])
         except ssl.SSLWantWriteError:
             if not sent:
                 raise BlockingIOError from None

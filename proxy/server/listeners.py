@@ -64,8 +64,9 @@ class Listeners:
         )
 
     def open(self, ips: Sequence[str], port: int, node_id: int | None) -> None:
-        """Open a listener: the kernel accepts connections at these IP addresses from now on. Callable within
-        the reactor's turn. Raises OSError.
+        """Open a listener: the kernel accepts connections at these IP addresses from now on. `node_id` is the
+        broker to which the listener's connections go; None for the bootstrap listener. May be called within a
+        turn of the reactor. Raises OSError.
         """
         listening = sockets.listen(ips, port)
         self._addresses[node_id] = ips, port

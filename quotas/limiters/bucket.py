@@ -11,8 +11,9 @@ because otherwise a request that costs more than the burst could never pass.
 Kafka's buckets begin with 0 tokens at time 0 of a clock that counts from 1970, and so are full at their first
 use. Weir's clock may begin at any number: `TokenBucket` begins full, `TokenBucket(..., tokens=0.0)` empty.
 
-Each reading refills the bucket, and rounds. After several readings the balance can be slightly below zero at
-the end of the throttle time. A request is then refused with a throttle time of 0, as in Kafka.
+Each call of `tokens` refills the bucket, and each refill rounds the balance. After several refills the
+balance can be slightly below zero at the end of the throttle time. A request is then refused with a throttle
+time of 0, as in Kafka.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class TokenBucket:
         self._tokens = self._span_s * (quota or 0.0) if tokens is None else tokens
 
     def tokens(self, now_ms: int) -> float:
-        """Return the balance; 2^63-1 without a quota. Refills the bucket, so that later rounding changes."""
+        """Return the balance; 2^63-1 without a quota. This refills the bucket, and each refill rounds the
+        balance, so an additional call can change later balances slightly.
+        """
         if self.quota is None:
             return float(INT64_MAX)
         self._refill(self.quota, now_ms)

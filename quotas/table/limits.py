@@ -205,9 +205,9 @@ class Limits:
         return (_IP, ip) in self._unleveled
 
     def of(self, tags: Tags) -> float | None:
-        """Return the value for the clients that share `tags`; None if no level with such tags has a value.
+        """Return the value of the entry that limits the clients with these `tags`; None if no entry does.
 
-        For limits with shadow entries, return None also if the winning entry is enforced.
+        If this object has shadow entries, return None also if that entry is enforced.
         """
         if tags.topic or tags.ip:
             limit = self.resolve_topic(tags.topic) if tags.topic else self.resolve_ip(tags.ip)

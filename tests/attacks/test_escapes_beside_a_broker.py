@@ -1,4 +1,5 @@
-"""Ways around a quota, tried at a broker's own quota and at Weir's at the same time: see docs/fidelity.md.
+"""Ways around a quota, tried at a broker's own quota and at Weir's at the same time: see
+docs/background/fidelity.md.
 
 What gets through Weir must be at most a tenth more than what gets through the broker, or than the quota
 allows in that time if the broker lets less through.

@@ -31,4 +31,4 @@ def test_a_document_without_a_place_is_left_alone(tmp_path: Path, text: str) -> 
 
 
 def test_the_page_about_performance_has_a_place() -> None:
-    check(Path(__file__).parents[2] / "docs" / "performance.md")
+    check(Path(__file__).parents[2] / "docs" / "background" / "performance.md")

@@ -93,7 +93,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         ("upstream = [", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
         ("admins = 'User:a'", "unknown key admins: did you mean quota_admins?"),
-        ("servers = 'a:1'", "unknown key servers: docs/configuration.md lists the keys"),
+        ("servers = 'a:1'", "unknown key servers: docs/reference/configuration.md lists the keys"),
         ("upstream = 3", "upstream is 3, must be text in quotes"),
         ("throttle_mode = 'wait'", "throttle_mode is 'wait', must be one of mute, hold"),
         ("connections_max = 1.5", "connections_max is 1.5, must be a whole number"),
@@ -339,7 +339,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
 
 
 def test_the_shell_completes_commands_and_options() -> None:
-    """As docs/command-line.md says; click's protocol for bash."""
+    """As docs/reference/command-line.md says; click's protocol for bash."""
     environment = {**os.environ, "PYTHONPATH": ".", "_WEIR_COMPLETE": "bash_complete"}
     for words, completion in (("weir ru", "plain,run"), ("weir run --broker-p", "plain,--broker-ports")):
         variables = {**environment, "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

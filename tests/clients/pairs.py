@@ -13,4 +13,4 @@ PAIRS: list[tuple[Client, str]] = [
     *((Aiokafka("0.12.0"), version) for version in VERSIONS[:2]),
     *((AIOKAFKA, version) for version in VERSIONS[1:]),
 ]
-"""Which client is tried with which broker; see docs/compatibility.md."""
+"""Which client is tried with which broker; see docs/reference/compatibility.md."""

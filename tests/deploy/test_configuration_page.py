@@ -1,4 +1,6 @@
-"""docs/configuration.md has every key and every log line; examples in docs and deploy have no other keys."""
+"""docs/reference/configuration.md has every key and every log line; examples in docs and deploy have no other
+keys.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from cli.settings.sections import SECTIONS
 from proxy.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
 LOGGED = re.compile(r'\b(?:log|audit)\.(?:debug|info|warning|error|exception)\(\s*"([^"]+)"')
 
 

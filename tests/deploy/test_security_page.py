@@ -1,4 +1,6 @@
-"""docs/security.md and SECURITY.md name tests, metrics, log lines, settings and defaults that exist."""
+"""docs/background/security.md and SECURITY.md name tests, metrics, log lines, settings and defaults that
+exist.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from proxy.config.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
-PAGE: Final = (DOCS / "security.md").read_text("utf-8")
+PAGE: Final = (DOCS / "background" / "security.md").read_text("utf-8")
 POLICY: Final = (ROOT / "SECURITY.md").read_text("utf-8")
 NAMED: Final = frozenset(re.findall(r"`([^`\n]+)`", PAGE))
 WORDS_MAX: Final = 25
@@ -30,13 +32,13 @@ def test_every_test_that_proves_a_claim_exists() -> None:
 
 
 def test_the_metrics_of_the_security_page_are_on_the_operations_page() -> None:
-    operations = (DOCS / "operations.md").read_text("utf-8")
+    operations = (DOCS / "how-to" / "operations.md").read_text("utf-8")
     listed = set(re.findall(r"^\| `(weir_\w+)`", operations, re.MULTILINE))
     assert {name for name in NAMED if name.startswith("weir_")} - listed == set()
 
 
 def test_the_log_lines_of_the_security_page_are_on_the_configuration_page() -> None:
-    configuration = (DOCS / "configuration.md").read_text("utf-8")
+    configuration = (DOCS / "reference" / "configuration.md").read_text("utf-8")
     lines = {name for name in NAMED if re.fullmatch(r"[a-z]+(,? [a-z]+)+", name)}
     assert len(lines) > 10
     assert {line for line in lines if f"`{line}" not in configuration} == set()
@@ -67,7 +69,7 @@ def test_defaults_in_brackets_behind_a_setting_are_those_of_the_settings() -> No
     }
 
 
-@pytest.mark.parametrize("text", [PAGE, POLICY], ids=["docs/security.md", "SECURITY.md"])
+@pytest.mark.parametrize("text", [PAGE, POLICY], ids=["docs/background/security.md", "SECURITY.md"])
 def test_sentences_about_security_are_short(text: str) -> None:
     assert [sentence for sentence in sentences(text) if len(sentence.split()) > WORDS_MAX] == []
 

@@ -1,7 +1,8 @@
 """Byte-rate quotas, held in front of real brokers by real clients; and those who have none are not slowed.
 
 Kafka's default window lets a client spend ten seconds' worth at once from cold, and forgets that burst
-eleven seconds later (docs/quotas.md): rates swing for minutes, at a broker too. A window of three seconds
+eleven seconds later (docs/reference/quotas.md): rates swing for minutes, at a broker too. A window of three
+seconds
 swings less, so a rate can be told from half a minute (test_fidelity and test_entities have the default one).
 What the first burst is worth is left out. Message bytes are counted, a little less than the quota counts.
 """
@@ -111,8 +112,8 @@ def test_real_clients_are_held_to_their_byte_rates(
 
 MUTED_QUOTA = 10_000
 MUTED_BYTES = 300_000
-"""A request of that size makes its sender wait for 20 s. A fetch gets a third of it (docs/quotas.md, fetch
-cap): the second one waits for 10 s, and all others with it.
+"""A request of that size makes its sender wait for 20 s. A fetch gets a third of it
+(docs/reference/quotas.md, fetch cap): the second one waits for 10 s, and all others with it.
 """
 NEIGHBOURS_FROM_S, NEIGHBOURS_UNTIL_S = 6.0, 9.5
 """Behind the 5 s that a first produce request of a connection is held, and before the 10 s are over."""

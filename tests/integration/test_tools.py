@@ -126,7 +126,9 @@ def test_kafkas_consumer_perf_test_runs_in_the_new_group_protocol(
 def test_tools_of_kafka_3_9_work_at_a_broker_of_0_10(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    """They create and list topics, produce and consume; docs/compatibility.md tells what they refuse."""
+    """They create and list topics, produce and consume; docs/reference/compatibility.md tells what they
+    refuse.
+    """
     weir = start_weir(kafka_cluster("0.10.2.2").bootstrap, GENEROUS)
     tools = KafkaTools(kafka_cluster("3.9.1"), weir.bootstrap)
     tools.topics("--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1")

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives import serialization
 
 from tests.kafka import sasl
@@ -58,7 +57,7 @@ class Place:
     def __enter__(self) -> Self:
         self._cluster.start()
         try:
-            sasl.upsert_scram(AdminClient({"bootstrap.servers": self.plain, "log_level": 2}))
+            self._cluster.set_scram_credentials(self.plain)
         except BaseException:
             self._cluster.stop(keep_logs=True)
             raise

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.kafka import jars, ports, sasl, storage, wire, zookeeper
@@ -229,6 +230,13 @@ class Cluster:
         for node_id in sorted(self.alive):
             self._wait(f"broker {node_id} to be ready", partial(self._is_ready, node_id))
 
+    def set_scram_credentials(self, bootstrap: str) -> None:
+        """Store the credentials of all users. A controller may learn its metadata.version after its brokers
+        answer, and refuses credentials until then: wait for it. Raises ClusterError, KafkaException.
+        """
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        self._wait("the controller to take SCRAM credentials", partial(_takes_scram, admin))
+
     def run(
         self, main_class: str, *arguments: str, timeout_s: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
@@ -280,7 +288,7 @@ class Cluster:
             self._start_broker(node_id)
         self.wait_until_ready()
         if self._with_sasl and self._topology.kraft:
-            sasl.upsert_scram(AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2}))
+            self.set_scram_credentials(self.bootstrap)
 
     def _properties(self, node_id: int) -> Path:
         return self._children.data / f"server-{node_id}.properties"
@@ -411,3 +419,13 @@ def _jmx_options(port: int) -> list[str]:
         *(f"{jmx}.port={port}", f"{jmx}.rmi.port={port}", f"{jmx}.host={HOST}"),
         *(f"{jmx}.authenticate=false", f"{jmx}.ssl=false", f"-Djava.rmi.server.hostname={HOST}"),
     ]
+
+
+def _takes_scram(admin: AdminClient) -> bool:
+    try:
+        sasl.upsert_scram(admin)
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.UNSUPPORTED_VERSION:
+            raise
+        return False
+    return True

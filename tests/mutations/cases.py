@@ -1,4 +1,5 @@
-"""Single requests, and what KRaft controllers (3.9.1, 4.2.0) make of them: the table of docs/mutations.md.
+"""Single requests, and what KRaft controllers (3.9.1, 4.2.0) make of them: the table of
+docs/reference/mutations.md.
 
 Each is asked twice, by a client whose bucket is full and by one that has overdrawn it. The quota is so small
 that a bucket holds a tenth of a token, so that one partition overdraws it, and takes minutes to get it back.
@@ -98,7 +99,8 @@ class Case:
     full: Seen
     overdrawn: Seen
     overdrawn_at_weir: Seen | None = None
-    """Where Weir differs, which forwards nothing for which there are no tokens: docs/mutations.md."""
+    """Where Weir differs, which forwards nothing for which there are no tokens: docs/reference/mutations.md.
+    """
 
 
 def free(name: str, make: Callable[[Stage], Mutation], *errors: ErrorCode) -> Case:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 REPOSITORY = Path(__file__).parents[2]
+ENTRY = REPOSITORY / "cli" / "pipeline" / "submit.py"
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
@@ -29,17 +30,16 @@ def archive(path: Path) -> Path:
     """Return an archive of the packages that jobs need, in the form of a wheel."""
     with zipfile.ZipFile(path, "w") as file:
         for room in ("cli", "pipeline", "quotas", "usage"):
-            for module in (REPOSITORY / room).glob("*.py"):
-                file.write(module, f"{room}/{module.name}")
+            for module in (REPOSITORY / room).rglob("*.py"):
+                file.write(module, module.relative_to(REPOSITORY))
     return path
 
 
 def submit(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    entry = REPOSITORY / "cli" / "pipeline_submit.py"
     command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive(tmp_path / "weir.zip"))]
     with java.launcher(local=True):
         return subprocess.run(
-            [*command, str(entry), *options], capture_output=True, text=True, check=False, cwd=tmp_path
+            [*command, str(ENTRY), *options], capture_output=True, text=True, check=False, cwd=tmp_path
         )
 
 
@@ -53,6 +53,6 @@ def test_spark_submit_runs_a_pipeline_job(spark: SparkSession, tmp_path: Path) -
 
 
 def test_the_spark_submit_entry_file_does_not_import_modules_beside_it(tmp_path: Path) -> None:
-    command = [sys.executable, str(REPOSITORY / "cli" / "pipeline_submit.py"), "ingest", "--help"]
+    command = [sys.executable, str(ENTRY), "ingest", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.startswith("Usage: pipeline_submit.py ingest")
+    assert done.stdout.startswith("Usage: submit.py ingest")

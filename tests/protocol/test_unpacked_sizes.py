@@ -255,7 +255,7 @@ def test_uncompressed_zstd_blocks_give_their_sizes() -> None:
 
 
 def test_repeated_bytes_of_zstd_beyond_1_mb_count_half() -> None:
-    """As a broker has them cheaper: measured in docs/request-time.md."""
+    """As a broker has them cheaper: measured in docs/background/request-time.md."""
     frame = zstd_frame(*[(RLE, 131072, b"x")] * 60)
     assert bounded(ZSTD, frame) == ((8 + 52 // 2) * 131072, 60 * 131072)
 

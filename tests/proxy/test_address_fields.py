@@ -1,7 +1,7 @@
 """Every field of a response that may hold an address is rewritten, or has a reason to stay.
 
 A new schema with such a field fails here: add a rewrite (`proxy.handlers.addresses`) or a reason, and the row
-in docs/security.md.
+in docs/background/security.md.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ NUMBERS: Final = {
 BROKERS: Final = 1
 """DescribeCluster's endpoint type."""
 MARK: Final = b"kafka-1.example.org"
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "security.md").read_text("utf-8")
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "background" / "security.md").read_text("utf-8")
 
 
 def found() -> dict[str, int]:

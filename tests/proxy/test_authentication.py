@@ -697,7 +697,7 @@ STEPS: Final = st.one_of(
 
 
 class Model:
-    """Who the client is, told anew from the rules in docs/identity.md."""
+    """Who the client is, told anew from the rules in docs/background/identity.md."""
 
     def __init__(self) -> None:
         self.user = ANONYMOUS

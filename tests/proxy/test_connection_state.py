@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.connection.state import NEXT, WHY, Event, State, diagram, table
 
-ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "architecture.md"
+ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "background" / "architecture.md"
 BEGIN, END = "<!-- states -->", "<!-- end of states -->"
 FINAL: Final = (State.DRAINING, State.CLOSED)
 

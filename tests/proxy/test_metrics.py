@@ -56,7 +56,7 @@ def charge(
 
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> None:
-    """12 MB within 10.4 s at 1 MB/s: the example of docs/quotas.md."""
+    """12 MB within 10.4 s at 1 MB/s: the example of docs/reference/quotas.md."""
     registry = registry_of()
     assert (charge(registry, "app", 4e6), charge(registry, "app", 8e6, 400)) == (0, 1600)
     page = scraped(server, registry, now_ms=400, accept=accept)

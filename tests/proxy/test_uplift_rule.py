@@ -351,7 +351,7 @@ def test_topics_with_assignments_have_partition_count_minus_1() -> None:
 
 # The page
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "uplift.md").read_text("utf-8")
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "reference" / "uplift.md").read_text("utf-8")
 IN_WORDS: Final = {Kind.PATCH: "renumbered", Kind.THROTTLE: "inserted", Kind.TRANSLATE: "translated"}
 
 
@@ -389,4 +389,4 @@ def not_taken() -> list[str]:
 @pytest.mark.parametrize("table", [by_rule, hand_picked, not_taken], ids=lambda table: str(table.__name__))
 def test_the_uplift_page_has_the_current_tables(table: Callable[[], list[str]]) -> None:
     rows = "\n".join(table())
-    assert f"\n\n{rows}\n\n" in PAGE, f"docs/uplift.md must have this table:\n{rows}"
+    assert f"\n\n{rows}\n\n" in PAGE, f"docs/reference/uplift.md must have this table:\n{rows}"

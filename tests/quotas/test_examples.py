@@ -1,4 +1,4 @@
-"""The examples in the docstrings and in docs/quotas.md run."""
+"""The examples in the docstrings and in docs/reference/quotas.md run."""
 
 import ast
 import doctest
@@ -38,7 +38,7 @@ def test_docstring_examples_of_the_quota_modules_run(name: str) -> None:
 
 
 def test_examples_of_the_quota_page_run() -> None:
-    page = ROOT / "docs" / "quotas.md"
+    page = ROOT / "docs" / "reference" / "quotas.md"
     failed, attempted = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert failed == 0
     assert attempted > 0

@@ -25,7 +25,7 @@ ALL = {
     Entity(client_id=Prefix("etl-")): 10.0,
     Entity(client_id=DEFAULT): 11.0,
 }
-"""An entry at each level, in the order of precedence that docs/quotas.md promises."""
+"""An entry at each level, in the order of precedence that docs/reference/quotas.md promises."""
 
 SHARED = [
     Tags("alice", "etl-1"),

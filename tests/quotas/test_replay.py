@@ -205,7 +205,7 @@ def test_replay_does_not_send_a_backlog_all_at_once() -> None:
 
 
 def test_replayed_request_time_throttles_last_at_most_one_window() -> None:
-    """The example of docs/quotas.md."""
+    """The example of docs/reference/quotas.md."""
     hour = of(Replay(TIME, 12.5), (0, 125.0), (0, 5.0), (400, 60.0))
     assert (hour.violations, hour.throttle_ms) == (2, 400 + 1000)
 
@@ -217,7 +217,9 @@ def test_overlapping_throttles_count_once_in_throttled_time() -> None:
 
 
 def test_replay_retries_a_refused_mutation_after_its_throttle_time() -> None:
-    """The example of docs/quotas.md: 560 partitions of 500, then one: 60 tokens are missing, 12 s at 5/s."""
+    """The example of docs/reference/quotas.md: 560 partitions of 500, then one: 60 tokens are missing, 12 s
+    at 5/s.
+    """
     replay = Replay(MUTATIONS, 5.0, num_samples=100)
     eighty = [(0, 80, 1, 0, 0, CREATED)] * 7
     hour = of(replay, *eighty, (0, 1, 1, 0, 0, CREATED))

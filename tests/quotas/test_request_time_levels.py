@@ -1,7 +1,8 @@
 """A percentage of request time holds at every level, for whom it says, enforced and in shadow.
 
 Cold, ten seconds' worth passes: with 50 % five seconds of a thread. Then (rate - 50) / 50 of ten seconds is
-to be waited, at most one. Sharing is that of docs/quotas.md, which is Kafka's table but for prefixes.
+to be waited, at most one. Sharing is that of docs/reference/quotas.md, which is Kafka's table but for
+prefixes.
 """
 
 import pytest

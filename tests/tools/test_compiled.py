@@ -111,7 +111,7 @@ def test_compiled_modules_define_no_msgspec_structs() -> None:
 
 
 def names_of_several_exceptions(source: str) -> list[str]:
-    """Every name that a function gives to exceptions of different types: mypyc types it as the first."""
+    """Every name that a function gives to an exception and to something else: mypyc types it as the first."""
     found = []
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef):
@@ -119,6 +119,9 @@ def names_of_several_exceptions(source: str) -> list[str]:
             for node in ast.walk(function):
                 if isinstance(node, ast.ExceptHandler) and node.name and node.type:
                     named.setdefault(node.name, set()).add(ast.unparse(node.type))
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in named:
+                    named[node.id].add("a value")
             found += [f"{function.name}: {name}" for name, types in named.items() if len(types) > 1]
     return found
 
@@ -131,6 +134,11 @@ def test_compiled_functions_name_exceptions_of_one_type_only() -> None:
 
 def test_the_check_of_exception_names_finds_a_second_type() -> None:
     source = "def f():\n try: g()\n except KeyError as e: h(e)\n except ValueError as e: h(e)\n"
+    assert names_of_several_exceptions(source) == ["f: e"]
+
+
+def test_the_check_of_exception_names_finds_a_value_of_the_same_name() -> None:
+    source = "def f():\n try: e = g()\n except KeyError as e: h(e)\n"
     assert names_of_several_exceptions(source) == ["f: e"]
 
 

@@ -47,7 +47,7 @@ def test_pages_name_files_that_exist() -> None:
 
 
 def test_the_architecture_page_uses_names_of_the_code() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    page = (ROOT / "docs" / "background" / "architecture.md").read_text("utf-8")
     found = [f"{line}: {text}" for line, text in missing_names(page, known()) if not text.endswith(".py")]
     assert not found, "no module of the product has these names:\n" + "\n".join(found)
 

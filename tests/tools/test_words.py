@@ -131,4 +131,8 @@ def test_paths_are_those_of_the_repository() -> None:
     """If the folders move, the test must not pass for lack of files."""
     names = {Path(path).parts[0] for path, _text in sources()}
     assert names == {"calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage"}
-    assert {path for path, _text in pages()} >= {"README.md", "CONTRIBUTING.md", "docs/architecture.md"}
+    assert {path for path, _text in pages()} >= {
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/background/architecture.md",
+    }

@@ -33,8 +33,8 @@ ROOT: Final = Path(__file__).parents[2]
 MUTATED: Final = ("quotas", "proxy/connection", "proxy/handlers")
 TESTS: Final = ("tests/quotas", "tests/proxy")
 READ: Final = ("protocol", "quotas", "usage", "proxy", *TESTS)
-"""Paths of files that decide which tests run a line. Helpers elsewhere in `tests` may also decide, but
-rarely.
+"""Directories whose files are in the fingerprint: if one of these files changes, the lines that each test
+runs are measured again. Helpers elsewhere in `tests` are left out, because their changes rarely matter.
 """
 SHARES: Final = 4
 """Number of shares of the tests to measure for each job, because some tests take longer than others."""
@@ -122,7 +122,9 @@ def _measure_share(tree: Tree, files: Sequence[str], name: Path) -> None:
 
 
 def fingerprint(root: Path) -> str:
-    """Return a digest of all files that decide which tests run a line."""
+    """Return a digest of all files in `READ`. The measurement of the lines that each test runs is kept while
+    the digest is the same.
+    """
     digest = hashlib.sha256()
     for place in map(root.joinpath, READ):
         for file in sorted(place.rglob("*")) if place.is_dir() else [place]:

@@ -15,8 +15,8 @@ is a field with a default in `usage.records`, counted by `UsageCounters` and set
   So no count is lost or counted twice, and a drain may pause between records to let sockets be served.
 - A hash of its names decides whether a client is sampled (`usage_trace_share`): every broker samples the
   same clients.
-- A throttle is counted where its throttle time is computed. A mutation quota in shadow counts without a
-  ledger.
+- A throttle is counted where its throttle time is computed. Mutations of clients without a mutation
+  quota are counted, too.
 - Records beyond `usage_queue_records`, and traced requests beyond 100,000 per broker, are counted as
   dropped; clients beyond `usage_entities_max` share the overflow entity.
 """

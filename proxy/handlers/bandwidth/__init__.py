@@ -10,5 +10,5 @@
   Otherwise a client could pipeline fetches to exceed its quota.
 - A connection's first request is held for a limited time only. So a client that opens a connection for each
   request can exceed its quota, at Weir and at a broker. Limits of connections prevent this
-  (`docs/connections.md`).
+  (`docs/reference/connections.md`).
 """

@@ -47,8 +47,8 @@ from quotas import NO_LEDGER, MutationLedger
 M = TypeVar("M", bound=Message)
 
 ROUNDS_MAX: Final = 16
-"""Maximum number of times that Weir forwards parts of one request: if the broker refuses topics, the tokens
-that they had taken admit further topics.
+"""Maximum number of times that Weir forwards topics of one request. If the broker refuses topics, Weir
+refunds their charges, and then forwards further topics that the quota admits.
 """
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER

@@ -1,6 +1,7 @@
 """TLS handshakes, in Trio, before the reactor takes over the sockets.
 
-A handshake needs 0.3 to 0.5 ms of CPU (`docs/tls.md`). Its steps run in threads, where OpenSSL releases the
+A handshake needs 0.3 to 0.5 ms of CPU (`docs/how-to/tls.md`). Its steps run in threads, where OpenSSL
+releases the
 interpreter lock: connections go on meanwhile, even when thousands of clients reconnect at once. A client has
 no thread while Weir waits for its bytes, and no memory of the TLS library before its first flight is
 complete.

@@ -1,7 +1,7 @@
 """Descriptions of TLS errors that say what to do; close reasons of refused clients.
 
-OpenSSL's reasons are names such as WRONG_VERSION_NUMBER; alerts from the peer contain ALERT. docs/tls.md has
-a table of these texts.
+OpenSSL's reasons are names such as WRONG_VERSION_NUMBER; alerts from the peer contain ALERT.
+docs/how-to/tls.md has a table of these texts.
 """
 
 from __future__ import annotations
