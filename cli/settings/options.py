@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from cli.quantity import Quantity
 from proxy.config.config import Settings
@@ -28,6 +29,16 @@ config_option: Final = click.option(
     envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
     help="TOML file with the same keys, in snake_case; options and environment variables override it.",
 )
+
+
+class SettingOption(click.Option):
+    """An option made from a key. If its value comes from the environment, errors name the variable."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the place of a mistake for error messages; click calls this method."""
+        if ctx is not None and ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
+            return f"environment variable {self.envvar}"
+        return super().get_error_hint(ctx)
 
 
 def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
@@ -64,6 +75,7 @@ def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
     return click.option(
         f"--{name}",
         field.name,
+        cls=SettingOption,
         type=_click_type(field.name, kind),
         default=None,
         envvar=f"{ENVIRONMENT_PREFIX}{field.name.upper()}",

@@ -15,6 +15,8 @@ from tests.cli.run_command import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.cli.conftest import Misused
+
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[config.Config]:
@@ -80,6 +82,16 @@ def test_options_of_other_commands_have_the_variables_that_click_gives_them(tmp_
 def test_a_mistake_in_an_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEIR_CONNECTIONS_MAX", "0")
     assert refused("--upstream", "a:1") == "weir: connections_max is 0, must be greater than 0"
+
+
+def test_a_variable_that_cannot_be_read_is_named_instead_of_the_option(
+    monkeypatch: pytest.MonkeyPatch, misused: Misused
+) -> None:
+    monkeypatch.setenv("WEIR_REFRESH_S", "5x")
+    line = misused("run", "--upstream", "a:1")
+    assert line.startswith("Invalid value for environment variable WEIR_REFRESH_S: '5x' is not a number")
+    monkeypatch.setenv("WEIR_THROTTLE_MODE", "wait")
+    assert "for '--refresh-s': '6x'" in misused("run", "--upstream", "a:1", "--refresh-s", "6x")
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
