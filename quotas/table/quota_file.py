@@ -43,6 +43,7 @@ __all__ = [
     "entries_of",
     "header_lines",
     "parse",
+    "place_of",
     "read",
     "render",
     "render_entries",
@@ -66,33 +67,37 @@ def parse(text: str) -> QuotaTable:
 def read(text: str) -> list[Entry]:
     """Return the entries of a quota file, given its text, in the order of the file. Raises QuotaFileError."""
     entries = []
-    for _place, entry in scan(text):
+    for _number, entry in scan(text):
         if isinstance(entry, QuotaFileError):
             raise entry
         entries.append(entry)
     return entries
 
 
-def scan(text: str) -> Iterator[tuple[str, Entry | QuotaFileError]]:
-    """Yield (place, entry) for each entry of a quota file, in the order of the file; instead of an invalid
-    entry its error. `place` is a text for messages. Raises QuotaFileError if the text has no entries.
+def place_of(text: str, number: int) -> str:
+    """Return the place of the entry with this number (from 1) in a valid quota file, as text for messages."""
+    return _Locator(text, len(_tables(text))).entry(number)
+
+
+def scan(text: str) -> Iterator[tuple[int, Entry | QuotaFileError]]:
+    """Yield (number from 1, entry) for each entry of a quota file, in the order of the file; instead of an
+    invalid entry its error. Raises QuotaFileError if the text has no entries.
     """
     tables = _tables(text)
     locator = _Locator(text, len(tables))
     seen: dict[tuple[Entity, bool], int] = {}
     for number, table in enumerate(tables, start=1):
-        place = locator.entry(number)
         try:
             entry = read_entry(table)
         except EntryError as error:
-            yield place, QuotaFileError(f"{locator.key(number, error.key)}: {error}")
+            yield number, QuotaFileError(f"{locator.key(number, error.key)}: {error}")
             continue
         first = seen.setdefault((entry.entity, entry.is_shadow), number)
         if first != number:
-            where = f"{place}: {entry} has an entry already, {locator.entry(first)}"
-            yield place, QuotaFileError(f"{where}; merge the two")
+            where = f"{locator.entry(number)}: {entry} has an entry already, {locator.entry(first)}"
+            yield number, QuotaFileError(f"{where}; merge the two")
         else:
-            yield place, entry
+            yield number, entry
 
 
 def _tables(text: str) -> list[dict[str, object]]:
