@@ -33,8 +33,9 @@ from cli.calibrate_show import case_lines, plan_lines, report, show, summary
 from cli.exits import DONE, FAILED, INCOMPLETE, CommandError
 from cli.output_file import write
 from cli.progress import Bar
+from cli.quantity import Quantity
 from cli.quotas.show import clean, echo_json
-from cli.settings_options import options_of_settings
+from cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
 from protocol.api import ApiKey
 from proxy.config import config
 from proxy.config.config import Config, ConfigError
@@ -95,6 +96,7 @@ class Wish(NamedTuple):
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
     help="Weir's configuration: its upstream, how Weir reaches that, and the costs to compare with.",
 )
 @click.option(
@@ -125,7 +127,7 @@ class Wish(NamedTuple):
 )
 @click.option(
     "--at-most-s",
-    type=click.FloatRange(10),
+    type=Quantity("s", 10),
     default=AT_MOST_S,
     show_default=True,
     help="Begin no more rounds after this time.",
@@ -141,8 +143,8 @@ class Wish(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(0, min_open=True),
-    default=10.0,
+    type=Quantity("s", 0, above=True),
+    default=10,
     show_default=True,
     help="Time limit for connecting, for logging in, and for each answer.",
 )

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from cli.exits import DONE, FAILED, USAGE
+from cli.quantity import Quantity
 from demo.errors import DemoError
 
 EXAMPLES = """\b
@@ -36,7 +37,7 @@ json_option: Final = click.option(
 @upstream_option
 @click.option(
     "--seconds",
-    type=click.FloatRange(5, 3600),
+    type=Quantity("s", 5, 3600),
     default=15,
     show_default=True,
     help="Duration of the measurement, after ten seconds of warming up.",

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from cli.calibrate import calibrate
 from cli.demo import demo
 from cli.exits import run_command
+from cli.man import man
 from cli.pipeline.command import pipeline
 from cli.quotas.command import quotas
 from cli.run import run
+from cli.settings.check import check
+from cli.settings.config import config_
 from cli.versions import versions
 from proxy import logs
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="kafka-weir")
-def weir() -> None:
+@click.group(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 110,
+        "auto_envvar_prefix": "WEIR",
+    }
+)
+@click.version_option(None, "-V", "--version", package_name="kafka-weir")
+@click.pass_context
+def weir(context: click.Context) -> None:
     """A Kafka proxy that enforces Kafka's quotas on the wire, in front of unmodified brokers."""
+    if os.environ.get("NO_COLOR"):
+        context.color = False  # click's own output; rich obeys the variable itself
     logs.configure("warning", "console")  # `weir run` sets its own; output of --json must stay JSON
 
 
 weir.add_command(run)
+weir.add_command(check)
+weir.add_command(config_)
+weir.add_command(man)
 weir.add_command(demo)
 weir.add_command(quotas)
 weir.add_command(versions)
@@ -30,6 +47,9 @@ weir.add_command(pipeline)
 
 # `weir --help` cuts off first sentences that do not fit into 80 columns.
 run.short_help = "Run the proxy until SIGTERM or SIGINT."
+check.short_help = "Check settings, quotas and TLS files, without a broker."
+config_.short_help = "Write a configuration file, or show the settings in effect."
+man.short_help = "Print the manual page, for man(1)."
 demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
 calibrate.short_help = "Measure what requests cost a broker, for request quotas."

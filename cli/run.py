@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from cli.exits import FAILED, USAGE
-from cli.sections import SectionedCommand
-from cli.settings_options import options_of_settings
+from cli.settings.options import config_option, options_of_settings
+from cli.settings.sections import SectionedCommand
 from proxy import logs
 from proxy.config import config
 from proxy.run import run as run_proxy
@@ -32,12 +32,7 @@ A quota file:
 
 
 @click.command(cls=SectionedCommand, epilog=EXAMPLES)
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    help="TOML file with the same keys, in snake_case; options override it.",
-)
+@config_option
 @options_of_settings()
 def run(config_file: Path | None, **options: object) -> None:
     """Run the proxy in front of a Kafka cluster until SIGTERM or SIGINT."""

@@ -13,7 +13,8 @@ import msgspec
 import trio
 
 from cli.exits import USAGE
-from cli.settings_options import options_of_settings
+from cli.quantity import Quantity
+from cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
 from protocol import schema
 from protocol.api import versions as known_versions
 from protocol.versions import VersionRange
@@ -99,6 +100,7 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
     help="Weir's configuration: its upstream, and how Weir reaches that.",
 )
 @options_of_settings("upstream_")
@@ -106,8 +108,8 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
 @click.option("--no-uplift", is_flag=True, help="As `weir run --no-uplift` offers them.")
 @click.option(
     "--timeout-s",
-    type=float,
-    default=10.0,
+    type=Quantity("s"),
+    default=10,
     show_default=True,
     help="How long connecting, logging in, and the answer may take, each.",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -119,10 +120,11 @@ def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
     """
     stderr = sys.stderr
     on_terminal = stderr is not None and stderr.isatty()
+    colours = on_terminal and not os.environ.get("NO_COLOR")
     console = form == "console" or (form == "auto" and on_terminal)
     plain = structlog.dev.plain_traceback  # rich's shows variables, and so clients' data, and takes seconds
     renderers: list[structlog.types.Processor] = (
-        [_escape, structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=plain)]
+        [_escape, structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=plain)]
         if console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, assert_never
 import structlog
 import trio
 
-from proxy.config.config import Config
+from proxy.config.config import Config, check_quota_store
 from proxy.config.settings import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.broker import broker_store
@@ -76,13 +76,10 @@ def choose(config: Config) -> Chosen:
     ConfigError.
     """
     settings = config.settings
+    check_quota_store(settings)
     if settings.quota_store == "file":
-        if settings.quota_snapshot:
-            raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")
         file = FileStore(config.quota_file)
         return Chosen(file, file.start())
-    if config.quota_file is not None:
-        raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
     snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
     if settings.quota_store == "broker":
         store = LastKnown(broker_store(config), snapshot)

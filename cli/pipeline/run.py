@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -27,6 +28,8 @@ C = TypeVar("C", bound=Callable[..., object])
 LOOK_S: Final = 0.5
 """Time (s) between two updates of the progress line on the terminal."""
 PATTERN: Final = "*?[]{}\\"
+MAKES_LAKE: Final = "ingest"
+"""Name of the job that creates the lake."""
 NEEDED: Final = ("pyspark", "pandas", "pyarrow")
 
 
@@ -70,6 +73,14 @@ def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
     return root
 
 
+def _check_lake(root: str) -> None:
+    """Raise CommandError if a lake on this machine is missing, before Spark takes seconds to start. Only
+    Spark knows lakes with a URL; on a cluster, also a plain path may be on another file system.
+    """
+    if "://" not in root and not Path(root.removeprefix("file:")).is_dir():
+        raise CommandError(f"--lake {clean(root)}: no such directory; weir pipeline ingest creates a lake")
+
+
 def run_job(
     name: str,
     job: Callable[[SparkSession], Outcome],
@@ -86,13 +97,16 @@ def run_job(
         raise CommandError(
             f"the pipeline needs {', '.join(missing)}: pip install '.[pipeline]' in a checkout"
         )
+    master = master or _master()
+    if name != MAKES_LAKE and master is not None and master.startswith("local"):
+        _check_lake(click.get_current_context().params["root"])
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from pipeline.spark import session
 
     try:
-        with session(name, master=master or _master(), settings=settings) as spark:
+        with session(name, master=master, settings=settings) as spark:
             outcome = in_session(name, spark, job)
     except PipelineError as error:
         raise CommandError(str(error)) from None

@@ -94,7 +94,7 @@ def set_(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Set quotas of an entity; its other quotas stay."""
+    """Set quotas of an entity; its other quotas stay. A quota file that is missing is created."""
     check_user(entity.user)
     if entity.ip is not None and (pacing is not None or scope is not None):
         raise click.UsageError("rates of connections have no pacing and no scope")
@@ -104,7 +104,7 @@ def set_(
         render(QuotaTable(None, wanted) if shadow else QuotaTable(wanted))
     except (QuotaFileError, ValueError) as error:
         raise click.UsageError(clean(error)) from None
-    table = source.load()
+    table = source.load_for_change()
     options = _options(table.options_of(entity, shadow=shadow), pacing, scope)
     outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=options)
     _tell(source, outcome, as_json=as_json)
@@ -166,10 +166,22 @@ class Outcome(NamedTuple):
     options: Options | None = None
     """New options of the entries; None if the entries keep their options."""
 
+    sets_options: bool = False
+    """True if the entries get options that they did not have."""
+
     @property
     def is_change(self) -> bool:
         """True if any value or option changes."""
-        return self.options is not None or any(one.before != one.after for one in self.changes)
+        return self.sets_options or any(one.before != one.after for one in self.changes)
+
+    def joined(self, other: Outcome) -> Outcome:
+        """Return both outcomes as one, without options, which each entry may have of its own."""
+        return Outcome(
+            self.changes + other.changes,
+            self.diff + other.diff,
+            self.dry_run,
+            sets_options=self.sets_options or other.sets_options,
+        )
 
 
 def change(
@@ -195,9 +207,10 @@ def change(
     if not differing:
         return Outcome(changes, "", dry_run)
     if dry_run:
-        return Outcome(changes, source.diff(differing, shadow=shadow, options=options), dry_run, options)
+        diff = source.diff(differing, shadow=shadow, options=options)
+        return Outcome(changes, diff, dry_run, options, options is not None)
     source.alter(differing, shadow=shadow, options=options)
-    return Outcome(changes, "", dry_run, options)
+    return Outcome(changes, "", dry_run, options, options is not None)
 
 
 def show(source: Source, outcome: Outcome) -> None:

@@ -49,6 +49,7 @@ def quotas() -> None:
     epilog="""\b
 Examples:
   weir quotas list --quotas quotas.toml
+  weir quotas list --config weir.toml --json > quotas.json    # weir quotas import file reads it back
   weir quotas list --config weir.toml --json | jq '.quotas[] | select(.mode == "shadow")'
 """,
 )
@@ -101,4 +102,4 @@ for command in (list_, describe, set_, delete, explain, import_):
 describe.short_help = "Show the quotas of exactly one entity."
 explain.short_help = "Tell which quota applies to a client, and why."
 delete.short_help = "Delete quotas of an entity, or all of them."
-import_.short_help = "Import quotas from ZooKeeper or from brokers."
+import_.short_help = "Import quotas from ZooKeeper, brokers or a file."

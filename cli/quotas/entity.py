@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from difflib import get_close_matches
 from functools import wraps
 from typing import Final, TypeVar
@@ -14,24 +12,16 @@ import click
 from quotas import DEFAULT, Entity, Prefix, QuotaKey
 from quotas.table.entities import Name
 from quotas.table.names import canonical_ip
+from quotas.table.quota_entry import BYTE_RATES
+from quotas.units import parse
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_UNITS: Final = {"": 1, **{letter: 1000**power for power, letter in enumerate("kmg", start=1)}}
-_BINARY: Final = {f"{letter}i": 1024**power for power, letter in enumerate("kmg", start=1)}
-_FACTORS: Final[dict[str, int]] = {
-    written: factor
-    for letter, factor in {**_UNITS, **_BINARY}.items()
-    for written in ((letter, f"{letter}b") if letter else (letter,))
-}
-"""Factor (bytes) of each unit of bytes, in lower case: "", k, kb, ki, kib, m, …"""
-_RATE: Final = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
-_BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _KEYS: Final = {key.value: key for key in QuotaKey}
 
 RATES_HELP: Final = (
-    "A byte rate may end in K, M, G (thousands: 2M is 2000000) or Ki, Mi, Gi (1024s: 2Mi is 2097152), "
-    "with or without a B; upper or lower case is the same."
+    "A byte rate may end in KB, MB, GB (powers of 1000: 2MB is 2000000) or KiB, MiB, GiB (powers of 1024: "
+    "2MiB is 2097152). The B may be left out; upper or lower case is the same."
 )
 
 
@@ -135,9 +125,7 @@ def parse_assignments(written: Iterable[str]) -> dict[QuotaKey, float]:
 
 
 def _rate(key: QuotaKey, text: str) -> float:
-    match = _RATE.fullmatch(text)
-    factor = _FACTORS.get(match["unit"].lower()) if match is not None else None
-    if match is None or factor is None or (match["unit"] and key not in _BYTES):
-        example = "a number such as 1048576, 1.5M or 2MiB" if key in _BYTES else "a plain number"
-        raise click.UsageError(f"{key.value} is {text!r}, must be {example}")
-    return float(Decimal(match["number"]) * factor)  # as a float, 1.1M is not a whole number
+    try:
+        return float(parse(text, "bytes" if key in BYTE_RATES else ""))
+    except ValueError as error:
+        raise click.UsageError(f"{key.value} is {text!r}, must be {error}") from None

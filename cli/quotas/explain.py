@@ -103,6 +103,7 @@ class Report(msgspec.Struct):
 @click.option("--client-id", metavar="NAME", default="", help="Its client-id. [default: none]")
 @click.option("--ip", metavar="ADDRESS", help="Also explain the quotas of its connections from this address.")
 @click.option("--topic", metavar="NAME", help="Also explain the quotas of this topic.")
+@click.option("--all", "show_all", is_flag=True, help="Also list levels without an entry, as --json does.")
 @admin_option
 @json_option
 def explain(
@@ -112,6 +113,7 @@ def explain(
     ip: str | None,
     topic: str | None,
     admin: str | None,
+    show_all: bool,
     as_json: bool,
 ) -> None:
     """Show for each quota which entry applies to a client, why the others do not, and who shares the budget.
@@ -137,25 +139,25 @@ def explain(
     if as_json:
         echo_json(_report(source, found, time))
     else:
-        _show(found, time)
+        _show(found, time, show_all=show_all)
         source.warn()
 
 
-def _show(found: Explanation, time: Spent) -> None:
+def _show(found: Explanation, time: Spent, *, show_all: bool) -> None:
     client_id = f"client-id {found.client_id}" if found.client_id else "no client-id"
     if found.taken_as != found.client_id:
         client_id += f" (taken as {found.taken_as})"
     click.echo(clean(f"user {found.user}, {client_id}"))
     for charge in found.charges:
         click.echo()
-        for line in _lines(charge):
+        for line in _lines(charge, show_all=show_all):
             click.echo(line)
         if charge.key is QuotaKey.REQUEST_PERCENTAGE:
             for line in lines(time, is_limited=charge.limit is not None or charge.shadow is not None):
                 click.echo(line)
 
 
-def _lines(charge: Charge) -> list[str]:
+def _lines(charge: Charge, *, show_all: bool) -> list[str]:
     what = charge.key.value if charge.subject == "client" else f"{charge.key.value} of the {charge.subject}"
     limit = told(charge.key, charge.limit.value) if charge.limit is not None else "no limit"
     lines = [click.style(f"{what}: {limit}", bold=True)]
@@ -166,12 +168,13 @@ def _lines(charge: Charge) -> list[str]:
         lines.append(f"  in shadow: {told(charge.key, charge.shadow.value)}")
         lines.append(f"  shared by {clean(charge.shadow_shared_by)}")
         lines += _pacing(charge, charge.shadow)
-    if all(step.entity is None for step in charge.steps):
+    steps = [step for step in charge.steps if show_all or step.verdict is not Verdict.NO_ENTRY]
+    if not steps:
         return [*lines, click.style("    no entry at any level", dim=True)]
-    rows = [(clean(step.who), _value(step), clean(step.reason)) for step in charge.steps]
+    rows = [(clean(step.who), _value(step), clean(step.reason)) for step in steps]
     return lines + [
         f"    {click.style(line, fg=COLOURS.get(step.verdict), dim=True if step.entity is None else None)}"
-        for step, line in zip(charge.steps, columns(rows), strict=True)
+        for step, line in zip(steps, columns(rows), strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""`weir quotas import`: write quotas from ZooKeeper or brokers to a quota file, or to Weir's store."""
+"""`weir quotas import`: write quotas from ZooKeeper, brokers or files to a quota file or a store."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Final, NamedTuple, TypeVar
 import click
 import msgspec
 import trio
+from click.core import ParameterSource
 
 from cli.exits import DONE, INCOMPLETE, CommandError
 from cli.output_file import write
 from cli.progress import Progress
+from cli.quantity import Quantity
+from cli.quotas import read_back
 from cli.quotas.broker import read as read_broker
 from cli.quotas.change import Outcome, change, show
 from cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
@@ -26,6 +29,8 @@ from proxy.config import config
 from proxy.control.cluster.connection import QuestionError
 from quotas import QuotaTable, render
 from quotas.table.imported import Imported, Skipped
+from quotas.table.options import Options
+from quotas.table.quota_table import Quota
 from quotas.table.zookeeper_layout import ZooKeeperQuotas
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -79,7 +84,8 @@ class Target(NamedTuple):
             raise click.UsageError("either --output or --apply")
         if self.dry_run and not self.apply:
             raise click.UsageError("--dry-run goes with --apply: without it nothing is changed")
-        if self.quotas is not None and not self.apply:
+        source = click.get_current_context().get_parameter_source("quotas")
+        if source is ParameterSource.COMMANDLINE and not self.apply:
             raise click.UsageError("--quotas goes with --apply; --output writes a new file")
         if self.output is not None and self.output.exists() and not self.force:
             raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")
@@ -144,10 +150,11 @@ _TARGET_OPTIONS: Final = (
 Examples:
   weir quotas import zookeeper --zookeeper zk-1:2181/kafka --output quotas.toml
   weir quotas import broker --upstream kafka-1:9092 --output quotas.toml
+  weir quotas import file quotas.json --config weir.toml --apply
 """,
 )
 def import_() -> None:
-    """Import quotas from ZooKeeper or from brokers, without changing these.
+    """Import quotas from ZooKeeper, from brokers or from a file, without changing these.
 
     The result is a quota file (on stdout, or --output), or a change of Weir's own quotas (--apply). Skipped
     quotas are listed, with reasons, on stderr, in the file and by --json; the exit code is 3 then.
@@ -183,8 +190,8 @@ A dump directory has, for the znode /config/users/alice, one of
 )
 @click.option(
     "--timeout-s",
-    type=click.FloatRange(0, min_open=True),
-    default=10.0,
+    type=Quantity("s", 0, above=True),
+    default=10,
     show_default=True,
     help="Time limit for connecting, and for each answer.",
 )
@@ -235,8 +242,32 @@ def broker(target: Target, upstream: str | None) -> None:
     _deliver(found, f"broker {address}", target, source)
 
 
+@click.command(
+    epilog="""\b
+Examples:
+  weir quotas import file quotas.json --config weir.toml --apply
+  weir quotas list --config old.toml --json > quotas.json
+  weir quotas import file quotas.json --output new.toml
+""",
+)
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@target_options
+def file(target: Target, path: Path) -> None:
+    """Import what `weir quotas list --json` has printed, or a quota file: all entries, with mode, pacing and
+    scope.
+    """
+    source = target.source()
+    try:
+        found = read_back.read(path)
+    except read_back.ReadBackError as error:
+        raise CommandError(clean(error)) from None
+    _deliver(found, str(path), target, source)
+
+
+import_.add_command(file)
 import_.add_command(zookeeper)
 import_.add_command(broker)
+file.short_help = "Import the JSON of weir quotas list, or a quota file."
 zookeeper.short_help = "Import what brokers keep in ZooKeeper."
 broker.short_help = "Import what brokers from 2.6 on store themselves."
 
@@ -259,7 +290,8 @@ def _deliver(found: Imported, origin: str, target: Target, source: Source | None
     summary, and exit.
     """
     table = found.table.in_shadow() if target.shadow else found.table
-    outcome = _apply(table, target, source) if source is not None else None
+    states_options = isinstance(found, read_back.ReadBack)
+    outcome = _apply(table, target, source, states_options=states_options) if source is not None else None
     if target.output is not None:
         write(target.output, quota_file(table, found.skipped, origin), force=target.force)
     if target.as_json:
@@ -275,9 +307,21 @@ def _deliver(found: Imported, origin: str, target: Target, source: Source | None
     sys.exit(INCOMPLETE if found.skipped else DONE)
 
 
-def _apply(table: QuotaTable, target: Target, source: Source) -> Outcome:
-    wanted = table.shadow if target.shadow else table.values
-    return change(source, source.load(), wanted, shadow=target.shadow, dry_run=target.dry_run)
+def _apply(table: QuotaTable, target: Target, source: Source, *, states_options: bool) -> Outcome:
+    """Set the imported quotas in the store. With `states_options` their entries get the pacing and scope that
+    were imported with them, else they keep those that the store has.
+    """
+    groups: dict[tuple[bool, Options | None], dict[Quota, float]] = {}
+    for shadow, values in ((False, table.values), (True, table.shadow)):
+        for (entity, key), value in values.items():
+            options = table.options_of(entity, shadow=shadow) if states_options else None
+            groups.setdefault((shadow, options), {})[entity, key] = value
+    before = source.load_for_change()
+    outcome = Outcome([], "", target.dry_run)
+    for (shadow, options), wanted in groups.items():
+        done = change(source, before, wanted, shadow=shadow, dry_run=target.dry_run, options=options)
+        outcome = outcome.joined(done)
+    return outcome
 
 
 def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
@@ -307,8 +351,9 @@ def _summary(found: Imported, origin: str) -> Iterator[str]:
     yield from (f"skipped {clean(one)}" for one in skipped[:LINES_SHOWN])
     if len(skipped) > LINES_SHOWN:
         yield f"skipped {len(skipped) - LINES_SHOWN} more: --json has all of them"
-    entities = len({entity for entity, _key in found.values})
+    table = found.table
+    entities = len({entity for entity, _key in (*table.values, *table.shadow)})
     read = f"{found.nodes} nodes read, " if isinstance(found, ZooKeeperQuotas) else ""
-    yield f"{clean(origin)}: {read}{len(found.values)} quotas of {entities} entities, {len(skipped)} skipped"
+    yield f"{clean(origin)}: {read}{len(table)} quotas of {entities} entities, {len(skipped)} skipped"
     if isinstance(found, ZooKeeperQuotas) and found.credentials:
         yield f"{found.credentials} SCRAM credentials are no quotas, and were left alone"

@@ -16,6 +16,7 @@ import msgspec
 from quotas import Entity, Prefix, QuotaKey, QuotaTable
 from quotas.table.entities import Default, Name
 from quotas.table.options import Scope
+from quotas.table.quota_entry import BYTE_RATES
 
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
@@ -174,7 +175,7 @@ def compare(
 
 def _readable(key: QuotaKey, value: float) -> str:
     """Return a large number of bytes as text with a unit; "" for a small number and for other quotas."""
-    if key in _BYTES:
+    if key in BYTE_RATES:
         for size, unit in _UNITS:
             if value >= size:
                 return f"{value / size:.4g} {unit}/s"

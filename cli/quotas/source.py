@@ -13,8 +13,10 @@ import click
 import trio
 
 from cli.exits import CommandError
+from cli.output_file import write
 from cli.progress import Progress
 from cli.quotas.show import clean
+from cli.settings.options import ENVIRONMENT_PREFIX
 from proxy.config import config
 from proxy.control.stores.broker import BrokerStore, broker_store
 from proxy.control.stores.file import read_quota_file, rewrite
@@ -28,13 +30,18 @@ from quotas.table.quota_table import Quota
 F = TypeVar("F", bound=Callable[..., object])
 
 quotas_option: Final = click.option(
-    "--quotas", metavar="FILE", type=click.Path(path_type=Path), help="A quota file."
+    "--quotas",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}QUOTAS",
+    help="A quota file.",
 )
 config_option: Final = click.option(
     "--config",
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
     help="Weir's configuration, whose quota store is used.",
 )
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -60,6 +67,11 @@ class Source(Protocol):
 
     def load(self) -> QuotaTable:
         """Return all quotas of the store. Raises CommandError if it cannot be read."""
+
+    def load_for_change(self) -> QuotaTable:
+        """Return all quotas of the store; none if it is a file that `alter` will create. Raises
+        CommandError.
+        """
 
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
@@ -139,12 +151,21 @@ class FileSource(_Configured):
         with _one_line(), Progress(f"reading {self.name}"):
             return read_quota_file(self._path)
 
+    def load_for_change(self) -> QuotaTable:
+        """Return the quotas in the file; none if there is no file yet. Raises CommandError if the file cannot
+        be read or parsed.
+        """
+        return self.load() if self._path.exists() else QuotaTable()
+
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> None:
         """Make the changes in the quota file, and replace the file atomically; keep the operator's comments
-        and order where possible. Raises CommandError if the file cannot be changed.
+        and order where possible. Create a missing file. Raises CommandError if the file cannot be changed.
         """
+        if not self._path.exists():
+            write(self._path, "", force=False)
+            click.echo(f"created {self.name}", err=True)
         with _one_line(), Progress(f"writing {self.name}"):
             rewrite(self._path, changes, shadow=shadow, options=options)
 
@@ -155,7 +176,7 @@ class FileSource(_Configured):
         changes; the file stays as it was. Raises CommandError if the file cannot be read or changed.
         """
         with _one_line():
-            before = self._path.read_text("utf-8")
+            before = self._path.read_text("utf-8") if self._path.exists() else ""
             after = edited(before, changes, shadow=shadow, options=options)
         was, becomes = (text.splitlines(keepends=True) for text in (before, after))
         return "".join(unified_diff(was, becomes, self.name, self.name))
@@ -192,6 +213,10 @@ class ClusterSource(_Configured):
         """Return all quotas of the store. Raises CommandError if the store cannot be read."""
         with _one_line(), Progress(f"reading {self.name}"):
             return trio.run(self._store.load)
+
+    def load_for_change(self) -> QuotaTable:
+        """Return all quotas of the store. Raises CommandError if the store cannot be read."""
+        return self.load()
 
     def alter(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None

@@ -5,8 +5,9 @@ them.
 from __future__ import annotations
 
 import logging
+import socket
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
@@ -71,6 +72,7 @@ def _connected(place: ZooKeeperAddress) -> Iterator[KazooClient]:
     try:
         from kazoo.client import KazooClient
         from kazoo.exceptions import ConfigurationError, KazooException
+        from kazoo.hosts import collect_hosts
     except ImportError:
         raise ZooKeeperError("--zookeeper needs kazoo: install it beside Weir, pip install kazoo") from None
     try:
@@ -82,6 +84,7 @@ def _connected(place: ZooKeeperAddress) -> Iterator[KazooClient]:
         )
     except (ValueError, ConfigurationError):
         raise ZooKeeperError(f"--zookeeper is {place.connect!r}, must be HOST:PORT[/CHROOT]") from None
+    _check_open(place, collect_hosts(place.connect)[0])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing chroot: see `check`
@@ -94,6 +97,23 @@ def _connected(place: ZooKeeperAddress) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
+
+
+def _check_open(place: ZooKeeperAddress, hosts: Iterable[tuple[str, int]]) -> None:
+    """Raise ZooKeeperError if none of the hosts accepts a connection. kazoo would try until the time is over,
+    and not tell why.
+    """
+    failures = []
+    for host, port in hosts:
+        try:
+            socket.create_connection((host, port), place.timeout_s).close()
+        except TimeoutError:
+            failures.append(f"no answer within {place.timeout_s:g} s")
+        except OSError as error:
+            failures.append((error.strerror or str(error)).lower())
+        else:
+            return
+    raise ZooKeeperError(f"{place.connect}: {', '.join(dict.fromkeys(failures))}: check --zookeeper")
 
 
 def _silence() -> logging.Logger:

@@ -9,39 +9,27 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 
 from proxy.addresses import Address, AdvertisedListeners, PortRange
+from proxy.config.former_keys import RENAMED, outside_tables
 from proxy.config.principals import Credentials, broker_principals, credentials_of, parse_principals
 from proxy.config.request_costs import RequestTimeRules, request_time_rules
 from proxy.config.settings import FILES
 from proxy.config.settings import ConfigError as ConfigError
+from proxy.config.settings import ConfigMistakesError as ConfigMistakesError
 from proxy.config.settings import Settings as Settings
 from proxy.handlers.sasl.identity import IdentityRules, identity_rules
-from proxy.net.tls.rules import TlsRules, tls_rules
+from proxy.net.tls.rules import TlsRules, listener_rules, upstream_rules
+from quotas.units import parse, unit_of
 
 BROKER_PORTS = 100
 """Number of ports for brokers if --broker-ports is not set."""
-
-_ONCE_IN_TABLES: Final = {
-    "quotas": "quota",
-    "quotas.file": "quotas",
-    "quotas.controller.samples": "controller_quota_window_num",
-    "quotas.controller.window_seconds": "controller_quota_window_size_seconds",
-    "brokers": "upstream",
-    "connections.max_creation_rate": "max_connection_creation_rate",
-    "connections.listener_max_creation_rate": "listener_max_connection_creation_rate",
-    "connections.max_per_ip": "max_connections_per_ip",
-    "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
-}
-"""Tables in which earlier releases had keys. For a table: the prefix of its keys today, if the prefix is not
-the table's name. For a key in a table: the key today. Used only to tell operators how to write a key now.
-"""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,60 +81,97 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(quotas | usage)
 
 
+class Draft(NamedTuple):
+    """The settings as read, before those are checked that depend on each other."""
+
+    settings: Settings
+    in_file: frozenset[str]
+    """Keys that the configuration file sets."""
+    mistakes: list[str]
+    """Values that a key cannot have, and unknown keys. The settings have the defaults in their place."""
+
+
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
-    """Read the configuration file, if any; override its settings by the command-line options; check the
-    result and return it. An option whose value is None was not given. Raises ConfigError.
+    """Read the configuration file, if any; override its settings by the options; check the result and return
+    it. An option whose value is None was not given. Raises ConfigError: ConfigMistakesError, unless the file
+    cannot be read.
     """
-    given = {key: value for key, value in options.items() if value is not None}
-    for key, value in given.items():
-        _check_written("", key, value)
-    written = _read_settings(path) if path is not None else {}
-    return _check(msgspec.convert({**written, **given}, Settings))
+    draft = read(path, options)
+    if not draft.mistakes:
+        try:
+            return _check(draft.settings)
+        except ConfigError:
+            pass
+    raise ConfigMistakesError(all_mistakes(draft))
 
 
-def _read_settings(path: Path) -> dict[str, object]:
-    """Return the settings in a configuration file. Paths in it that are relative are taken relative to the
-    file's directory. Raises ConfigError.
+def read(path: Path | None, options: Mapping[str, object]) -> Draft:
+    """Return the settings of the configuration file, if any, overridden by the options. An option whose value
+    is None was not given. Paths in the file that are relative are taken relative to the file's directory.
+    Raises ConfigError if the file cannot be read.
     """
-    settings = _read(path)
-    for key, value in settings.items():
-        _check_written(f"{path}: ", key, value)
+    mistakes: list[str] = []
+    given = _usable("", {key: value for key, value in options.items() if value is not None}, mistakes)
+    written = _usable(f"{path}: ", _read(path), mistakes) if path is not None else {}
     for key in FILES:
-        if settings.get(key):
-            settings[key] = str(path.parent / str(settings[key]))
-    return settings
+        if path is not None and written.get(key):
+            written[key] = str(path.parent / str(written[key]))
+    return Draft(msgspec.convert({**written, **given}, Settings), frozenset(written), mistakes)
 
 
-def _check_written(where: str, key: str, value: object) -> None:
-    """Raise ConfigError if the key does not exist or cannot have this value. The error's text begins with
-    `where`.
+def all_mistakes(draft: Draft) -> list[str]:
+    """Return every mistake in the settings, each as one line. Checks that mention a mistaken key are left
+    out.
+    """
+    found = []
+    for check in _CHECKS:
+        try:
+            check(draft.settings)
+        except ConfigError as error:
+            found.append(str(error))
+    mentioned = _keys_in("\n".join(draft.mistakes))
+    return [*draft.mistakes, *(text for text in dict.fromkeys(found) if not _keys_in(text) & mentioned)]
+
+
+def _keys_in(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text)) & _FIELDS.keys()
+
+
+def _usable(where: str, values: Mapping[str, object], mistakes: list[str]) -> dict[str, object]:
+    """Return the values that their keys can have; add a line to `mistakes` for each of the others."""
+    usable = {}
+    for key, value in values.items():
+        try:
+            usable[key] = _checked(where, key, value)
+        except ConfigError as error:
+            mistakes.append(str(error))
+    return usable
+
+
+def _checked(where: str, key: str, value: object) -> object:
+    """Return the value of a key as written; a text such as "30s" as a number in the key's unit. Raises
+    ConfigError, whose text begins with `where`, if the key does not exist or cannot have this value.
     """
     if isinstance(value, dict):
-        renamed = ", ".join(_outside(key, value))
+        renamed = ", ".join(outside_tables(key, value))
         advice = f"write {renamed}" if renamed else f"leave out [{key}]"
         raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
-        close = get_close_matches(key, _FIELDS, n=1)
+        close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, _FIELDS, n=1)
         advice = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
         raise ConfigError(f"{where}unknown key {key}: {advice}")
+    unit = unit_of(key)
+    if unit is not None and isinstance(value, str):
+        try:
+            value = parse(value, unit)
+        except ValueError as error:
+            raise ConfigError(f"{where}{key} is {value!r}, must be {error}") from None
     try:
         msgspec.convert(value, _FIELDS[key].type)
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type, value)}") from None
-
-
-def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
-    """Yield the text "table.name as key" for every old key in a table, and in the tables within that table;
-    `key` is the key to write now.
-    """
-    for name, value in inside.items():
-        place = f"{table}.{name}"
-        if isinstance(value, dict):
-            yield from _outside(place, value)
-        else:
-            spellings = (_ONCE_IN_TABLES.get(place), f"{_ONCE_IN_TABLES.get(table, table)}_{name}", name)
-            yield from [f"{place} as {key}" for key in spellings if key in _FIELDS][:1]
+    return value
 
 
 def _wanted(kind: object, value: object) -> str:
@@ -180,29 +205,55 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _check(settings: Settings) -> Config:
+    """Return the checked settings. Raises ConfigError for the first mistake."""
+    _check_usage(settings)
+    listen = _listen(settings)
+    ports = _ports(settings)
+    return Config(
+        settings=settings,
+        upstream=_upstream(settings),
+        listen=listen,
+        ports=ports,
+        quota_file=Path(settings.quotas) if settings.quotas else None,
+        admins=_admins(settings),
+        admin=_admin(settings),
+        connections_per_ip=_connections_per_ip(settings),
+        brokers=broker_principals(settings),
+        credentials=credentials_of(settings),
+        tls=TlsRules(listener_rules(settings, listen), upstream_rules(settings)),
+        identity=identity_rules(settings),
+        request_time=request_time_rules(settings),
+    )
+
+
+def _check_usage(settings: Settings) -> None:
     if settings.usage_dir and settings.usage_topic:
         raise ConfigError("usage_dir and usage_topic are both set: leave out one of them")
+
+
+def check_quota_store(settings: Settings) -> None:
+    """Raise ConfigError if a setting does not go with the quota store."""
+    if settings.quota_store == "file":
+        if settings.quota_snapshot:
+            raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")
+    elif settings.quotas:
+        raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
+
+
+def _upstream(settings: Settings) -> tuple[Address, ...]:
     texts = [text.strip() for text in settings.upstream.split(",")]
     addresses = tuple(parse_address(text, "upstream") for text in texts if text)
     if not addresses:
         raise ConfigError("no upstream: say where Kafka is with --upstream HOST:PORT")
-    listen = parse_address(settings.listen, "listen", host_needed=False)
-    ports = _parse_ports(settings, listen)
-    return Config(
-        settings=settings,
-        upstream=addresses,
-        listen=listen,
-        ports=ports,
-        quota_file=Path(settings.quotas) if settings.quotas else None,
-        admins=parse_principals(settings.admins, "admins"),
-        admin=_parse_admin(settings.admin, listen, ports),
-        connections_per_ip=_connections_per_ip(settings),
-        brokers=broker_principals(settings),
-        credentials=credentials_of(settings),
-        tls=tls_rules(settings, listen),
-        identity=identity_rules(settings),
-        request_time=request_time_rules(settings),
-    )
+    return addresses
+
+
+def _listen(settings: Settings) -> Address:
+    return parse_address(settings.listen, "listen", host_needed=False)
+
+
+def _admins(settings: Settings) -> frozenset[str]:
+    return parse_principals(settings.quota_admins, "quota_admins")
 
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]*)):(?P<port>\d{1,5})")
@@ -220,8 +271,8 @@ def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
     return Address(host, port)
 
 
-def _parse_ports(settings: Settings, listen: Address) -> PortRange:
-    text = settings.broker_ports
+def _ports(settings: Settings) -> PortRange:
+    text, listen = settings.broker_ports, _listen(settings)
     if settings.sni_domain:
         return PortRange(
             listen.port, listen.port, settings.first_node_id
@@ -242,10 +293,11 @@ def _parse_ports(settings: Settings, listen: Address) -> PortRange:
     return PortRange(first, last, settings.first_node_id)
 
 
-def _parse_admin(text: str, listen: Address, ports: PortRange) -> Address | None:
-    if not text:
+def _admin(settings: Settings) -> Address | None:
+    if not settings.admin:
         return None
-    admin = parse_address(text, "admin", host_needed=False)
+    listen, ports = _listen(settings), _ports(settings)
+    admin = parse_address(settings.admin, "admin", host_needed=False)
     if admin.port == listen.port or ports.first <= admin.port <= ports.last:
         raise ConfigError(
             f"the port of admin ({admin.port}) belongs to listen ({listen.port}) or to broker_ports "
@@ -284,3 +336,22 @@ def plain_ip(host: str) -> str:
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
+
+
+_CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
+    _upstream,
+    _listen,
+    _ports,
+    _admin,
+    _admins,
+    _connections_per_ip,
+    _check_usage,
+    check_quota_store,
+    broker_principals,
+    credentials_of,
+    lambda settings: listener_rules(settings, _listen(settings)),
+    upstream_rules,
+    identity_rules,
+    request_time_rules,
+)
+"""Functions that check some settings each, and raise ConfigError."""

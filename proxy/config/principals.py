@@ -20,7 +20,7 @@ def parse_principals(text: str, key: str) -> frozenset[str]:
 
     Names are taken literally: they may contain colons, and commas as in a certificate's subject.
 
-        >>> sorted(parse_principals("User:admin; User:CN=a,O=b", "admins"))
+        >>> sorted(parse_principals("User:admin; User:CN=a,O=b", "quota_admins"))
         ['CN=a,O=b', 'admin']
     """
     principals = [part.strip() for part in text.split(";")]

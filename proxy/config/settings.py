@@ -6,6 +6,7 @@ function that makes rules of its own from `Settings`; `config` calls that functi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -30,6 +31,17 @@ class ConfigError(Exception):
     """Weir cannot start with this configuration, or in these surroundings. The text is one line that says
     what to do.
     """
+
+
+class ConfigMistakesError(ConfigError):
+    """Raised for several mistakes at once. The text is one line: the first mistake, and the number of the
+    others.
+    """
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        others = f" (and {len(mistakes) - 1} more: weir check lists all)" if len(mistakes) > 1 else ""
+        super().__init__(mistakes[0] + others)
+        self.mistakes = tuple(mistakes)
 
 
 def _key(description: str) -> msgspec.Meta:
@@ -95,7 +107,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         bool,
         _key("Offer clients newer versions than old brokers have, and translate where nothing is lost."),
     ] = True
-    admins: Annotated[
+    quota_admins: Annotated[
         str,
         _key(
             "Principals that may describe and alter quotas over Kafka's protocol, User:NAME[;User:NAME...]; "

@@ -49,6 +49,12 @@ REPLY_FRAMES: Final = 8
 frames."""
 
 
+HTTP_METHODS: Final = frozenset(
+    {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI "}
+)
+"""First four bytes of requests of HTTP/1 and HTTP/2."""
+
+
 class Inbound:
     """Processes the bytes that come from the client."""
 
@@ -490,12 +496,15 @@ class Inbound:
 
     def _refuse_length(self, data: bytearray, position: int, length: int) -> None:
         """Close the connection because of an invalid request length. Such bytes mostly belong to another
-        protocol than Kafka's; the close reason names TLS if the bytes look like TLS.
+        protocol than Kafka's: the log names TLS and HTTP.
         """
         violate, longest = self._connection.violate, self._connection.limits.frame_bytes_max
         if data[position] == 0x16 and data[position + 1] == 0x03:
             detail = "the client speaks TLS, this port does not: set security.protocol=PLAINTEXT there"
             violate(CloseReason.TLS_ON_PLAIN_PORT, detail)
+        elif bytes(data[position : position + 4]) in HTTP_METHODS:
+            detail = "an HTTP client; is it meant for the admin endpoint?"
+            violate(CloseReason.REQUEST_TOO_LARGE, detail)
         elif length < REQUEST_LENGTH_MIN:
             violate(CloseReason.REQUEST_TOO_SHORT, f"a request of {length} bytes")
         else:

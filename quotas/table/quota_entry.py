@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from quotas import units
 from quotas.table.entities import DEFAULT, Default, Entity, Name, Prefix
 from quotas.table.names import canonical_ip
 from quotas.table.options import PLAIN, Options, Pacing, Scope
@@ -37,6 +38,8 @@ UNITS: Final = {
     QuotaKey.CONNECTION_CREATION_RATE: "a whole number of connections/s",
 }
 """Quota → description of its values, for error messages."""
+BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+"""Quotas that may be written as text with a unit of bytes, such as "1MB"."""
 RATE_MAX: Final = 2**63 - 1
 """Maximum of byte rates, which Kafka stores as a long. Also the maximum of quotas that are doubles in
 Kafka.
@@ -240,8 +243,14 @@ def _entity(names: Mapping[str, Name]) -> Entity:
 
 def _rate(name: str, rate: object) -> float:
     key = _QUOTA_KEYS[name]
+    written = rate
+    if isinstance(rate, str) and key in BYTE_RATES:
+        try:
+            rate = units.parse(rate, "bytes")
+        except ValueError as error:
+            raise EntryError(f"{name} must be {error}, not {shown(written)}", name) from None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not _is_unit(key, rate):
-        raise EntryError(f"{name} must be {UNITS[key]}, not {shown(rate)}", name)
+        raise EntryError(f"{name} must be {UNITS[key]}, not {shown(written)}", name)
     bound = (
         "above 0"
         if rate <= 0
@@ -252,7 +261,7 @@ def _rate(name: str, rate: object) -> float:
         else ""
     )
     if bound:
-        raise EntryError(f"{name} must be {bound}, not {shown(rate)}; remove it to lift the limit", name)
+        raise EntryError(f"{name} must be {bound}, not {shown(written)}; remove it to lift the limit", name)
     return float(rate)
 
 

@@ -4,7 +4,7 @@
     user = "alice"                   # a principal's name, without "User:"
     client_id = "<default>"          # every client-id of alice that has no quota of its own
     producer_byte_rate = 1_048_576   # bytes per second
-    consumer_byte_rate = 2_097_152
+    consumer_byte_rate = "2MiB"      # 2^20 bytes each; 1MB is 10^6
     controller_mutation_rate = 0.5   # partitions per second, created, added or deleted
     request_percentage = 12.5        # percent of one thread's time
     pacing = "smooth"                # byte rates are held evenly
@@ -28,13 +28,27 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import TYPE_CHECKING
 
 from quotas.table.entities import Entity
 from quotas.table.options import PLAIN, Options
 from quotas.table.quota_entry import ENTRY, Entry, EntryError, QuotaFileError, entry_lines, read_entry, shown
 from quotas.table.quota_table import Quota, QuotaTable
 
-__all__ = ["QuotaFileError", "entries_of", "header_lines", "parse", "read", "render", "render_entries"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "QuotaFileError",
+    "entries_of",
+    "header_lines",
+    "parse",
+    "place_of",
+    "read",
+    "render",
+    "render_entries",
+    "scan",
+]
 
 _HEADER = re.compile(rf"\s*\[\[\s*(?:{ENTRY}|\"{ENTRY}\"|'{ENTRY}')\s*\]\]")
 
@@ -52,28 +66,48 @@ def parse(text: str) -> QuotaTable:
 
 def read(text: str) -> list[Entry]:
     """Return the entries of a quota file, given its text, in the order of the file. Raises QuotaFileError."""
+    entries = []
+    for _number, entry in scan(text):
+        if isinstance(entry, QuotaFileError):
+            raise entry
+        entries.append(entry)
+    return entries
+
+
+def place_of(text: str, number: int) -> str:
+    """Return the place of the entry with this number (from 1) in a valid quota file, as text for messages."""
+    return _Locator(text, len(_tables(text))).entry(number)
+
+
+def scan(text: str) -> Iterator[tuple[int, Entry | QuotaFileError]]:
+    """Yield (number from 1, entry) for each entry of a quota file, in the order of the file; instead of an
+    invalid entry its error. Raises QuotaFileError if the text has no entries.
+    """
+    tables = _tables(text)
+    locator = _Locator(text, len(tables))
+    seen: dict[tuple[Entity, bool], int] = {}
+    for number, table in enumerate(tables, start=1):
+        try:
+            entry = read_entry(table)
+        except EntryError as error:
+            yield number, QuotaFileError(f"{locator.key(number, error.key)}: {error}")
+            continue
+        first = seen.setdefault((entry.entity, entry.is_shadow), number)
+        if first != number:
+            where = f"{locator.entry(number)}: {entry} has an entry already, {locator.entry(first)}"
+            yield number, QuotaFileError(f"{where}; merge the two")
+        else:
+            yield number, entry
+
+
+def _tables(text: str) -> list[dict[str, object]]:
     document = _toml(text)
     tables = document.pop(ENTRY, [])
     for unknown in document:
         raise QuotaFileError(f"unknown key {shown(unknown)}; begin each quota with [[{ENTRY}]]")
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise QuotaFileError(f"{ENTRY!r} is not a list of tables; begin each entry with [[{ENTRY}]]")
-    locator = _Locator(text, len(tables))
-    entries: list[Entry] = []
-    seen: dict[tuple[Entity, bool], int] = {}
-    for number, table in enumerate(tables, start=1):
-        try:
-            entry = read_entry(table)
-        except EntryError as error:
-            raise QuotaFileError(f"{locator.key(number, error.key)}: {error}") from error
-        first = seen.setdefault((entry.entity, entry.is_shadow), number)
-        if first != number:
-            raise QuotaFileError(
-                f"{locator.entry(number)}: {entry} has an entry already, {locator.entry(first)}; "
-                "merge the two"
-            )
-        entries.append(entry)
-    return entries
+    return tables
 
 
 def render(table: QuotaTable) -> str:

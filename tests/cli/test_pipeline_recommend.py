@@ -36,8 +36,14 @@ def misused(tmp_path: Path, *arguments: str) -> str:
         ),
         (["--quotas", "producer"], "unknown key 'producer'; did you mean producer_byte_rate?"),
         (["--quotas", "connection_creation_rate"], "quota is connection_creation_rate, must be one of"),
-        (["--capacity", "producer_byte_rate=fast"], "producer_byte_rate is 'fast', must be a number such as"),
-        (["--capacity", "producer_byte_rate=-1"], "producer_byte_rate is '-1', must be a number such as"),
+        (
+            ["--capacity", "producer_byte_rate=fast"],
+            "producer_byte_rate is 'fast', must be a number of bytes, such as",
+        ),
+        (
+            ["--capacity", "producer_byte_rate=-1"],
+            "producer_byte_rate is '-1', must be a number of bytes, such as",
+        ),
         (["--capacity", "request_percentage=5MB"], "request_percentage is '5MB', must be a plain number"),
         (["--floor", "producer_byte_rate=0.5"], "floor of producer_byte_rate is 0.5, must be from 1 to"),
         (["--headroom", "nan"], "headroom is nan, must be at least 1"),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from click.testing import CliRunner
 from py4j.protocol import Py4JError
 
 from cli.main import weir
 from cli.pipeline.run import _first_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JOBS = (
     ("ingest", "--files", "d"),
@@ -31,6 +36,23 @@ def test_a_lake_without_a_name_is_not_the_root_of_the_file_system() -> None:
     done = CliRunner().invoke(weir, ["pipeline", "rollup", "--lake", ""])
     assert done.exit_code == 2
     assert done.stderr == "weir: --lake is empty: name a directory\n"
+
+
+@pytest.mark.parametrize("arguments", JOBS[1:], ids=lambda arguments: arguments[0])
+def test_a_missing_lake_is_refused_before_spark_starts(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipeline.spark.session", start)
+    (tmp_path / "q.toml").touch()
+    options = ["--force"] if arguments[0] == "recommend" else []
+    done = CliRunner().invoke(weir, ["pipeline", *arguments, *options, "--lake", "typo"])
+    assert done.exit_code == 2
+    expected = "weir: --lake typo: no such directory; weir pipeline ingest creates a lake\n"
+    assert done.stderr.endswith(expected)
 
 
 def test_a_java_error_is_reported_by_its_cause_without_the_python_call() -> None:

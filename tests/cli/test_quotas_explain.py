@@ -71,12 +71,20 @@ def test_quotas_explain_prints_words(file: Path) -> None:
     ]
     produce = [" ".join(line.split()) for line in parts[0].splitlines()]
     assert produce[1].startswith("shared by all connections of user alice with client-id etl-1")
-    assert produce[2] == "user alice, client-id etl-1 - no entry"
+    assert "no entry" not in parts[0]
     assert "user alice, client-id <default> 524288 wins" in produce
     assert "user alice 3000000 a more specific one wins, user alice, client-id <default>" in produce
     assert "  in shadow: 1000\n" in parts[1]
     assert "  shared by all connections whose client-id begins with etl-, together" in parts[2]
     assert parts[3].splitlines()[1:] == ["    no entry at any level"]
+
+
+def test_quotas_explain_lists_levels_without_an_entry_on_request(file: Path) -> None:
+    command = ("explain", "--quotas", str(file), "--user", "alice", "--client-id", "etl-1")
+    short, whole = done(*command), done(*command, "--all")
+    assert (short.count("no entry\n"), whole.count("no entry\n")) == (0, 39)
+    lines = [" ".join(line.split()) for line in whole.splitlines()]
+    assert "user alice, client-id etl-1 - no entry" in lines
 
 
 def test_quotas_explain_prints_json(file: Path) -> None:

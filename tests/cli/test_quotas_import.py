@@ -213,10 +213,17 @@ def test_import_reports_an_unreadable_source_in_one_line(tmp_path: Path) -> None
     assert "no dump of Kafka's nodes" in failed(USAGE, "import", "zookeeper", "--dump", str(tmp_path))
     place = f"127.0.0.1:{closed_port()}"
     zookeeper = ("import", "zookeeper", "--timeout-s", "0.2", "--zookeeper")
-    assert failed(USAGE, *zookeeper, place) == f"{place}: no answer within 0.2 s"
+    assert failed(USAGE, *zookeeper, place) == f"{place}: connection refused: check --zookeeper"
     assert "must be HOST:PORT[/CHROOT]" in failed(USAGE, *zookeeper, "a:b")
     assert "connection refused" in failed(USAGE, "import", "broker", "--upstream", place)
     assert "no upstream" in failed(USAGE, "import", "broker")
+
+
+def test_import_tells_a_silent_zookeeper_from_one_that_refuses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        command = ("import", "zookeeper", "--timeout-s", "200ms", "--zookeeper", place)
+        assert failed(USAGE, *command) == f"{place}: no answer within 0.2 s"
 
 
 @pytest.mark.parametrize("content", ["", "weir", "a:b\nc:d"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -19,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import weir
-from cli.sections import SECTIONS
+from cli.settings.sections import SECTIONS
 from protocol.messages import ProduceRequest, ProduceResponse
 from proxy.config import config
 from proxy.run import quota_registry
@@ -61,7 +62,7 @@ def written(path: Path, text: str) -> str:
         (["--upstream", "a:1", "--connect-timeout-s", "nan"], ["connect_timeout_s is nan"]),
         (["--upstream", "a:1", "--refresh-s", "nan"], ["refresh_s is nan"]),
         (["--upstream", "a:1", "--drain-timeout-s", "nan"], ["drain_timeout_s"]),
-        (["--upstream", "a:1", "--drain-timeout-s", "-1"], ["drain_timeout_s is -1.0, must be at least 0"]),
+        (["--upstream", "a:1", "--drain-timeout-s", "-1"], ["drain_timeout_s is -1, must be at least 0"]),
         (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id is -1, must be at least 0"]),
         (
             ["--upstream", "a:1", "--controller-quota-window-num", "0"],
@@ -91,6 +92,7 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
     [
         ("upstream = [", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
+        ("admins = 'User:a'", "unknown key admins: did you mean quota_admins?"),
         ("servers = 'a:1'", "unknown key servers: docs/reference/configuration.md lists the keys"),
         ("upstream = 3", "upstream is 3, must be text in quotes"),
         ("throttle_mode = 'wait'", "throttle_mode is 'wait', must be one of mute, hold"),
@@ -177,7 +179,7 @@ IN_TABLES = {
         "store": "quota_store",
         "topic": "quota_topic",
         "snapshot": "quota_snapshot",
-        "admins": "admins",
+        "admins": "quota_admins",
         "empty_client_id": "empty_client_id",
         "request_costs": "request_costs",
         "request_time_scale": "request_time_scale",
@@ -239,7 +241,9 @@ def test_each_key_of_a_former_configuration_table_is_told_its_present_name(
     tmp_path: Path, table: str
 ) -> None:
     keys = IN_TABLES[table]
-    file = written(tmp_path / "weir.toml", f"[{table}]\n" + "".join(f"{name} = 1\n" for name in keys))
+    file = written(
+        tmp_path / "weir.toml", f"upstream = 'a:1'\n[{table}]\n" + "".join(f"{name} = 1\n" for name in keys)
+    )
     advice = ", ".join(f"{table}.{name} as {key}" for name, key in keys.items())
     assert refused("--config", file) == f"weir: {file}: keys must not stand in tables: write {advice}"
 
@@ -293,8 +297,8 @@ def test_listener_addresses_are_parsed(text: str, host: str, port: int) -> None:
     assert config.parse_address(text, "upstream") == (host, port)
 
 
-def test_help_shows_every_key_and_examples_to_copy() -> None:
-    result = CliRunner().invoke(weir, ["run", "--help"])
+def test_help_all_shows_every_key_and_examples_to_copy() -> None:
+    result = CliRunner().invoke(weir, ["run", "--help-all"])
     assert result.exit_code == 0
     for field in config.Settings.__struct_fields__:
         assert f"--{field.replace('_', '-')}" in result.output
@@ -306,9 +310,20 @@ def test_help_shows_every_key_and_examples_to_copy() -> None:
 
 def test_every_option_of_weir_run_is_in_one_section_of_its_help() -> None:
     placed = [name for names in SECTIONS.values() for name in names]
-    assert sorted(placed) == sorted([*config.Settings.__struct_fields__, "config_file", "help"])
-    lines = CliRunner().invoke(weir, ["run", "--help"]).output.splitlines()
+    assert sorted(placed) == sorted(
+        [*config.Settings.__struct_fields__, "config_file", "as_json", "help", "help_all"]
+    )
+    lines = CliRunner().invoke(weir, ["run", "--help-all"]).output.splitlines()
     assert [lines.count(f"{heading}:") for heading in SECTIONS] == [1] * len(SECTIONS)
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_help_lists_the_options_that_most_people_need(command: str) -> None:
+    result = CliRunner().invoke(weir, [command, "--help"])
+    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", result.output, re.MULTILINE)
+    assert len(listed) <= 18
+    assert {"config", "upstream", "listen", "quotas", "help", "help-all"} <= set(listed)
+    assert "WEIR_BROKER_PORTS" in result.output
 
 
 def test_help_lists_the_commands_in_whole_sentences() -> None:
@@ -318,12 +333,22 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         .output.partition("Commands:\n")[2]
         .splitlines()
     )
-    commands = ["calibrate", "demo", "pipeline", "quotas", "run", "versions"]
+    commands = ["calibrate", "check", "config", "demo", "man", "pipeline", "quotas", "run", "versions"]
     assert [line.split()[0] for line in lines] == commands
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
 
-@pytest.mark.parametrize("option", ["--help", "-h", "--version"])
+def test_the_shell_completes_commands_and_options() -> None:
+    """As docs/reference/command-line.md says; click's protocol for bash."""
+    environment = {**os.environ, "PYTHONPATH": ".", "_WEIR_COMPLETE": "bash_complete"}
+    for words, completion in (("weir ru", "plain,run"), ("weir run --broker-p", "plain,--broker-ports")):
+        variables = {**environment, "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        command = [sys.executable, "-m", "cli"]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        assert completion in done.stdout.split()
+
+
+@pytest.mark.parametrize("option", ["--help", "-h", "--version", "-V"])
 def test_weir_answers_help_and_version(option: str) -> None:
     result = CliRunner().invoke(weir, [option])
     assert result.exit_code == 0
@@ -335,9 +360,10 @@ def test_weir_answers_help_and_version(option: str) -> None:
     [
         (["nonsense"], ["No such command 'nonsense'", "see weir --help"]),
         (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
+        (["run", "--admins", "User:a"], ["--admins is called --quota-admins now: see weir run --help"]),
         (["run", "--upstream"], ["'--upstream' requires an argument"]),
         (["run", "--throttle-mode", "x"], ["'x' is not one of", "mute"]),
-        (["demo", "--seconds", "1"], ["1.0 is not in the range 5<=x<=3600", "see weir demo --help"]),
+        (["demo", "--seconds", "1"], ["1 is not in the range >= 5, <= 3600 (s)", "see weir demo --help"]),
     ],
 )
 def test_wrong_usage_of_the_weir_command_is_one_line(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from cli.settings.sections import SECTIONS
 from proxy.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,27 @@ def test_the_configuration_page_has_one_row_for_each_key() -> None:
     keys = {field.name for field in msgspec.structs.fields(Settings)}
     page = PAGE[: PAGE.index("## The quota file")]
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == keys
+
+
+def test_the_configuration_page_lists_keys_under_the_headings_of_the_help() -> None:
+    keys = {field.name for field in msgspec.structs.fields(Settings)}
+    listed = {
+        part.partition("\n")[0]: set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
+        for part in PAGE[: PAGE.index("## The quota file")].split("\n### ")[1:]
+    }
+    assert listed == {heading: set(names) & keys for heading, names in SECTIONS.items()}
+
+
+def test_the_configuration_page_names_the_defaults() -> None:
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE[: PAGE.index("## The quota file")], re.MULTILINE)
+    for key, told in rows:
+        default = defaults[key]
+        if default == "":
+            assert told.startswith(("(", "the 100 ports")), key
+        else:
+            shown = str(default).lower() if isinstance(default, bool) else str(default)
+            assert told.strip("`").split(" (")[0] in {shown, shown.removesuffix(".0")}, key
 
 
 def test_every_configuration_in_the_documentation_has_keys_and_values_that_are_accepted() -> None:

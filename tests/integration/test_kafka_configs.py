@@ -52,7 +52,7 @@ Transcript = list[tuple[Call, Said]]
 pytestmark = [pytest.mark.broker]
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
-ADMIN: Final = ("--admins", "User:ANONYMOUS")
+ADMIN: Final = ("--quota-admins", "User:ANONYMOUS")
 PATIENCE_S: Final = 30.0
 
 
@@ -438,7 +438,7 @@ def test_only_admins_that_the_broker_authenticated_alter_quotas(
 ) -> None:
     """Whoever has not authenticated is ANONYMOUS, whom these admins include: the broker closes on him."""
     cluster = kafka_cluster("3.9.1")
-    front = Front(start_weir, cluster, tmp_path, "", "--admins", "User:weir;User:ANONYMOUS")
+    front = Front(start_weir, cluster, tmp_path, "", "--quota-admins", "User:weir;User:ANONYMOUS")
     change = add(users("alice"), "producer_byte_rate=1000")
 
     def by(user: User, call: Call) -> Call:

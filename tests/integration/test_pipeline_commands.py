@@ -58,6 +58,7 @@ NOTHING = {
 
 def test_pipeline_commands_run_over_empty_and_malformed_input(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "lake").mkdir()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "usage-a-00000001.jsonl").write_text('no json\n{"version":1}\n{"version":99}\n[]\n')
     (tmp_path / "quotas.toml").write_text('[[quota]]\nclient_id = "a"\nproducer_byte_rate = 1\n')

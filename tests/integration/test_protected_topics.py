@@ -95,7 +95,7 @@ def test_only_an_admin_writes_to_the_quota_topic_and_changes_it(
     create_topic(cluster.bootstrap, topic)
     store = ("--quotas", "", "--quota-store", "topic", "--quota-topic", ours)
     plain = start_weir(cluster.bootstrap, options=(*store, *admin.options, "--log-level", "info"))
-    trusting = start_weir(cluster.bootstrap, options=(*store, "--admins", "User:ANONYMOUS"))
+    trusting = start_weir(cluster.bootstrap, options=(*store, "--quota-admins", "User:ANONYMOUS"))
     victim = {(Entity(client_id="victim"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}
     ((key, value),) = alteration(QuotaTable(), victim)
 

@@ -47,7 +47,7 @@ class Front:
     def __init__(self, start_weir: StartWeir, upstream: str, topic: str, *options: str) -> None:
         self.admin = Admin()
         store = ("--quotas", "", "--quota-store", "topic", "--quota-topic", topic)
-        admins = ("--admins", "User:ANONYMOUS")
+        admins = ("--quota-admins", "User:ANONYMOUS")
         self.weir: Weir = start_weir(
             upstream, options=(*store, *admins, *self.admin.options, "--refresh-s", "1", *options)
         )

@@ -475,6 +475,15 @@ def test_malformed_requests_close_the_session_with_a_reason(sent: bytes, reason:
         play.silent()
 
 
+@pytest.mark.parametrize("sent", [b"GET /metrics HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
+def test_http_at_the_kafka_port_is_named_in_the_log(sent: bytes) -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(sent)
+        play.violation(
+            CloseReason.REQUEST_TOO_LARGE, saying="an HTTP client; is it meant for the admin endpoint?"
+        )
+
+
 NEVER_UNREAD: Final = (
     *(ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.METADATA),
     *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS),

@@ -52,10 +52,19 @@ def test_identity_rules_are_configurable() -> None:
         ({"gssapi_principal": ""}, "gssapi_principal is ''"),
         ({"gssapi_principal": "User:k"}, "without its type"),
         ({"delegation_token_principal": "User:k"}, "delegation_token_principal is 'User:k'"),
-        ({"gssapi_principal": "k", "admins": "User:a;User:k"}, "gssapi_principal k is one of admins"),
+        (
+            {"gssapi_principal": "k", "quota_admins": "User:a;User:k"},
+            "gssapi_principal k is one of quota_admins",
+        ),
         ({"gssapi_principal": "k", "super_users": "User:k"}, "gssapi_principal k is one of super_users"),
-        ({"unreadable_principal": "k", "admins": "User:k"}, "unreadable_principal k is one of admins"),
-        ({"delegation_token_principal": "k", "admins": "User:k"}, "delegation_token_principal k is one of"),
+        (
+            {"unreadable_principal": "k", "quota_admins": "User:k"},
+            "unreadable_principal k is one of quota_admins",
+        ),
+        (
+            {"delegation_token_principal": "k", "quota_admins": "User:k"},
+            "delegation_token_principal k is one of",
+        ),
     ],
 )
 def test_mistakes_in_identity_rules_are_one_line(settings: dict[str, object], saying: str) -> None:
@@ -66,7 +75,7 @@ def test_mistakes_in_identity_rules_are_one_line(settings: dict[str, object], sa
 
 
 def test_anonymous_may_be_an_admin_without_authentication() -> None:
-    assert rules(admins="User:ANONYMOUS") == IdentityRules()
+    assert rules(quota_admins="User:ANONYMOUS") == IdentityRules()
 
 
 def test_the_least_recently_used_delegation_token_owners_are_forgotten() -> None:

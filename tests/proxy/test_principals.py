@@ -22,7 +22,7 @@ from proxy.config.principals import parse_principals
     ],
 )
 def test_principals_of_a_setting_are_parsed(text: str, names: set[str]) -> None:
-    assert parse_principals(text, "admins") == names
+    assert parse_principals(text, "quota_admins") == names
 
 
 @pytest.mark.parametrize("text", ["alice", "User:", "User:a;bob", "user:a", "Group:a", "User:a;x,User:b"])
@@ -35,8 +35,8 @@ def test_malformed_principals_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["User:a,User:b", "User:CN=a,O=b, User:c"])
 def test_principals_separated_by_commas_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^admins has '.*' as one name: separate principals by ;"):
-        parse_principals(text, "admins")
+    with pytest.raises(ConfigError, match=r"^quota_admins has '.*' as one name: separate principals by ;"):
+        parse_principals(text, "quota_admins")
 
 
 @pytest.mark.parametrize(

@@ -92,15 +92,17 @@ def test_certificate_files_that_openssl_refuses_are_reported_in_words(tmp_path: 
     cert, key = write_pair(tmp_path, HOST)
     (tmp_path / "other").mkdir()
     _, other = write_pair(tmp_path / "other", HOST)
-    empty = tmp_path / "empty"
+    empty, gone = tmp_path / "empty", tmp_path / "gone"
     empty.touch()
     for pair, text in (
         ((cert, other), "the key is not that of the certificate"),
         ((cert, cert), "it holds no private key: set tls_key, or add it"),
-        ((cert, key.with_suffix(".not")), "no such file"),
-        ((key, key), "not PEM, or the wrong kind"),
-        ((empty, key), "not PEM, or the wrong kind"),
-        ((cert, tmp_path), "directory"),
+        ((cert, gone), rf"^tls_key {gone} cannot be used: no such file"),
+        ((gone, key), rf"^tls_cert {gone} cannot be used: no such file"),
+        ((key, key), rf"^tls_cert {key} cannot be used: it holds no certificate"),
+        ((empty, key), rf"^tls_cert {empty} cannot be used: it holds no certificate"),
+        ((cert, empty), rf"^tls_key {empty} cannot be used: it holds no private key"),
+        ((cert, cert.parent), rf"^tls_key {cert.parent} cannot be used: is a directory"),
     ):
         with pytest.raises(ConfigError, match=text):
             server_context(Pair(*pair, "tls_cert"), ssl.CERT_NONE, None)

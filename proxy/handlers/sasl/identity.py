@@ -52,7 +52,9 @@ def identity_rules(settings: Settings) -> IdentityRules:
     }
     if settings.unreadable_principal:
         stand_ins["unreadable_principal"] = settings.unreadable_principal
-    privileged = {key: parse_principals(getattr(settings, key), key) for key in ("admins", "super_users")}
+    privileged = {
+        key: parse_principals(getattr(settings, key), key) for key in ("quota_admins", "super_users")
+    }
     for key, name in stand_ins.items():
         _check_stand_in(key, name)
         for role, names in privileged.items():

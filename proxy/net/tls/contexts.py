@@ -27,6 +27,10 @@ _SERVER_NAME: Final = "weir_server_name"
 """Name of the attribute of an SSLSocket in which Weir stores the server name that the client has sent."""
 
 
+CERTIFICATE: Final = b"CERTIFICATE-----"
+PRIVATE_KEY: Final = b"PRIVATE KEY-----"
+
+
 class Pair(NamedTuple):
     """A certificate chain and its private key, both PEM; they may be one file."""
 
@@ -204,21 +208,31 @@ def _plain(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, pair: Pair) -> None:
+    key_name = f"{pair.name.removesuffix('cert')}key"
+    content = _read(pair.cert, pair.name)
+    key = content if pair.cert == pair.key else _read(pair.key, key_name)
     try:
         context.load_cert_chain(pair.cert, pair.key, password=_no_password)
     except (OSError, ValueError) as error:
-        if pair.cert != pair.key:
-            _refuse(pair.name, f"{pair.cert} with {pair.key}", error)
-        if isinstance(error, ssl.SSLError) and not _holds_key(pair.cert):
-            error = ValueError(f"it holds no private key: set {pair.name.removesuffix('cert')}key, or add it")
-        _refuse(pair.name, str(pair.cert), error)
+        if isinstance(error, ssl.SSLError):
+            if CERTIFICATE not in content:
+                _refuse(pair.name, str(pair.cert), ValueError("it holds no certificate (PEM)"))
+            if PRIVATE_KEY not in key and pair.cert != pair.key:
+                _refuse(key_name, str(pair.key), ValueError("it holds no private key (PEM)"))
+            if PRIVATE_KEY not in key:
+                error = ValueError(f"it holds no private key: set {key_name}, or add it")
+        files = f"{pair.cert} with {pair.key}" if pair.cert != pair.key else str(pair.cert)
+        _refuse(pair.name, files, error)
 
 
-def _holds_key(path: Path) -> bool:
+def _read(path: Path, name: str) -> bytes:
+    """Return the content of a file; OpenSSL does not tell which of two files it cannot read. Raises
+    ConfigError, whose text names the setting `name`.
+    """
     try:
-        return b"PRIVATE KEY-----" in path.read_bytes()
-    except OSError:  # just being replaced: the next look shows it
-        return True
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        _refuse(name, str(path), error)
 
 
 def _no_password() -> NoReturn:

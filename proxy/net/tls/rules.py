@@ -51,12 +51,8 @@ class ListenerRules:
     """Names by which clients tell brokers apart on one shared port; None for a port per broker."""
 
 
-def tls_rules(settings: Settings, listen: Address) -> TlsRules:
-    """Return the checked TLS settings for clients and for brokers. Raises ConfigError."""
-    return TlsRules(_listener(settings, listen), _upstream(settings))
-
-
-def _listener(settings: Settings, listen: Address) -> ListenerRules | None:
+def listener_rules(settings: Settings, listen: Address) -> ListenerRules | None:
+    """Return the checked TLS settings for clients; None if listeners speak no TLS. Raises ConfigError."""
     mapping = PrincipalMapping.parse(settings.ssl_principal_mapping_rules)
     pair = _pair(settings.tls_cert, settings.tls_key, "tls")
     ca = Path(settings.tls_client_ca) if settings.tls_client_ca else None
@@ -83,7 +79,10 @@ def _listener(settings: Settings, listen: Address) -> ListenerRules | None:
     return ListenerRules(files, mapping, names)
 
 
-def _upstream(settings: Settings) -> ContextOfFiles | None:
+def upstream_rules(settings: Settings) -> ContextOfFiles | None:
+    """Return the context for connections to brokers; None if brokers are spoken to without TLS. Raises
+    ConfigError.
+    """
     if not settings.upstream_tls:
         for key in ("upstream_ca", "upstream_cert", "upstream_key"):
             if getattr(settings, key):

@@ -5,14 +5,40 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
+from cli.quantity import Quantity
 from proxy.config.config import Settings
+from quotas.units import unit_of
 
 F = TypeVar("F", bound=Callable[..., object])
+
+ENVIRONMENT_PREFIX: Final = "WEIR_"
+"""Beginning of the environment variables that set keys, before the key in capitals: WEIR_BROKER_PORTS."""
+
+config_option: Final = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
+    help="TOML file with the same keys, in snake_case; options and environment variables override it.",
+)
+
+
+class SettingOption(click.Option):
+    """An option made from a key. If its value comes from the environment, errors name the variable."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the place of a mistake for error messages; click calls this method."""
+        if ctx is not None and ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
+            return f"environment variable {self.envvar}"
+        return super().get_error_hint(ctx)
 
 
 def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
@@ -29,11 +55,16 @@ def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Calla
     return decorate
 
 
-def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
+def description_of(field: msgspec.structs.FieldInfo) -> str:
+    """Return the description of a key of the configuration, as help and templates show it."""
     kind = msgspec.inspect.type_info(field.type)
-    description = ""
+    schema = kind.extra_json_schema if isinstance(kind, msgspec.inspect.Metadata) else None
+    return str((schema or {}).get("description", ""))
+
+
+def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
+    kind, description = msgspec.inspect.type_info(field.type), description_of(field)
     if isinstance(kind, msgspec.inspect.Metadata):
-        description = str((kind.extra_json_schema or {}).get("description", ""))
         kind = kind.type
     name = field.name.replace("_", "-")
     if isinstance(kind, msgspec.inspect.BoolType):
@@ -44,13 +75,17 @@ def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
     return click.option(
         f"--{name}",
         field.name,
-        type=_click_type(kind),
+        cls=SettingOption,
+        type=_click_type(field.name, kind),
         default=None,
+        envvar=f"{ENVIRONMENT_PREFIX}{field.name.upper()}",
         help=f"{description}  [default: {default}]" if default else description,
     )
 
 
-def _click_type(kind: msgspec.inspect.Type) -> click.ParamType[object]:
+def _click_type(name: str, kind: msgspec.inspect.Type) -> click.ParamType[object]:
+    if (unit := unit_of(name)) is not None:
+        return Quantity(unit)
     match kind:
         case msgspec.inspect.LiteralType(values=values):
             return click.Choice([str(value) for value in values])

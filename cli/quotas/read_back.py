@@ -1,0 +1,86 @@
+"""Read quotas from a file: the JSON of `weir quotas list --json`, or a quota file (TOML)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from cli.quotas.show import EntityJson, Entry
+from quotas import Entity, QuotaFileError, QuotaTable, parse
+from quotas.table.imported import Imported
+from quotas.table.options import PLAIN, Options
+from quotas.table.quota_entry import DEFAULT_MARKER, EntryError, read_entry
+from quotas.table.quota_table import Quota
+
+
+class ReadBackError(Exception):
+    """Raised if a file has no quotas that Weir can read; the text is one line with the file's name."""
+
+
+class ReadBack(Imported):
+    """Quotas read from a file, with their modes and options."""
+
+    def __init__(self, table: QuotaTable) -> None:
+        super().__init__()
+        self._table = table
+
+    @property
+    def table(self) -> QuotaTable:
+        """Table of the quotas in the file."""
+        return self._table
+
+
+class _Listed(msgspec.Struct):
+    """The part of the JSON of `weir quotas list`, `describe` and `import` that has the quotas."""
+
+    quotas: list[Entry]
+
+
+def read(path: Path) -> ReadBack:
+    """Return the quotas in a file. Raises ReadBackError."""
+    try:
+        text = path.read_text("utf-8")
+        return ReadBack(_of_json(text) if text.lstrip().startswith("{") else parse(text))
+    except OSError as error:
+        raise ReadBackError(f"{path}: cannot read it: {error.strerror}") from None
+    except (msgspec.DecodeError, QuotaFileError, UnicodeDecodeError) as error:
+        raise ReadBackError(f"{path}: {error}") from None
+
+
+def _of_json(text: str) -> QuotaTable:
+    """Return the quotas of a JSON object. Raises QuotaFileError, msgspec.DecodeError."""
+    values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
+    options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
+    seen: set[tuple[Entity, bool]] = set()
+    for number, listed in enumerate(msgspec.json.decode(text, type=_Listed).quotas):
+        try:
+            entity, is_shadow, rates, its_options = read_entry(_as_written(listed))
+            if (entity, is_shadow) in seen:
+                raise EntryError(f"{entity} has an entry already")
+        except EntryError as error:
+            raise QuotaFileError(f"quotas[{number}]: {error}") from None
+        seen.add((entity, is_shadow))
+        values[is_shadow].update({(entity, key): rate for key, rate in rates.items()})
+        if its_options != PLAIN:
+            options[is_shadow].update({(entity, key): its_options for key in rates})
+    return QuotaTable(*values, *options)
+
+
+def _as_written(listed: Entry) -> dict[str, object]:
+    """Return an entry as the table that a quota file would have for it. Raises EntryError."""
+    pacing = {} if listed.pacing is None else {"pacing": listed.pacing}
+    scope = {} if listed.scope == PLAIN.scope.value else {"scope": listed.scope}
+    return {**_names(listed.entity), "mode": listed.mode, **pacing, **scope, **listed.quotas}
+
+
+def _names(entity: EntityJson) -> dict[str, str]:
+    """Return the names of an entity as a quota file writes them, where a marker stands for the default.
+    Raises EntryError if a name is that marker.
+    """
+    for part, name in entity.items():
+        if name == DEFAULT_MARKER:
+            raise EntryError(
+                f"{part} is literally {DEFAULT_MARKER}, which a quota file cannot say; write null"
+            )
+    return {part: DEFAULT_MARKER if name is None else name for part, name in entity.items()}

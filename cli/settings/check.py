@@ -1,0 +1,137 @@
+"""`weir check`: every mistake of a configuration and its files, without a broker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from cli.exits import USAGE
+from cli.quotas.show import clean, echo_json
+from cli.settings.options import ENVIRONMENT_PREFIX, config_option, options_of_settings
+from cli.settings.sections import SectionedCommand
+from proxy.config import config
+from proxy.config.former_keys import RENAMED
+from proxy.config.settings import ConfigError, ConfigMistakesError, Settings
+from quotas.table import quota_check
+
+EXAMPLES: Final = """\b
+Examples:
+  weir check --config weir.toml
+  weir check --upstream kafka-1:9092 --quotas quotas.toml
+  weir check --config weir.toml --json | jq -r '.mistakes[]'
+"""
+
+
+class Report(msgspec.Struct):
+    """The JSON object that `weir check --json` prints."""
+
+    mistakes: list[str]
+    """Reasons for which `weir run` would not start with these settings and files, each as one line."""
+    warnings: list[str]
+    """Settings and quotas that are accepted, but probably not meant, each as one line."""
+
+
+@click.command(cls=SectionedCommand, epilog=EXAMPLES)
+@config_option
+@options_of_settings()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(config_file: Path | None, as_json: bool, **options: object) -> None:
+    """Check the settings, the quota file and the TLS files, without a broker.
+
+    All mistakes are printed, and warnings about quotas that match no client. Exit code 0 without mistakes,
+    also with warnings; 2 with mistakes.
+    """
+    report = Report([], list(_misspelt(os.environ)))
+    inspect(config_file, options, report)
+    if as_json:
+        echo_json(report)
+    else:
+        _show(report, config_file)
+    if report.mistakes:
+        click.get_current_context().exit(USAGE)
+
+
+def inspect(config_file: Path | None, options: Mapping[str, object], report: Report) -> None:
+    """Check the settings and the files that they name; add the findings to `report`."""
+    try:
+        settings = config.read(config_file, options).settings
+    except ConfigError as error:  # the file is no configuration: nothing else can be checked
+        report.mistakes.append(str(error))
+        return
+    try:
+        checked: config.Config | None = config.load(config_file, options)
+    except ConfigMistakesError as error:
+        checked = None
+        report.mistakes.extend(error.mistakes)
+    if checked is not None:
+        report.mistakes.extend(_of_checked(checked))
+    if settings.quotas and settings.quota_store == "file":
+        _inspect_quotas(Path(settings.quotas), report)
+    report.mistakes.extend(_of_usage_directory(settings))
+
+
+def _of_checked(checked: config.Config) -> Iterator[str]:
+    """Yield the mistakes that show only when Weir starts: in TLS files, and settings for another store."""
+    for attempt in (
+        lambda: config.check_quota_store(checked.settings),
+        *(files.load for files in checked.tls.files),
+    ):
+        try:
+            attempt()
+        except ConfigError as error:
+            yield str(error)
+
+
+def _inspect_quotas(path: Path, report: Report) -> None:
+    try:
+        found = quota_check.check(path.read_text("utf-8"))
+    except OSError as error:
+        report.mistakes.append(f"{path}: cannot read the quota file: {error.strerror}")
+    except UnicodeDecodeError as error:
+        report.mistakes.append(f"{path}: {error}")
+    else:
+        report.mistakes.extend(f"{path}: {text}" for text in found.mistakes)
+        report.warnings.extend(f"{path}: {text}" for text in found.warnings)
+
+
+def _of_usage_directory(settings: Settings) -> Iterator[str]:
+    """Yield the reason for which `usage_dir` can be neither used nor created, if there is one."""
+    if settings.usage_dir:
+        directory = Path(settings.usage_dir)
+        existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+        if not existing.is_dir():
+            yield f"usage_dir {directory}: {existing} is no directory"
+        elif not os.access(existing, os.W_OK | os.X_OK):
+            yield f"usage_dir {directory}: {existing} cannot be written by this user"
+
+
+def _misspelt(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each environment variable that is almost one of Weir's. Others that begin so may be
+    Kubernetes's own (WEIR_SERVICE_HOST).
+    """
+    keys = Settings.__struct_fields__
+    for name in environment:
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if key == name.lower() or key in keys:
+            continue
+        close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, keys, n=1, cutoff=0.9)
+        if close:
+            wanted = f"{ENVIRONMENT_PREFIX}{close[0].upper()}"
+            yield f"the environment variable {name} has no effect: did you mean {wanted}?"
+
+
+def _show(report: Report, config_file: Path | None) -> None:
+    for kind, colour, texts in (
+        ("mistake", "red", report.mistakes),
+        ("warning", "yellow", report.warnings),
+    ):
+        for text in texts:
+            click.echo(f"{click.style(kind, fg=colour)}: {clean(text)}")
+    counts = f"{len(report.mistakes)} mistakes, {len(report.warnings)} warnings"
+    click.echo(f"{config_file or 'options'}: {counts}", err=True)

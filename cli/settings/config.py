@@ -1,0 +1,142 @@
+"""`weir config`: a configuration file to begin with, and the settings in effect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from cli.exits import CommandError
+from cli.output_file import write
+from cli.quotas.show import clean, columns, echo_json
+from cli.settings.options import ENVIRONMENT_PREFIX, config_option, description_of, options_of_settings
+from cli.settings.sections import ESSENTIAL, SECTIONS, SectionedCommand
+from proxy.config import config
+from proxy.config.settings import ConfigError, Settings
+
+STARTING_VALUES: Final = {"upstream": "localhost:9092", "quotas": "quotas.toml"}
+"""Values in the file of `weir config init` for keys without a useful default."""
+HEAD: Final = """\
+# Weir's configuration. Every line that begins with "#" and a key shows a default, or an example in its place.
+# Check the file with `weir check --config FILE`; `weir config show --config FILE` shows what is in effect.
+"""
+
+
+class Shown(msgspec.Struct):
+    """JSON object for one setting in effect."""
+
+    value: str | int | float | bool
+    source: str
+    """Source of the value: default, file, environment or option."""
+
+
+class Report(msgspec.Struct):
+    """The JSON object that `weir config show --json` prints."""
+
+    file: str | None
+    """Path of the configuration file; null without one."""
+    settings: dict[str, Shown]
+    """Settings in effect by key."""
+
+
+@click.group("config")
+def config_() -> None:
+    """Write a configuration file to begin with, or show the settings in effect."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  weir config init weir.toml
+  weir config init --all | less
+"""
+)
+@click.argument("path", metavar="[FILE]", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--all", "whole", is_flag=True, help="All keys, not only those that most people need.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+def init(path: Path | None, whole: bool, force: bool) -> None:
+    """Write a commented configuration file, by default to stdout."""
+    text = "\n".join(template(whole=whole)) + "\n"
+    if path is None:
+        click.echo(text, nl=False)
+        return
+    if path.exists() and not force:
+        raise CommandError(f"{path} exists already: choose another, or --force to replace it")
+    write(path, text, force=force)
+    click.echo(f"written to {path}: set upstream, then weir check --config {path}", err=True)
+
+
+def template(*, whole: bool) -> Iterator[str]:
+    """Yield the lines of a configuration file with a comment and a value for each key, by section: the keys
+    that most people need, or with `whole` all. Only `upstream` is not commented out.
+    """
+    yield HEAD.rstrip("\n")
+    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
+    for heading, names in SECTIONS.items():
+        keys = [name for name in names if name in fields and (whole or name in ESSENTIAL)]
+        if keys:
+            yield f"\n## {heading}"
+        for key in keys:
+            value = STARTING_VALUES.get(key, fields[key].default)
+            mark = "" if key == "upstream" else "# "
+            yield f"\n# {description_of(fields[key])}\n{mark}{key} = {_toml(value)}"
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  weir config show --config weir.toml
+  weir config show --config weir.toml --json | jq '.settings | map_values(select(.source != "default"))'
+""",
+)
+@config_option
+@options_of_settings()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(config_file: Path | None, as_json: bool, **options: object) -> None:
+    """Show every setting in effect, and its source: default, file, environment or option.
+
+    Passwords are not shown: the settings have only the names of the files that hold them.
+    """
+    try:
+        settings = config.load(config_file, options).settings
+        in_file = config.read(config_file, options).in_file
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    shown = {key: Shown(getattr(settings, key), _source(key, in_file)) for key in Settings.__struct_fields__}
+    if as_json:
+        echo_json(Report(str(config_file) if config_file is not None else None, shown))
+    else:
+        _print(shown)
+
+
+def _source(key: str, in_file: frozenset[str]) -> str:
+    """Return the source of the setting `key` in this invocation."""
+    match click.get_current_context().get_parameter_source(key):
+        case ParameterSource.COMMANDLINE:
+            return "option"
+        case ParameterSource.ENVIRONMENT:
+            return f"environment ({ENVIRONMENT_PREFIX}{key.upper()})"
+        case _:
+            return "file" if key in in_file else "default"
+
+
+def _print(shown: dict[str, Shown]) -> None:
+    """Print the settings as TOML, with the sources as comments."""
+    rows = [(f"{key} = {clean(_toml(one.value))}", f"# {one.source}") for key, one in shown.items()]
+    for line, one in zip(columns(rows), shown.values(), strict=True):
+        click.echo(click.style(line, dim=one.source == "default" or None))
+
+
+def _toml(value: object) -> str:
+    """Return a setting as TOML; a JSON string is a basic string of TOML."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+config_.add_command(init)
+config_.add_command(show)

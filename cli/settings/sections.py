@@ -1,0 +1,184 @@
+"""Divide the help of `weir run` and `weir check` by subject, because their options are all keys of the
+configuration, too many for one list.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from proxy.config.former_keys import RENAMED
+
+SECTIONS: Final = {
+    "Where it listens, and where brokers are": (
+        "config_file",
+        "upstream",
+        "listen",
+        "advertised_host",
+        "broker_ports",
+        "first_node_id",
+        "admin",
+        "refresh_s",
+        "connect_timeout_s",
+    ),
+    "Quotas": (
+        "quotas",
+        "quota_store",
+        "quota_topic",
+        "quota_snapshot",
+        "quota_admins",
+        "quota_mode",
+        "quota_pacing",
+        "empty_client_id",
+        "throttle_mode",
+        "quota_window_num",
+        "quota_window_size_seconds",
+        "controller_quota_window_num",
+        "controller_quota_window_size_seconds",
+        "request_costs",
+        "request_time_scale",
+        "auto_creation",
+        "uplift",
+    ),
+    "Who clients are": (
+        "sasl_oauthbearer_sub_claim_name",
+        "gssapi_principal",
+        "delegation_token_principal",
+        "unreadable_principal",
+        "ssl_principal_mapping_rules",
+        "inter_broker",
+        "super_users",
+    ),
+    "TLS towards clients": ("tls_cert", "tls_key", "tls_client_auth", "tls_client_ca", "sni_domain"),
+    "Towards brokers": (
+        "upstream_tls",
+        "upstream_ca",
+        "upstream_cert",
+        "upstream_key",
+        "upstream_verify_host",
+        "upstream_sasl_mechanism",
+        "upstream_sasl_username",
+        "upstream_sasl_password_file",
+    ),
+    "Limits": (
+        "connections_max",
+        "max_connection_creation_rate",
+        "listener_max_connection_creation_rate",
+        "max_connections_per_ip",
+        "max_connections_per_ip_overrides",
+        "frame_bytes_max",
+        "buffered_bytes_max",
+        "in_flight_max",
+        "throttle_ms_max",
+        "first_request_hold_ms_max",
+        "drain_timeout_s",
+    ),
+    "Usage records": (
+        "usage_dir",
+        "usage_topic",
+        "usage_interval_ms",
+        "usage_rotate_s",
+        "usage_rotate_bytes",
+        "usage_keep_bytes",
+        "usage_queue_records",
+        "usage_entities_max",
+        "usage_trace_share",
+    ),
+    "Logs, output, help": ("log_level", "log_format", "as_json", "help", "help_all"),
+}
+"""Names of parameters of `weir run` and `weir check`, by the heading under which help and
+docs/reference/configuration.md list them.
+"""
+
+
+ESSENTIAL: Final = frozenset(
+    {
+        "config_file",
+        "upstream",
+        "listen",
+        "advertised_host",
+        "broker_ports",
+        "first_node_id",
+        "admin",
+        "quotas",
+        "quota_mode",
+        "quota_admins",
+        "tls_cert",
+        "upstream_tls",
+        "usage_dir",
+        "log_level",
+        "as_json",
+        "help",
+        "help_all",
+    }
+)
+"""Parameters that `--help` lists; `--help-all` lists all of them."""
+ENVIRONMENT_HELP: Final = (
+    "Each option can be an environment variable: WEIR_BROKER_PORTS is --broker-ports. An option overrides "
+    "the variable, the variable overrides the configuration file."
+)
+_WHOLE: Final = "cli.settings.sections.whole"
+"""Key of a context's `meta`: True if all options are to be listed."""
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its options under the headings of `SECTIONS`: with `--help` those that most
+    people need, with `--help-all` all.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the command's parameters and `--help-all`; click calls this method."""
+        return [*super().get_params(ctx), _HELP_ALL]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; click calls this method. Raises click.UsageError, which for an option of an
+        earlier release names the option of today.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            key = RENAMED.get(error.option_name.removeprefix("--").replace("-", "_"))
+            if key is None:
+                raise
+            raise click.UsageError(
+                f"{error.option_name} is called --{key.replace('_', '-')} now", ctx
+            ) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options into the help text, grouped by heading; click calls this method."""
+        whole = ctx.meta.get(_WHOLE, False)
+        named = {_name(parameter): parameter for parameter in self.get_params(ctx)}
+        records = {
+            name: record
+            for name, parameter in named.items()
+            if (whole or name in ESSENTIAL) and (record := parameter.get_help_record(ctx)) is not None
+        }
+        for heading, names in SECTIONS.items():
+            if listed := [records[name] for name in names if name in records]:
+                with formatter.section(heading):
+                    formatter.write_dl(listed)
+        formatter.write_paragraph()
+        formatter.write_text(ENVIRONMENT_HELP)
+
+
+def _name(parameter: click.Parameter) -> str:
+    """Return the parameter's name in `SECTIONS`; click's own name for `--help` changes with its releases."""
+    return "help" if "--help" in parameter.opts else str(parameter.name)
+
+
+def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[_WHOLE] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL: Final = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show this message with all options and exit.",
+)

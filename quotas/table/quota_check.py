@@ -1,0 +1,63 @@
+"""Checks a quota file as a whole: all mistakes at once, and entries that are valid but match no client.
+
+>>> check('[[quota]]\\nuser = "User:alice"\\nproducer_byte_rate = 1\\n').warnings
+['[[quota]] entry 1 (line 1): no client is user "User:alice"; leave out User:']
+"""
+
+# mypyc: skip, because only the command line calls it.
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from quotas.table.entities import Prefix
+from quotas.table.quota_entry import Entry, QuotaFileError, shown
+from quotas.table.quota_file import place_of, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quotas.table.entities import Entity
+
+
+class Findings(NamedTuple):
+    """The faults of a quota file, each as one line."""
+
+    mistakes: list[str]
+    """Reasons for which Weir refuses the file; at most one per entry."""
+    warnings: list[str]
+    """Entries that Weir accepts, but that match no client of the usual names."""
+
+
+def check(text: str) -> Findings:
+    """Return the mistakes and warnings of a quota file, given its text."""
+    findings = Findings([], [])
+    try:
+        for number, entry in scan(text):
+            if isinstance(entry, Entry):
+                findings.warnings.extend(
+                    f"{place_of(text, number)}: {why}" for why in _unmatched(entry.entity)
+                )
+            else:
+                findings.mistakes.append(str(entry))
+    except QuotaFileError as error:
+        findings.mistakes.append(str(error))
+    return findings
+
+
+def _unmatched(entity: Entity) -> Iterator[str]:
+    """Yield the reasons for which an entity matches no client. A quota is for a name as a client has it, so a
+    principal's type and wildcards, which Kafka's ACLs have, match nothing.
+    """
+    user, client_id = entity.user, entity.client_id
+    if isinstance(user, str) and user.startswith("User:"):
+        yield f"no client is user {shown(user)}; leave out User:"
+    elif user == "*":
+        yield 'no client is user "*"; write user = "<default>"'
+    if client_id == "*":
+        yield 'no client has client_id "*"; write client_id = "<default>"'
+    elif isinstance(client_id, str) and client_id.endswith("*"):
+        yield f"client_id {shown(client_id)} is no pattern; write client_id_prefix = {shown(client_id[:-1])}"
+    elif isinstance(client_id, Prefix) and client_id.start.endswith("*"):
+        yield f"client_id_prefix {shown(client_id.start)} is no pattern; leave out the *"
+    if entity.topic is not None and entity.topic.endswith("*"):
+        yield f"no topic is called {shown(entity.topic)}; write an entry for each topic"

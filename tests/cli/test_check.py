@@ -1,0 +1,143 @@
+"""`weir check`: every mistake at once, and warnings, without a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+from click.testing import CliRunner
+
+from cli.exits import DONE, USAGE
+from cli.main import weir
+from tests.cli.run_command import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """\
+upstream = "kafka"
+listen = "19092"
+throttle_mode = "wait"
+connections_max = 0
+nonsense = 1
+quotas = "quotas.toml"
+usage_dir = "usage"
+usage_topic = "usage"
+upstream_ca = "ca.pem"
+quota_admins = "alice"
+"""
+QUOTAS = """\
+[[quota]]
+user = "User:alice"
+producer_byte_rate = 1000
+
+[[quota]]
+client_id = "*"
+producer_byte_rate = 1000
+
+[[quota]]
+client_id = "app"
+producer_byte_rat = 1000
+
+[[quota]]
+client_id = "etl-*"
+consumer_byte_rate = "1 lot"
+"""
+
+
+def report(code: int, *arguments: str) -> dict[str, list[str]]:
+    result = CliRunner().invoke(weir, ["check", "--json", *arguments])
+    assert result.exit_code == code, result.output
+    found: dict[str, list[str]] = json.loads(result.stdout)
+    return found
+
+
+def test_check_reports_all_mistakes_of_all_files_at_once(tmp_path: Path) -> None:
+    file, quotas = tmp_path / "weir.toml", tmp_path / "quotas.toml"
+    file.write_text(FILE)
+    quotas.write_text(QUOTAS)
+    found = report(USAGE, "--config", str(file))
+    expected = [
+        f"{file}: throttle_mode is 'wait', must be one of mute, hold",
+        f"{file}: connections_max is 0, must be greater than 0",
+        f"{file}: unknown key nonsense",
+        "upstream is 'kafka', must be HOST:PORT",
+        "listen is '19092', must be HOST:PORT",
+        "quota_admins has 'alice', must be User:NAME",
+        "usage_dir and usage_topic are both set",
+        "upstream_ca is set, but brokers are spoken to in TLS only with upstream_tls",
+        f'{quotas}: [[quota]] entry 3 (line 11): unknown key "producer_byte_rat"',
+        f"{quotas}: [[quota]] entry 4 (line 15): consumer_byte_rate must be a number of bytes",
+    ]
+    assert len(found["mistakes"]) == len(expected), found["mistakes"]
+    for text, beginning in zip(found["mistakes"], expected, strict=True):
+        assert text.startswith(beginning)
+    assert found["warnings"] == [
+        f'{quotas}: [[quota]] entry 1 (line 1): no client is user "User:alice"; leave out User:',
+        f'{quotas}: [[quota]] entry 2 (line 5): no client has client_id "*"; write client_id = "<default>"',
+    ]
+
+
+def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text('[[quota]]\nclient_id = "etl-*"\nconsumer_byte_rate = 5\n')
+    result = CliRunner().invoke(weir, ["check", "--upstream", "a:1", "--quotas", str(quotas)])
+    assert result.exit_code == DONE
+    (line,) = result.stdout.splitlines()
+    assert line.startswith(f"warning: {quotas}: [[quota]] entry 1")
+    assert 'write client_id_prefix = "etl-"' in line
+    assert "0 mistakes, 1 warnings" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "no upstream"),
+        (["--upstream", "a:1", "--quotas", "no/such.toml"], "no/such.toml: cannot read the quota file"),
+        (["--upstream", "a:1", "--quota-snapshot", "s.toml"], "quota_snapshot goes with"),
+        (["--upstream", "a:1", "--usage-dir", "/dev/null/usage"], "/dev/null is no directory"),
+        (["--config", "no/such/file"], "no/such/file: cannot read the configuration"),
+    ],
+)
+def test_check_reports_what_only_a_start_would_show(arguments: list[str], words: str) -> None:
+    (mistake,) = report(USAGE, *arguments)["mistakes"]
+    assert words in mistake
+
+
+def test_check_reads_the_tls_files(tmp_path: Path) -> None:
+    file = tmp_path / "weir.pem"
+    file.write_text("no certificate")
+    (mistake,) = report(USAGE, "--upstream", "a:1", "--tls-cert", str(file))["mistakes"]
+    assert f"tls_cert {file} cannot be used" in mistake
+    trustme.CA().issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(file))
+    assert report(DONE, "--upstream", "a:1", "--tls-cert", str(file))["mistakes"] == []
+
+
+def test_check_takes_no_mistake_for_the_cause_of_another(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text("upstream = 3\n")
+    assert report(USAGE, "--config", str(file))["mistakes"] == [
+        f"{file}: upstream is 3, must be text in quotes"
+    ]
+
+
+def test_run_names_the_first_mistake_and_the_number_of_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text(FILE)
+    line = refused("--config", str(file))
+    assert line.endswith("must be one of mute, hold (and 7 more: weir check lists all)")
+
+
+def test_check_warns_of_an_environment_variable_that_is_almost_one_of_weirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEIR_BROKER_PORT", "9100-9120")
+    monkeypatch.setenv("WEIR_ADMINS", "User:a")
+    monkeypatch.setenv("WEIR_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("WEIR_PORT_19092_TCP", "tcp://10.0.0.1:19092")
+    assert report(DONE, "--upstream", "a:1")["warnings"] == [
+        "the environment variable WEIR_BROKER_PORT has no effect: did you mean WEIR_BROKER_PORTS?",
+        "the environment variable WEIR_ADMINS has no effect: did you mean WEIR_QUOTA_ADMINS?",
+    ]

@@ -1,0 +1,88 @@
+"""`weir config init` and `weir config show`."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from cli.exits import DONE, USAGE
+from cli.main import weir
+from cli.settings.sections import ESSENTIAL
+from proxy.config import config
+from proxy.config.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+
+
+def run(*arguments: str, environment: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(weir, ["config", *arguments], env=environment)
+
+
+def uncommented(text: str) -> dict[str, object]:
+    return tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE))
+
+
+def test_config_init_writes_a_file_that_check_accepts(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    assert run("init", str(file)).exit_code == DONE
+    assert CliRunner().invoke(weir, ["check", "--config", str(file)]).exit_code == DONE
+    assert config.load(file, {}).settings == config.load(None, {"upstream": "localhost:9092"}).settings
+    assert uncommented(file.read_text()).keys() == DEFAULTS.keys() & ESSENTIAL
+
+
+def test_config_init_of_all_keys_shows_every_default() -> None:
+    found = uncommented(run("init", "--all").stdout)
+    assert found == {**DEFAULTS, "upstream": "localhost:9092", "quotas": "quotas.toml"}
+
+
+def test_config_init_keeps_an_existing_file_without_force(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text("mine")
+    assert run("init", str(file)).exit_code == USAGE
+    assert file.read_text() == "mine"
+    assert run("init", str(file), "--force").exit_code == DONE
+    assert file.read_text() != "mine"
+
+
+def test_config_show_names_the_source_of_each_setting(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text('upstream = "a:1"\nquotas = "q.toml"\ndrain_timeout_s = "2m"\nlisten = ":1"\n')
+    arguments = ("--config", str(file), "--listen", ":9092", "--json")
+    result = run("show", *arguments, environment={"WEIR_REFRESH_S": "5s", "WEIR_LISTEN": ":2"})
+    assert result.exit_code == DONE, result.output
+    shown = json.loads(result.stdout)["settings"]
+    assert shown.keys() == DEFAULTS.keys()
+    assert shown["listen"] == {"value": ":9092", "source": "option"}
+    assert shown["refresh_s"] == {"value": 5.0, "source": "environment (WEIR_REFRESH_S)"}
+    assert shown["quotas"] == {"value": str(tmp_path / "q.toml"), "source": "file"}
+    assert shown["drain_timeout_s"] == {"value": 120.0, "source": "file"}
+    assert shown["uplift"] == {"value": True, "source": "default"}
+
+
+def test_config_show_prints_toml_without_secrets(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("hunter2")
+    login = ("--upstream-sasl-mechanism", "PLAIN", "--upstream-sasl-username", "weir")
+    files = ("--upstream-sasl-password-file", str(password))
+    result = run("show", "--upstream", "a:1", *login, *files)
+    assert result.exit_code == DONE, result.output
+    assert "hunter2" not in result.output
+    assert tomllib.loads(result.stdout)["upstream_sasl_password_file"] == str(password)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--upstream", "a"]])
+def test_config_show_refuses_settings_with_mistakes(arguments: list[str]) -> None:
+    result = run("show", *arguments)
+    assert result.exit_code == USAGE
+    assert "upstream" in result.stderr

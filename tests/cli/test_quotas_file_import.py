@@ -1,0 +1,170 @@
+"""`weir quotas import file`: quotas that `weir quotas list --json` has printed are read back; new files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.exits import USAGE
+from quotas import parse
+from tests.cli.quotas_command import done, failed, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """\
+[[quota]]
+user = "alice"
+producer_byte_rate = 1000
+request_percentage = 12.5
+pacing = "smooth"
+scope = "cluster"
+
+[[quota]]
+user = "<default>"
+consumer_byte_rate = 9223372036854774784
+
+[[quota]]
+client_id = "app"
+controller_mutation_rate = 0.5
+
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 7
+
+[[quota]]
+user = "alice"
+client_id = "app"
+producer_byte_rate = 1
+
+[[quota]]
+user = "alice"
+client_id = "<default>"
+producer_byte_rate = 2
+
+[[quota]]
+user = "<default>"
+client_id = "<default>"
+producer_byte_rate = 3
+pacing = "kafka"
+
+[[quota]]
+client_id_prefix = "etl-"
+consumer_byte_rate = 4
+
+[[quota]]
+user = "alice"
+client_id_prefix = "etl-"
+consumer_byte_rate = 5
+
+[[quota]]
+ip = "2001:db8::1"
+connection_creation_rate = 6
+
+[[quota]]
+ip = "<default>"
+connection_creation_rate = 20
+
+[[quota]]
+topic = "orders"
+producer_byte_rate = 8
+
+[[quota]]
+user = "alice"
+mode = "shadow"
+producer_byte_rate = 500
+scope = "cluster"
+"""
+"""An entry of each kind of entity, in both modes, with each option."""
+
+
+def listed(tmp_path: Path, file: Path) -> Path:
+    """The file with what `weir quotas list --json` prints."""
+    output = tmp_path / "quotas.json"
+    output.write_text(done("list", "--quotas", str(file), "--json"))
+    return output
+
+
+def test_listed_quotas_of_all_kinds_are_read_back(tmp_path: Path, file: Path) -> None:
+    new = tmp_path / "new.toml"
+    done("import", "file", str(listed(tmp_path, file)), "--output", str(new))
+    assert parse(new.read_text()) == parse(FILE)
+
+
+def test_listed_quotas_are_applied_to_a_new_file(tmp_path: Path, file: Path) -> None:
+    new = tmp_path / "new.toml"
+    result = run("import", "file", str(listed(tmp_path, file)), "--apply", "--quotas", str(new))
+    assert result.exit_code == 0, result.output
+    assert f"created {new}" in result.stderr
+    assert parse(new.read_text()) == parse(FILE)
+    again = run("import", "file", str(listed(tmp_path, file)), "--apply", "--quotas", str(new))
+    assert f"nothing to change in {new}" in again.stderr
+
+
+def test_import_of_a_file_takes_pacing_and_scope_away_that_it_does_not_have(
+    tmp_path: Path, file: Path
+) -> None:
+    plain = tmp_path / "plain.toml"
+    plain.write_text('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\nrequest_percentage = 12.5\n')
+    done("import", "file", str(plain), "--apply", "--quotas", str(file))
+    assert parse(file.read_text()) == parse(FILE.replace('pacing = "smooth"\nscope = "cluster"\n', "", 1))
+
+
+def test_import_of_a_quota_file_in_shadow(tmp_path: Path, file: Path) -> None:
+    shadow = done("import", "file", str(file), "--shadow")
+    assert not parse(shadow).values
+    assert parse(shadow).shadow == parse(FILE).in_shadow().shadow
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"quotas": [{"entity": {"user": "a"}, "mode": "off", "quotas": {}}]}, "quotas[0]: sets no quota"),
+        ({"quotas": [{"entity": {"usr": "a"}, "mode": "enforce", "quotas": {}}]}, 'unknown key "usr"'),
+        (
+            {
+                "quotas": [
+                    {"entity": {"user": "<default>"}, "mode": "enforce", "quotas": {"producer_byte_rate": 1}}
+                ]
+            },
+            "quotas[0]: user is literally <default>, which a quota file cannot say; write null",
+        ),
+        (
+            {
+                "quotas": 2
+                * [{"entity": {"user": "a"}, "mode": "enforce", "quotas": {"producer_byte_rate": 1}}]
+            },
+            "quotas[1]: user a has an entry already",
+        ),
+        ({"source": "x"}, "missing required field `quotas`"),
+    ],
+)
+def test_import_refuses_json_that_is_no_list_of_quotas(tmp_path: Path, content: Any, words: str) -> None:
+    file = tmp_path / "quotas.json"
+    file.write_text(json.dumps(content))
+    line = failed(USAGE, "import", "file", str(file))
+    assert line.startswith(f"{file}: ")
+    assert words in line
+
+
+def test_import_of_a_missing_file_names_the_file(tmp_path: Path) -> None:
+    assert "gone: cannot read it: No such file" in failed(USAGE, "import", "file", str(tmp_path / "gone"))
+
+
+def test_quotas_set_creates_a_missing_file(tmp_path: Path) -> None:
+    file = tmp_path / "new.toml"
+    command = ("set", "--quotas", str(file), "--user", "alice", "producer_byte_rate=1MB")
+    assert '+user = "alice"' in done(*command, "--dry-run")
+    assert not file.exists()
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[0] == f"created {file}"
+    assert file.read_text() == '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000000\n'
+
+
+def test_quotas_set_in_a_missing_directory_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "no" / "new.toml"
+    line = failed(USAGE, "set", "--quotas", str(file), "--user", "alice", "producer_byte_rate=1")
+    assert line == f"{file}: cannot write it: No such file or directory"
