@@ -30,7 +30,7 @@ class Task(StrEnum):
     """Callbacks of the reactor that raised an exception. The reactor is not restarted; at worst, the
     connection of the callback has ended.
     """
-    SHADOW_LOG = "shadow_log"
+    THROTTLE_LOG = "throttle_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"
 

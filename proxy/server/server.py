@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -18,13 +19,14 @@ from proxy import file_watch
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.close_reasons import BY_PEERS, CloseReason
 from proxy.config.config import Config, ConfigError, Settings
+from proxy.connection.client import Client
 from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.connection.usage_registries import UsageRegistries
 from proxy.control.cluster.discovery import first_brokers, refresh
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.control.shadow_log import PERIOD_S, ShadowLog
 from proxy.control.supervisor import Supervisor, Task, every, in_steps
+from proxy.control.throttle_log import PERIOD_S, ThrottleLog
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
@@ -39,7 +41,8 @@ from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
 from proxy.server.connection_limiter import ConnectionLimiter
-from proxy.server.establish import Client, Connector
+from proxy.server.establish import Client as AcceptedClient
+from proxy.server.establish import Connector
 from proxy.server.listeners import Listeners
 from quotas.limiters.throttle import INT32_MAX
 
@@ -149,10 +152,21 @@ class Server:
         start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        shadow_log = ShadowLog(self.quotas, self.connection_limiter.quotas)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
-        start(Task.SHADOW_LOG, PERIOD_S, lambda: in_steps(shadow_log.look(now_ms())))
+        throttle_logs = [
+            ThrottleLog(self.quotas, self.connection_limiter.quotas, self._clients, shadow=shadow)
+            for shadow in (False, True)
+        ]
+        start(
+            Task.THROTTLE_LOG,
+            PERIOD_S,
+            lambda: in_steps(chain.from_iterable(log.look(now_ms()) for log in throttle_logs)),
+        )
+
+    def _clients(self) -> list[Client]:
+        """Return the clients of all open connections."""
+        return [relay.connection.client for relay in self._relays]
 
     def stop(self) -> None:
         """Accept no more clients, and close each connection when its requests in flight are answered, at the
@@ -231,7 +245,7 @@ class Server:
 
     # Connections
 
-    def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
+    def _relay(self, client: AcceptedClient, broker: Socket, node_id: int | None) -> None:
         """Start a relay between the client's and the broker's socket. The relay owns both sockets from then
         on.
         """
@@ -260,7 +274,7 @@ class Server:
         if self._draining and not self._relays and not self._lingering:
             self._run_soon(self._ended.set)
 
-    def _connection(self, node_id: int | None, host: str, client: Client) -> Connection:
+    def _connection(self, node_id: int | None, host: str, client: AcceptedClient) -> Connection:
         return Connection(
             plans=self._plans,
             quotas=self.quotas.of(node_id),

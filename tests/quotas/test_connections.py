@@ -91,7 +91,7 @@ def test_shadow_connection_rates_refuse_nothing_and_count_would_be_refusals() ->
     quotas = ConnectionQuotas(QuotaTable(None, rates.values))
     assert admitted(quotas, "10.0.0.1", 80, 0) == 80
     assert not list(quotas.ips(1))
-    ((budget,),) = quotas.shadows()
+    ((budget,),) = quotas.of_addresses(shadow=True)
     assert (budget.charged, budget.throttled) == (50, 30)
 
 
@@ -100,7 +100,7 @@ def test_a_shadow_connection_rate_does_not_loosen_the_enforced_one() -> None:
     quotas = ConnectionQuotas(QuotaTable(enforced.values, shadow.values))
     assert admitted(quotas, "10.0.0.1", 80, 0) == 50
     assert admitted(quotas, "10.0.0.2", 80, 0) == 50
-    ((budget,),) = quotas.shadows()
+    ((budget,),) = quotas.of_addresses(shadow=True)
     assert budget.tags.ip == "10.0.0.1"
     assert budget.throttled == 0
 
