@@ -240,6 +240,10 @@ class ConnectionCounts:
         self._overrides = dict(overrides or {})
         self._open: Counter[str] = Counter()
 
+    def limit(self, most: int, overrides: Mapping[str, int]) -> None:
+        """Replace the maxima for connections that are opened from now on."""
+        self._most, self._overrides = most, dict(overrides)
+
     def open(self, ip: str) -> bool:
         """Count a connection of this address; return False, and do not count, if the maximum is reached."""
         most = self._overrides.get(ip, self._most or None)

@@ -66,7 +66,7 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
     yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
     yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", logs.lost_lines())
-    nodes, port = server.address_book.nodes, server.config.advertised_listeners.port
+    nodes, port = server.address_book.nodes, server.address_book.port
     yield WEIR.gauge("brokers", "Known brokers; each has a listener.", len(nodes))
     yield WEIR.gauge(
         "broker_info",

@@ -68,6 +68,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsRules
     identity: IdentityRules
     request_time: RequestTimeRules
+    file: Path | None = None
+    """The configuration file; None if the configuration consists of options only."""
 
     @property
     def advertised_listeners(self) -> AdvertisedListeners:
@@ -101,7 +103,8 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
     for key, value in given.items():
         _check_written("", key, value)
     written = _read_settings(path) if path is not None else {}
-    return _check(msgspec.convert({**written, **given}, Settings))
+    config = _check(msgspec.convert({**written, **given}, Settings))
+    return msgspec.structs.replace(config, file=path)
 
 
 def _read_settings(path: Path) -> dict[str, object]:

@@ -22,7 +22,8 @@ from proxy.config.config import Config, ConfigError, Settings
 from proxy.connection.client import Client
 from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.connection.usage_registries import UsageRegistries
-from proxy.control.cluster.discovery import first_brokers, refresh
+from proxy.control.cluster.broker_states import BrokerStates
+from proxy.control.cluster.discovery import Discovery
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.control.supervisor import Supervisor, Task, every, in_steps
@@ -65,6 +66,9 @@ class Server:
         self.usage = _usage_registries(config.settings) if config.records_usage else None
         """Usage counters of all brokers' clients; None if usage is not recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
+        self.broker_states = BrokerStates()
+        """State of each broker, up or down."""
+        self._discovery = Discovery(config, self.address_book, self.broker_states)
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
         self._plans = Plans(
@@ -76,13 +80,7 @@ class Server:
             costs=config.request_time.costs,
             protected=ProtectedTopics(config.own_topics, config.admins, self._rate_limited_log.note),
         )
-        self._limits = ConnectionLimits(
-            frame_bytes_max=config.settings.frame_bytes_max,
-            in_flight_max=config.settings.in_flight_max,
-            first_hold_ms_max=config.settings.first_request_hold_ms_max,
-            throttle_ms_max=config.settings.throttle_ms_max or INT32_MAX,
-            stream_above_bytes=BUFFER_BYTES,
-        )
+        self._limits = _connection_limits(config.settings)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the tasks of the process after failures."""
         reactor.on_error = self._note_error
@@ -90,12 +88,11 @@ class Server:
         reactor.buffered.on_change = self._note_buffered
         self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
-        self._listeners = Listeners(
-            self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
-        )
+        self._listeners = Listeners(self.connection_limiter, self.supervisor, self._run_soon)
         self._connector = Connector(
             config,
             self.address_book,
+            self.broker_states,
             self.connection_limiter,
             self.counters,
             self._rate_limited_log,
@@ -117,8 +114,8 @@ class Server:
         """Listen and relay until `stop` is called, then drain. Calls `task_status.started()` once clients can
         connect.
 
-        Raises ConfigError if a port is taken or no upstream can be reached. Cancelling closes all connections
-        at once.
+        If no broker can be reached, clients are refused until one can. Raises ConfigError if a port is taken.
+        Cancelling closes all connections at once.
         """
         self._token = trio.lowlevel.current_trio_token()
         try:
@@ -146,10 +143,12 @@ class Server:
         def now_ms() -> int:
             return self._reactor.now_ms
 
-        def start(task: Task, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
+        def start(
+            task: Task, period_s: float | Callable[[], float], step: Callable[[], Awaitable[None]]
+        ) -> None:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
-        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
+        start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
@@ -167,6 +166,15 @@ class Server:
     def _clients(self) -> list[Client]:
         """Return the clients of all open connections."""
         return [relay.connection.client for relay in self._relays]
+
+    def use(self, config: Config) -> None:
+        """Use the limits and times of this configuration from now on; limits of a connection apply to new
+        connections. Other settings must be those of the present configuration.
+        """
+        self.config = self._connector.config = config
+        self._limits = _connection_limits(config.settings)
+        self._reactor.buffered.limit(config.settings.buffered_bytes_max)
+        self.connection_limiter.use(config)
 
     def stop(self) -> None:
         """Accept no more clients, and close each connection when its requests in flight are answered, at the
@@ -220,7 +228,7 @@ class Server:
         listener stays open in that case.
         """
         config = self.config
-        nodes, untold = await first_brokers(config, self.address_book)
+        nodes, untold, _away = await self._discovery.first()
         with _listening_at(config.listen, "choose another --listen"):
             self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
             self._listeners.open(self._ips, config.listen.port, None)
@@ -232,10 +240,15 @@ class Server:
             log.warning("upstream lists no brokers, learning them from responses", reason=untold)
         for node_id, upstream in nodes.items():
             self.address_book.learn(node_id, upstream)
-        log.info("listening", address=str(config.listen), upstream=", ".join(map(str, config.upstream)))
+        log.info(
+            "listening",
+            address=str(config.listen),
+            upstream=", ".join(map(str, config.upstream)),
+            brokers=self.address_book.listeners,
+        )
 
     def _broker_port(self, node_id: int) -> int:
-        port = self.config.ports.port(node_id)
+        port = self.address_book.port(node_id)
         assert port is not None  # checked before the first listener was opened
         return port
 
@@ -331,6 +344,16 @@ class Server:
         if self._relays or self._lingering:
             with trio.move_on_after(timeout_s):
                 await self._ended.wait()
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        frame_bytes_max=settings.frame_bytes_max,
+        in_flight_max=settings.in_flight_max,
+        first_hold_ms_max=settings.first_request_hold_ms_max,
+        throttle_ms_max=settings.throttle_ms_max or INT32_MAX,
+        stream_above_bytes=BUFFER_BYTES,
+    )
 
 
 def _usage_registries(settings: Settings) -> UsageRegistries:

@@ -213,9 +213,11 @@ async def test_an_outage_of_the_quota_store_is_reported_at_once_then_each_minute
 
 
 @pytest.mark.trio
-async def test_an_unwritable_quota_snapshot_is_only_logged(tmp_path: Path, nursery: trio.Nursery) -> None:
-    store, followed = FakeStore(), Followed()
-    last_known = LastKnown(store, tmp_path / "no-such-directory" / "last.toml")
+async def test_an_unwritable_quota_snapshot_is_logged_once_and_so_is_its_end(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    store, followed, path = FakeStore(), Followed(), tmp_path / "no-such-directory" / "last.toml"
+    last_known = LastKnown(store, path)
     with capture_logs() as logs:
         nursery.start_soon(last_known.follow, followed.changed, followed.failed)
         await trio.testing.wait_all_tasks_blocked()
@@ -223,9 +225,15 @@ async def test_an_unwritable_quota_snapshot_is_only_logged(tmp_path: Path, nurse
         await store.changed(ALICES)
         await until(lambda: len(logs) == 1)
         await store.changed(BOBS)
+        await trio.testing.wait_all_tasks_blocked()
+        path.parent.mkdir()
+        await store.changed(ALICES)
         await until(lambda: len(logs) == 2)
-    assert [line["event"] for line in logs] == ["quota snapshot not written"] * 2
-    assert followed.tables == [ALICES, BOBS]
+    assert [line["event"] for line in logs] == [
+        "quota snapshot not written",
+        "quota snapshot written again",
+    ]
+    assert followed.tables == [ALICES, BOBS, ALICES]
 
 
 @pytest.mark.trio

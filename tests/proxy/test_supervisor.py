@@ -245,6 +245,6 @@ def test_unusable_files_and_taken_ports_still_stop_the_start(tmp_path: Path) -> 
     async def script(_stage: Stage) -> None:
         raise AssertionError
 
-    for options in ({"tls_cert": str(tmp_path / "gone")}, {"upstream": "no.such.host.invalid:1"}):
+    for options in ({"tls_cert": str(tmp_path / "gone")}, {"listen": "no.such.host.invalid:1"}):
         with pytest.RaisesGroup(ConfigError, flatten_subgroups=True):
             play(script, **options)

@@ -18,6 +18,7 @@ from proxy.atomic_write import replace
 from proxy.config.settings import ConfigError
 from proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
 from proxy.handlers.quota_api.quota_admin import Changes
+from proxy.outage import Outage
 from quotas import QuotaFileError, QuotaTable, parse
 from quotas.table.quota_entry import Entry
 from quotas.table.quota_file import entries_of, render_entries
@@ -42,6 +43,7 @@ class LastKnown:
         self._written: QuotaTable | None = None
         self._changed = trio.Event()
         self._said = False
+        self._outage = Outage(log, "quota snapshot not written", "quota snapshot written again")
 
     @property
     def name(self) -> str:
@@ -112,8 +114,9 @@ class LastKnown:
             try:
                 left_out = await trio.to_thread.run_sync(self._write, path, self._newest)
             except OSError as error:
-                log.error("quota snapshot not written", file=str(path), reason=error.strerror or str(error))
+                self._outage.failed(file=str(path), reason=error.strerror or str(error))
                 continue
+            self._outage.over(file=str(path))
             if left_out and not self._said:
                 self._said = True
                 log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])
