@@ -16,7 +16,7 @@ from protocol import schema
 from proxy import logs
 from proxy.admin import quota_metrics
 from proxy.admin.entities import broker_label
-from proxy.admin.exposition import WEIR
+from proxy.admin.exposition import WEIR, Row
 from proxy.close_reasons import CloseReason
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.store import RESULTS, StoreHealth
@@ -74,6 +74,12 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
         [((str(node_id), str(address), str(port(node_id))), 1) for node_id, address in sorted(nodes.items())],
         *("broker", "upstream", "port"),
     )
+    yield WEIR.gauge(
+        "broker_up",
+        "0 while a broker cannot be reached, or is not listed by the other brokers.",
+        {str(node_id): server.broker_states.is_up(node_id) for node_id in sorted(nodes)},
+        "broker",
+    )
     failures = server.counters.task_failures
     yield WEIR.counter(
         "task_failures",
@@ -111,8 +117,8 @@ def _sessions(server: Server) -> Iterator[Metric]:
     yield WEIR.counter(
         "sessions_closed",
         "Client connections closed or refused.",
-        {reason.value: counters.closed[reason] for reason in CloseReason},
-        "reason",
+        list(_closed(server)),
+        *("reason", "broker"),
     )
     requests = sorted(server.plans.requests().items())
     yield WEIR.counter(
@@ -146,6 +152,17 @@ def _sessions(server: Server) -> Iterator[Metric]:
         "api",
     )
     yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
+
+
+def _closed(server: Server) -> Iterator[Row]:
+    """Yield the number of closed connections by reason and broker; also zeros, because `rate` does not see a
+    counter whose first sample is above 0.
+    """
+    counts = server.counters.closed_at
+    nodes: list[int | None] = [None, *sorted(server.address_book.nodes)]
+    for node_id in nodes:
+        for reason in CloseReason:
+            yield (reason.value, broker_label(node_id)), counts[reason, node_id]
 
 
 def _api_name(api_key: int) -> str:

@@ -125,10 +125,10 @@ class Connector:
                 await self._close_later(pending, refusal.hold_s)
         except Exception as error:  # noqa: BLE001  # a bug must affect only this client
             pending.sock.close()
-            self._note_error(error)
+            self._note_error(error, pending.node_id)
         except BaseException:
             pending.sock.close()
-            self._counters.closed[CloseReason.STOPPED] += 1
+            self._counters.closed_at[CloseReason.STOPPED, self._known(pending.node_id)] += 1
             raise
 
     async def _relay(self, pending: _PendingConnection) -> None:
@@ -212,17 +212,21 @@ class Connector:
         return list(dict.fromkeys(first + others + named))
 
     def _note(self, refusal: RefusalError, node_id: int | None, client: str) -> None:
-        self._counters.closed[refusal.reason] += 1
-        known = node_id if node_id in self._address_book.nodes else None  # clients can send any name
+        known = self._known(node_id)
+        self._counters.closed_at[refusal.reason, known] += 1
         details = {"reason": refusal.reason, "node_id": node_id, "client": client, "detail": str(refusal)}
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
-    def _note_error(self, error: Exception) -> None:
+    def _known(self, node_id: int | None) -> int | None:
+        """Return the node id if it is a broker's; else None, because clients can send any server name."""
+        return node_id if node_id in self._address_book.nodes else None
+
+    def _note_error(self, error: Exception, node_id: int | None) -> None:
         """Count and log an unexpected exception while a client or a broker is being connected."""
-        self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
+        self._counters.closed_at[CloseReason.INTERNAL_ERROR, self._known(node_id)] += 1
         kind = ("internal, refused", type(error).__name__)
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
@@ -260,7 +264,7 @@ class Connector:
             self._note(refusal, node_id, "weir")
             return refusal.reason in AWAY
         except Exception as error:  # noqa: BLE001  # a bug must not close a listener for good
-            self._note_error(error)
+            self._note_error(error, node_id)
             return False
         broker.close()
         return False

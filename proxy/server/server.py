@@ -267,7 +267,7 @@ class Server:
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
             self._relays.discard(relay)
             self.connection_limiter.leave(client.peer.host)
-            self.counters.note_ended(reason, *relay.received_bytes)
+            self.counters.note_ended(reason, node_id, *relay.received_bytes)
             if relay.lingering is not None:
                 self._lingering.add(relay.lingering)
                 relay.lingering.on_close = partial(self._lingered, relay.lingering)
