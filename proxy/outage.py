@@ -57,7 +57,7 @@ class Outage:
         self._level = level
         self._clock = clock
         self._count = 0
-        """Number of failures of the present outage; 0 while there is none."""
+        """Number of failures of the present outage; 0 outside of outages."""
         self._began_s = 0.0
         self._failed_s = self._said_s = -math.inf
         self._quiet_s = quiet_s

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
@@ -23,6 +24,7 @@ from proxy.control.stores.store import RESULTS, StoreHealth
 from proxy.control.supervisor import Task
 from proxy.control.usage.tally import Kind, Loss, Tally
 from proxy.counters import Counters
+from proxy.net.latency import Histogram, Latencies
 from proxy.net.reactor import TURN_BOUNDS_US, Turns
 from proxy.net.tls.contexts import ContextOfFiles
 from proxy.server.server import Server
@@ -50,6 +52,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     server, registry = sources.server, sources.quota_registry
     yield from _process(server, ready=ready)
     yield _turns(server.turns)
+    yield from _latencies(server.latencies)
     yield from _sessions(server)
     yield from _store(registry, sources.store)
     for shadow in (False, True):
@@ -100,6 +103,29 @@ def _turns(turns: Turns) -> Metric:
         buckets=[*counts, ("+Inf", float(turns.number))],
         sum_value=turns.busy_us / 1_000_000,
     )
+
+
+def _latencies(latencies: Latencies) -> Iterator[Metric]:
+    forward = HistogramMetricFamily(
+        "weir_request_forward_seconds",
+        "Weir's own share of the latency: time in which a request was forwarded; a sample of the requests.",
+    )
+    _add(forward, [], latencies.forward)
+    answers = HistogramMetricFamily(
+        "weir_broker_answer_seconds",
+        "The brokers' share of the latency: time until the response to a forwarded request began; a sample.",
+        labels=["api"],
+    )
+    for api, histogram in latencies.answers.items():
+        _add(answers, [api], histogram)
+    yield from (forward, answers)
+
+
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    bounds = [*(str(bound_us / 1_000_000) for bound_us in histogram.bounds_us), "+Inf"]
+    below = [float(count) for count in accumulate(histogram.within)]
+    buckets = list(zip(bounds, below, strict=True))
+    family.add_metric(labels, buckets=buckets, sum_value=histogram.sum_us / 1_000_000)
 
 
 def _sessions(server: Server) -> Iterator[Metric]:

@@ -32,6 +32,7 @@ import structlog
 
 from proxy.connection.effects import Clock
 from proxy.net.buffered import BufferedBytes
+from proxy.net.latency import Latencies
 from proxy.net.poll import READ, Poll
 
 log = structlog.get_logger("weir")
@@ -119,6 +120,8 @@ class Reactor:
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.clock = Clock(clock_us())
+        self.latencies = Latencies()
+        """Latency of a sample of the requests of all connections."""
         """Clock that all connections share. Its time (µs) is that at which the current turn began."""
         self.now_ms = self.clock.now_us // 1000
         """Time (ms) at which the current turn began."""
@@ -221,6 +224,10 @@ class Reactor:
         if self._later:
             self._run_later()
         self.turns.note(self._clock_us() - now_us)
+
+    def present_us(self) -> int:
+        """Return the time (µs) now; `clock` has the time at which the present turn began."""
+        return self._clock_us()
 
     def run(self, call: Callable[[], None], failed: Failed | None) -> None:
         """Run `call` now. If it raises, report the exception and call `failed`. For calls into connections

@@ -36,6 +36,7 @@ from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
 from proxy.net.buffered import BufferedBytes
+from proxy.net.latency import Latencies
 from proxy.net.lingering import DISCARD_MS, Lingering
 from proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
 from proxy.net.relay import Relay
@@ -198,6 +199,11 @@ class Server:
     def turns(self) -> Turns:
         """Statistics of the reactor's turns: their number and lengths."""
         return self._reactor.turns
+
+    @property
+    def latencies(self) -> Latencies:
+        """Histograms of the latency of a sample of the requests."""
+        return self._reactor.latencies
 
     @property
     def buffered(self) -> BufferedBytes:

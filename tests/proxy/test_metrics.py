@@ -121,6 +121,19 @@ def test_metrics_show_brokers_with_both_addresses(server: Server) -> None:
     assert page.value("weir_broker_info", broker="3", upstream="kafka-3:9092", port="19096") == 1
 
 
+def test_metrics_show_the_latency_of_weir_and_of_brokers(server: Server) -> None:
+    latencies = server.latencies
+    latencies.forward.note(60)
+    latencies.forward.note(70_000)
+    latencies.note_answer(1, 450_000)
+    page = scraped(server)
+    assert page.value("weir_request_forward_seconds_bucket", le="0.0001") == 1
+    assert page.value("weir_request_forward_seconds_count") == 2
+    assert page.value("weir_request_forward_seconds_sum") == pytest.approx(0.07006)
+    assert page.value("weir_broker_answer_seconds_bucket", api="Fetch", le="0.2") == 0
+    assert page.value("weir_broker_answer_seconds_bucket", api="Fetch", le="0.5") == 1
+
+
 def test_metrics_show_which_brokers_are_down(server: Server) -> None:
     server.address_book.nodes.update({3: Address("kafka-3", 9092), 4: Address("kafka-4", 9092)})
     server.broker_states.failed(4, "refused")
