@@ -256,12 +256,12 @@ class Connector:
 
     async def _is_away(self, node_id: int | None) -> bool:
         """Try to reach a broker; return True if it cannot be reached. A failure is counted like a client's,
-        because alerts use these counters.
+        because alerts use these counters. The log has the broker's state instead (`BrokerStates`).
         """
         try:
             broker, _node_id = await self._connect(node_id)
         except RefusalError as refusal:
-            self._note(refusal, node_id, "weir")
+            self._counters.closed_at[refusal.reason, self._known(node_id)] += 1
             return refusal.reason in AWAY
         except Exception as error:  # noqa: BLE001  # a bug must not close a listener for good
             self._note_error(error, node_id)

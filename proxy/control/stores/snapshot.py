@@ -6,7 +6,6 @@ and logged once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,6 @@ from quotas.table.quota_file import entries_of, render_entries
 
 log = structlog.get_logger("weir.quotas")
 
-REMIND_S: Final = 60.0
 HEAD: Final = "# The last known quotas, written by weir; changes made here are lost.\n\n"
 
 
@@ -76,30 +74,21 @@ class LastKnown:
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Await `changed` with each new table of the store until cancelled, and write the table to the
-        snapshot. Call `failed` while the store cannot be read, at most once a minute; call it at once if the
-        store was not available at the start.
+        snapshot. Call `failed` at each failure to read the store, and at once if the store was not available
+        at the start.
         """
-        said_s = -math.inf
 
         async def note(table: QuotaTable) -> None:
-            nonlocal said_s
-            said_s = -math.inf
             self._note(table)
             await changed(table)
 
-        def say(error: StoreError) -> None:
-            nonlocal said_s
-            if trio.current_time() - said_s >= REMIND_S:
-                said_s = trio.current_time()
-                failed(error)
-
         if self._failure is not None:
-            say(self._failure)
+            failed(self._failure)
 
         async with trio.open_nursery() as nursery:
             if self._path is not None:
                 nursery.start_soon(self._write_forever, self._path)
-            await self._store.follow(note, say)
+            await self._store.follow(note, failed)
             nursery.cancel_scope.cancel()
 
     def _note(self, table: QuotaTable) -> None:
