@@ -40,7 +40,7 @@ def run(config_file: Path | None, **options: object) -> None:
         try:
             loaded = config.load(config_file, options)
             logs.configure(loaded.settings.log_level, loaded.settings.log_format)
-            run_proxy(loaded)
+            run_proxy(loaded, lambda: config.load(config_file, options))
         except config.ConfigError as error:
             click.echo(f"weir: {error}", err=True)
             sys.exit(USAGE)

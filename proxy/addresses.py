@@ -64,6 +64,19 @@ class PortRange:
         port = self.first + node_id - self.first_node_id
         return port if self.first <= port <= self.last and node_id >= 0 else None
 
+    def fitted(self, node_ids: list[int]) -> PortRange:
+        """Return a range of the same ports that serves these node ids; this one if it serves them, or if none
+        is found.
+
+        The first node id is a multiple of the number of ports. So the result is the same at each start,
+        whichever brokers are away.
+        """
+        if self.unmapped(node_ids) is None:
+            return self
+        count = self.last - self.first + 1
+        found = PortRange(self.first, self.last, min(node_ids) // count * count)
+        return self if found.unmapped(node_ids) is not None else found
+
     @property
     def last_node_id(self) -> int:
         """Largest node id for which the range has a port."""
@@ -99,6 +112,9 @@ class ServerNames:
     domain: str
     """Domain of the brokers' names, in lower case, without a final dot."""
     at_port: int
+
+    def __str__(self) -> str:
+        return f"port {self.at_port}, names broker-ID.{self.domain}"
 
     def port(self, node_id: int) -> int | None:
         """Return the port that all brokers share; None for a negative node id, because such an id stands for
@@ -146,6 +162,27 @@ class AddressBook:
     def nodes(self) -> dict[int, Address]:
         """Address of each known broker, by node id."""
         return self._upstream
+
+    @property
+    def listeners(self) -> str:
+        """Weir's listeners for brokers, as text for operators."""
+        return str(self._listeners)
+
+    def port(self, node_id: int) -> int | None:
+        """Return the port of Weir's listener for a node; None if the node can have no listener."""
+        return self._listeners.port(node_id)
+
+    def fit(self, node_ids: list[int]) -> None:
+        """Choose the first node id of the ports, if it is not configured (0), no broker is known yet, and the
+        cluster's node ids do not fit.
+        """
+        listeners = self._listeners
+        if self._upstream or not isinstance(listeners, PortRange) or listeners.first_node_id:
+            return
+        found = listeners.fitted(node_ids)
+        if found is not listeners:
+            self._listeners = found
+            log.info("first_node_id derived from the cluster's node ids", listeners=str(found))
 
     def observe(self, node_id: int, upstream: Address) -> int | None:
         """Record the address of a broker, and open its listener if it is new. Return the broker's port at

@@ -12,8 +12,10 @@ class Counters:
 
     sessions_opened: int = 0
     sessions_open: int = 0
-    closed: Counter[CloseReason] = field(default_factory=Counter)
-    """Number of connections closed and refused, by reason."""
+    closed_at: Counter[tuple[CloseReason, int | None]] = field(default_factory=Counter)
+    """Number of connections closed and refused, by reason and node id of the broker; None for the bootstrap
+    listener, and for brokers whose node id is unknown.
+    """
     bytes_from_clients: int = 0
     bytes_from_brokers: int = 0
     """Bytes received by connections that have ended; `Server.received_bytes` adds those of open
@@ -38,11 +40,21 @@ class Counters:
     task_failures: Counter[str] = field(default_factory=Counter)
     """Number of failures of Weir's own tasks, by task (`proxy.control.supervisor`)."""
 
-    def note_ended(self, reason: CloseReason, from_client_bytes: int, from_broker_bytes: int) -> None:
-        """Count a connection that has ended, by close reason, and the bytes that it has received from each
-        side.
+    @property
+    def closed(self) -> Counter[CloseReason]:
+        """Number of connections closed and refused, by reason."""
+        found: Counter[CloseReason] = Counter()
+        for (reason, _node_id), count in self.closed_at.items():
+            found[reason] += count
+        return found
+
+    def note_ended(
+        self, reason: CloseReason, node_id: int | None, from_client_bytes: int, from_broker_bytes: int
+    ) -> None:
+        """Count a connection that has ended, by close reason and broker, and the bytes that it has received
+        from each side.
         """
         self.sessions_open -= 1
-        self.closed[reason] += 1
+        self.closed_at[reason, node_id] += 1
         self.bytes_from_clients += from_client_bytes
         self.bytes_from_brokers += from_broker_bytes

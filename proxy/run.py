@@ -6,13 +6,16 @@ import gc
 import select
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
 from typing import Final, NamedTuple, assert_never
 
 import structlog
 import trio
 
+from proxy import file_watch
 from proxy.config.config import Config, check_quota_store
 from proxy.config.settings import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
@@ -22,10 +25,12 @@ from proxy.control.stores.quota_manager import QuotaManager
 from proxy.control.stores.snapshot import LastKnown
 from proxy.control.stores.store import QuotaStore, StoreHealth
 from proxy.control.stores.topic import topic_store
+from proxy.control.supervisor import Task, every
 from proxy.control.usage.start import Recording, recording
 from proxy.net import sockets
 from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.reactor import Reactor
+from proxy.server.reload import Reload
 from proxy.server.server import Server
 from quotas import QuotaTable
 from quotas.table.bounded_names import EMPTY
@@ -38,8 +43,10 @@ COLLECTED_EVERY_S: Final = 3600.0
 _NEVER: Final = 2**31 - 1
 
 
-def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; a second signal stops at once. Raises ConfigError."""
+def run(config: Config, load: Callable[[], Config] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal stops at once. `load` reads the
+    configuration again; None if it cannot change. Raises ConfigError.
+    """
     _check_system()
     recorded = recording(config)
     chosen = choose(config)
@@ -47,7 +54,9 @@ def run(config: Config) -> None:
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
     try:
-        run_hosting_trio(reactor, lambda: _main(config, reactor, registry, chosen, recorded))
+        run_hosting_trio(
+            reactor, lambda: _main(config, reactor, registry, chosen, recorded, load or (lambda: config))
+        )
     except BaseExceptionGroup as group:
         raise _single(group) from None
     finally:
@@ -118,7 +127,12 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _main(
-    config: Config, reactor: Reactor, registry: QuotaRegistry, chosen: Chosen, recorded: Recording | None
+    config: Config,
+    reactor: Reactor,
+    registry: QuotaRegistry,
+    chosen: Chosen,
+    recorded: Recording | None,
+    load: Callable[[], Config],
 ) -> None:
     server = Server(config, reactor, registry)
     state = StoreHealth(time.time, chosen.store.name, chosen.foreign_records)
@@ -136,11 +150,16 @@ async def _main(
             await endpoint.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
-        nursery.start_soon(_obey_hangup, quota_manager.reload)
+        reload = Reload(server, load, quota_manager.set_mode)
+        nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
+        if config.file is not None:
+            watching = every(file_watch.LOOK_S, reload.look)
+            nursery.start_soon(server.supervisor.keep_running, Task.CONFIGURATION, watching)
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             nursery.start_soon(_collect_garbage)
             listening.set()
+            _say_started(config)
             mode, quotas = config.settings.quota_mode, len(quota_manager.table)
             log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
             _say_costs(config)
@@ -165,6 +184,14 @@ async def _collect_garbage() -> None:
         gc.collect()
 
 
+def _say_started(config: Config) -> None:
+    """Log the versions and the configuration file. Called after the start has succeeded, so that a failed
+    start logs only its error.
+    """
+    file = "none" if config.file is None else str(config.file)
+    log.info("started", version=version("kafka-weir"), python=python_version(), configuration=file)
+
+
 def _say_costs(config: Config) -> None:
     """Log the file of request costs and the scale of request time, each only if it is configured."""
     settings, costs = config.settings, config.request_time.costs
@@ -185,9 +212,10 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
             server.stop()
 
 
-async def _obey_hangup(reload: Callable[[], Awaitable[object]]) -> None:
-    """Read the quota store again at each SIGHUP, which would otherwise end the process."""
+async def _obey_hangup(reloads: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    """Read quotas and configuration again at each SIGHUP, which would otherwise end the process."""
     with trio.open_signal_receiver(signal.SIGHUP) as received:
         async for _number in received:
             log.info("reloading", signal="SIGHUP")
-            await reload()
+            for reload in reloads:
+                await reload()

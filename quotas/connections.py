@@ -158,11 +158,13 @@ class ConnectionQuotas:
         """Return the budgets of the IP addresses at a listener, each with the address in its `tags`."""
         return self._of_listener(listener)
 
-    def shadows(self) -> Iterator[ClientQuotas[ConnectionBudget]]:
-        """Return the quotas of shadow entries for IP addresses, one object per listener. Their budgets reject
-        no connection, but `throttled` counts the connections that an enforced entry would reject.
+    def of_addresses(self, *, shadow: bool) -> list[ClientQuotas[ConnectionBudget]]:
+        """Return the quotas of enforced entries for IP addresses (of shadow entries if `shadow`), one object
+        per listener. Budgets of shadow entries reject no connection, but `throttled` counts the connections
+        that an enforced entry would reject.
         """
-        return (quotas.shadow for quotas in self._ips.values() if quotas.shadow is not None)
+        sides = [quotas.shadow if shadow else quotas for quotas in self._ips.values()]
+        return [quotas for quotas in sides if quotas is not None]
 
     def listeners(self) -> Iterator[tuple[int | None, ConnectionBudget]]:
         """Return (listener, budget) of the listeners that had connections; empty without `listener_rate`."""
@@ -217,6 +219,10 @@ class ConnectionCounts:
         self._most = most
         self._overrides = dict(overrides or {})
         self._open: Counter[str] = Counter()
+
+    def limit(self, most: int, overrides: Mapping[str, int]) -> None:
+        """Replace the maxima for connections that are opened from now on."""
+        self._most, self._overrides = most, dict(overrides)
 
     def open(self, ip: str) -> bool:
         """Count a connection of this address; return False, and do not count, if the maximum is reached."""

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from proxy.control.quota_registry import QuotaRegistry
-from quotas import BrokerQuotas, Budget, ClientQuotas, MutationBudget, Tags
+from quotas import BrokerQuotas, Budget, ClientQuotas, MutationBudget, QuotaKey, QuotaTable, Tags
 from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.limiter import Limiter
 from quotas.limiters.request_time import RequestBudget
@@ -76,6 +76,8 @@ class Entity(NamedTuple):
     throttle_ms: int
     tokens: float = 0.0
     """Current balance (partitions) of a mutation budget; 0 for other budgets."""
+    entry: str = ""
+    """Entity of the entry of the quotas that wins for the budget; empty if the entry was removed."""
     refused: int = 0
     """Number of topics in requests that were refused because a mutation budget was exhausted; 0 for other
     budgets.
@@ -136,7 +138,7 @@ def read(
     """Fill `reading` with the values of all budgets that `kinds` yields, in steps of about a millisecond; the
     caller serves sockets at each yield. With `shadow`, read the budgets of shadow entries.
     """
-    largest = reading.largest
+    largest, table = reading.largest, quota_registry.in_force
     for pot, kind in list(kinds(quota_registry, shadow)):
         total = reading.totals[pot] = copy(kind.forgotten)
         reading.counts[pot] = len(kind)
@@ -148,7 +150,10 @@ def read(
     reading.hidden = sum(reading.counts.values()) - len(largest)
     remaining = iter(largest)
     while some := list(islice(remaining, SLICE // 4)):
-        reading.shown += [_entity(pot, budget, now_ms) for pot, budget in some]
+        reading.shown += [
+            _entity(pot, budget, now_ms)._replace(entry=_entry(table, pot.quota, budget.tags, shadow=shadow))
+            for pot, budget in some
+        ]
         yield
 
 
@@ -224,6 +229,12 @@ def _entity(pot: Pot, budget: Limiter, now_ms: int) -> Entity:
     if isinstance(budget, MutationBudget):
         return found._replace(tokens=budget.tokens(now_ms), refused=budget.refused)
     return found
+
+
+def _entry(table: QuotaTable, quota: str, tags: Tags, *, shadow: bool) -> str:
+    key = QuotaKey(quota)
+    entity = (table.shadow_limits(key) if shadow else table.limits(key)).entry_of(tags)
+    return "" if entity is None else shortened(str(entity))
 
 
 def sharers(tags: Tags) -> tuple[str, str, str]:

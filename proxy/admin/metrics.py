@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
@@ -16,13 +17,14 @@ from protocol import schema
 from proxy import logs
 from proxy.admin import quota_metrics
 from proxy.admin.entities import broker_label
-from proxy.admin.exposition import WEIR
+from proxy.admin.exposition import WEIR, Row
 from proxy.close_reasons import CloseReason
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.store import RESULTS, StoreHealth
 from proxy.control.supervisor import Task
 from proxy.control.usage.tally import Kind, Loss, Tally
 from proxy.counters import Counters
+from proxy.net.latency import Histogram, Latencies
 from proxy.net.reactor import TURN_BOUNDS_US, Turns
 from proxy.net.tls.contexts import ContextOfFiles
 from proxy.server.server import Server
@@ -50,6 +52,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     server, registry = sources.server, sources.quota_registry
     yield from _process(server, ready=ready)
     yield _turns(server.turns)
+    yield from _latencies(server.latencies)
     yield from _sessions(server)
     yield from _store(registry, sources.store)
     for shadow in (False, True):
@@ -66,13 +69,19 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
     yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
     yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", logs.lost_lines())
-    nodes, port = server.address_book.nodes, server.config.advertised_listeners.port
+    nodes, port = server.address_book.nodes, server.address_book.port
     yield WEIR.gauge("brokers", "Known brokers; each has a listener.", len(nodes))
     yield WEIR.gauge(
         "broker_info",
         "Each broker's own address, and Weir's port for it.",
         [((str(node_id), str(address), str(port(node_id))), 1) for node_id, address in sorted(nodes.items())],
         *("broker", "upstream", "port"),
+    )
+    yield WEIR.gauge(
+        "broker_up",
+        "0 while a broker cannot be reached, or is not listed by the other brokers.",
+        {str(node_id): server.broker_states.is_up(node_id) for node_id in sorted(nodes)},
+        "broker",
     )
     failures = server.counters.task_failures
     yield WEIR.counter(
@@ -96,6 +105,29 @@ def _turns(turns: Turns) -> Metric:
     )
 
 
+def _latencies(latencies: Latencies) -> Iterator[Metric]:
+    forward = HistogramMetricFamily(
+        "weir_request_forward_seconds",
+        "Weir's own share of the latency: time in which a request was forwarded; a sample of the requests.",
+    )
+    _add(forward, [], latencies.forward)
+    answers = HistogramMetricFamily(
+        "weir_broker_answer_seconds",
+        "The brokers' share of the latency: time until the response to a forwarded request began; a sample.",
+        labels=["api"],
+    )
+    for api, histogram in latencies.answers.items():
+        _add(answers, [api], histogram)
+    yield from (forward, answers)
+
+
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    bounds = [*(str(bound_us / 1_000_000) for bound_us in histogram.bounds_us), "+Inf"]
+    below = [float(count) for count in accumulate(histogram.within)]
+    buckets = list(zip(bounds, below, strict=True))
+    family.add_metric(labels, buckets=buckets, sum_value=histogram.sum_us / 1_000_000)
+
+
 def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
     yield WEIR.gauge("sessions_open", "Client connections now.", counters.sessions_open)
@@ -111,8 +143,8 @@ def _sessions(server: Server) -> Iterator[Metric]:
     yield WEIR.counter(
         "sessions_closed",
         "Client connections closed or refused.",
-        {reason.value: counters.closed[reason] for reason in CloseReason},
-        "reason",
+        list(_closed(server)),
+        *("reason", "broker"),
     )
     requests = sorted(server.plans.requests().items())
     yield WEIR.counter(
@@ -146,6 +178,17 @@ def _sessions(server: Server) -> Iterator[Metric]:
         "api",
     )
     yield WEIR.counter("throttles", "Number of times that a client was throttled.", counters.throttles)
+
+
+def _closed(server: Server) -> Iterator[Row]:
+    """Yield the number of closed connections by reason and broker; also zeros, because `rate` does not see a
+    counter whose first sample is above 0.
+    """
+    counts = server.counters.closed_at
+    nodes: list[int | None] = [None, *sorted(server.address_book.nodes)]
+    for node_id in nodes:
+        for reason in CloseReason:
+            yield (reason.value, broker_label(node_id)), counts[reason, node_id]
 
 
 def _api_name(api_key: int) -> str:

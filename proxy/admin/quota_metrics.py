@@ -119,7 +119,19 @@ def _entities(make: Families, rates: list[Entity], times: list[Entity]) -> Itera
     )
     yield from _rate_and_limit(make, "entity", "bytes_per_second", bytes_of, *ENTITY)
     yield from _rate_and_limit(make, "entity", "percent", times_of, *ENTITY)
+    yield make.gauge(
+        "entity_utilization",
+        "Current rate divided by the limit; 0 without a limit.",
+        both_of(lambda entity: entity.rate / entity.limit if entity.limit else 0.0),
+        *ENTITY,
+    )
     yield from _throttles(make, "entity", both_of, *ENTITY)
+    yield make.gauge(
+        "entity_entry_info",
+        "Always 1: the entry of the quotas that wins for the entity; empty if it was removed.",
+        [((*entity.labels, entity.entry), 1) for entity in rates + times],
+        *(*ENTITY, "entry"),
+    )
 
 
 def _rate_and_limit(make: Families, whose: str, unit: str, values: Values, *labels: str) -> Iterator[Metric]:

@@ -56,6 +56,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsRules
     identity: IdentityRules
     request_time: RequestTimeRules
+    file: Path | None = None
+    """The configuration file; None if the configuration consists of options only."""
 
     @property
     def advertised_listeners(self) -> AdvertisedListeners:
@@ -99,7 +101,7 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
     draft = read(path, options)
     if not draft.mistakes:
         try:
-            return _check(draft.settings)
+            return msgspec.structs.replace(_check(draft.settings), file=path)
         except ConfigError:
             pass
     raise ConfigMistakesError(all_mistakes(draft))

@@ -224,6 +224,13 @@ class Client:
         """
         return not self.authenticated and self._node_id in self._identities.behind_sasl
 
+    @property
+    def quota_client_id(self) -> str:
+        """Client-id of the latest request, as quotas see it; empty if it is not cached, because it is longer
+        than `NAME_BYTES_MAX`.
+        """
+        return self._cached_client_id[2:].decode("utf-8", "replace") or self._quotas.unnamed
+
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of the request `data[frame:end]`, empty for null; None if more bytes are
         needed. Raises ProtocolError if the client-id is malformed.

@@ -40,7 +40,8 @@ class QuotaRegistry:
         the client-id assumed for clients without one. `request_time_scale` returns the factor for estimates
         of a broker's request time, by node id.
         """
-        self._is_in_shadow = in_shadow
+        self.in_shadow = in_shadow
+        """True if every entry is a shadow entry. After a change, call `use` with the table."""
         self._pacing = pacing
         self._unnamed = unnamed
         self._request_time_scale = request_time_scale
@@ -76,7 +77,7 @@ class QuotaRegistry:
         return self._in_force
 
     def _modes(self, table: QuotaTable) -> QuotaTable:
-        return (table.in_shadow() if self._is_in_shadow else table).paced(self._pacing)
+        return (table.in_shadow() if self.in_shadow else table).paced(self._pacing)
 
     @property
     def brokers(self) -> dict[int | None, BrokerQuotas]:

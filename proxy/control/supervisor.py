@@ -24,13 +24,14 @@ class Task(StrEnum):
     ACCEPT = "accept"
     ADMIN = "admin"
     BROKERS = "brokers"
+    CONFIGURATION = "configuration"
     EXPIRY = "expiry"
     QUOTA_STORE = "quota_store"
     REACTOR = "reactor"
     """Callbacks of the reactor that raised an exception. The reactor is not restarted; at worst, the
     connection of the callback has ended.
     """
-    SHADOW_LOG = "shadow_log"
+    THROTTLE_LOG = "throttle_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"
 
@@ -82,14 +83,14 @@ class Supervisor:
         self._log(("task", task), _failed, details)
 
 
-def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
-    """Return work for `keep_running` that awaits `step` every `period_s`, for the first time after one
-    period.
+def every(period_s: float | Callable[[], float], step: Callable[[], Awaitable[object]]) -> Work:
+    """Return work for `keep_running` that awaits `step` every `period_s` (a number, or a function that
+    returns the next period), for the first time after one period.
     """
 
     async def work(works: Works) -> None:
         while True:
-            await trio.sleep(period_s)
+            await trio.sleep(period_s() if callable(period_s) else period_s)
             await step()
             works()
 

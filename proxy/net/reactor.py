@@ -36,6 +36,7 @@ import structlog
 
 from proxy.connection.effects import TURN_FRAMES, Clock
 from proxy.net.buffered import BufferedBytes
+from proxy.net.latency import Latencies
 from proxy.net.poll import READ, Poll
 
 log = structlog.get_logger("weir")
@@ -129,6 +130,8 @@ class Reactor:
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.clock = Clock(clock_us())
+        self.latencies = Latencies()
+        """Latency of a sample of the requests of all connections."""
         """Clock that all connections share. Its time (µs) is that at which the current turn began."""
         self.now_ms = self.clock.now_us // 1000
         """Time (ms) at which the current turn began."""
@@ -253,6 +256,10 @@ class Reactor:
         busy = max(self._round_sockets, len(self._round)) + len(self._later) > BUSY_SOCKETS
         self.clock.frames_max = BUSY_FRAMES if busy else TURN_FRAMES
         self.read_bytes_max = BUSY_BYTES if busy else 0
+
+    def present_us(self) -> int:
+        """Return the time (µs) now; `clock` has the time at which the present turn began."""
+        return self._clock_us()
 
     def run(self, call: Callable[[], None], failed: Failed | None) -> None:
         """Run `call` now. If it raises, report the exception and call `failed`. For calls into connections

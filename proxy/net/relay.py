@@ -16,9 +16,11 @@ from typing import Final, TypeAlias
 from proxy.close_reasons import CloseReason
 from proxy.connection.connection import Connection
 from proxy.connection.effects import NOTHING
+from proxy.connection.in_flight import CHARGED
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
 from proxy.connection.state import OPEN
+from proxy.net.latency import SAMPLE
 from proxy.net.lingering import Lingering, close_slowly
 from proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
@@ -50,8 +52,10 @@ class Relay:
         "_on_end",
         "_reactor",
         "_resumes",
+        "_sampled_us",
         "_timer",
         "_timer_ms",
+        "_until_sample",
         "connection",
         "held_bytes",
         "lingering",
@@ -75,6 +79,10 @@ class Relay:
         self._closed = False
         self._resumes = False
         """True if the reactor will call `_resume` in a later turn."""
+        self._until_sample = 1
+        """Number of reads from the client up to the next one that is measured."""
+        self._sampled_us = 0
+        """Time (µs) at which a measured request was sent to the broker; 0 if none waits for its answer."""
         self.lingering: Lingering | None = None
         """The client's socket, if it stays open for a moment after the relay has ended; else None."""
         self._timer: Timer | None = None
@@ -138,16 +146,42 @@ class Relay:
     def _client_ready(self, events: int) -> None:
         client = self._client
         if events == READ and self._calm and not client.kept and self.connection.state == OPEN:
-            self._pass_on(client)
+            self._until_sample -= 1
+            if self._until_sample > 0:
+                self._pass_on(client)
+            else:
+                self._pass_on_measured(client)
         else:
             self._slowly_ready(client, events)
 
     def _broker_ready(self, events: int) -> None:
         broker = self._broker
+        if self._sampled_us:
+            self._note_answer()
         if events == READ and self._calm and not broker.kept:
             self._pass_on(broker)
         else:
             self._slowly_ready(broker, events)
+
+    def _pass_on_measured(self, client: Side) -> None:
+        """Pass on the client's bytes. If they are one request, and no other is in flight, measure the time
+        until it was sent, and later the time of the broker's answer. Otherwise try again with the next bytes.
+        """
+        in_flight, reactor = self.connection.in_flight, self._reactor
+        was_idle = not in_flight
+        self._pass_on(client)
+        if was_idle and len(in_flight) == 1 and in_flight[0].kind <= CHARGED and not self._broker.unsent:
+            now_us = reactor.present_us()
+            reactor.latencies.forward.note(now_us - reactor.clock.now_us)
+            self._sampled_us, self._until_sample = now_us, SAMPLE
+
+    def _note_answer(self) -> None:
+        """Measure the time after which the broker has answered the measured request."""
+        in_flight, sampled_us = self.connection.in_flight, self._sampled_us
+        self._sampled_us = 0
+        if in_flight:
+            waited_us = max(self._reactor.clock.now_us - sampled_us, 0)
+            self._reactor.latencies.note_answer(in_flight[0].plan.api_key, waited_us)
 
     def _woken(self) -> None:
         """Send the bytes that the connection has prepared although no bytes were read."""

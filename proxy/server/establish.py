@@ -23,6 +23,7 @@ from proxy.addresses import Address, AddressBook
 from proxy.close_reasons import BY_PEERS, CloseReason
 from proxy.config.config import Config, plain_ip
 from proxy.connection.connection import ANONYMOUS
+from proxy.control.cluster.broker_states import BrokerStates
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.counters import Counters
 from proxy.net import sockets
@@ -44,6 +45,8 @@ PROBE_S: Final = 0.5
 """Time (s) between two attempts of Weir to reach a broker whose listener refuses connections."""
 AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIMEOUT})
 """Close reasons of a failed connection to a broker, for which the broker's listener refuses connections."""
+STATED: Final = AWAY | {CloseReason.BROKER_HANDSHAKE_FAILED}
+"""Close reasons of a failed connection to a broker that say that the broker is down."""
 NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
 """Values of errno of connect() when descriptors, memory or local ports have run out."""
 
@@ -83,14 +86,18 @@ class Connector:
         self,
         config: Config,
         address_book: AddressBook,
+        states: BrokerStates,
         limiter: ConnectionLimiter,
         counters: Counters,
         rate_limited_log: RateLimitedLog,
         start_relay: StartRelay,
         refuse_until: RefuseUntil,
     ) -> None:
-        """Begin without clients; share the server's address book, limiter and counters."""
-        self._config = config
+        """Begin without clients; share the server's address book, limiter and counters. Record in `states`
+        which brokers could be reached.
+        """
+        self.config = config
+        self._states = states
         self._address_book = address_book
         self._limiter = limiter
         self._counters = counters
@@ -118,10 +125,10 @@ class Connector:
                 await self._close_later(pending, refusal.hold_s)
         except Exception as error:  # noqa: BLE001  # a bug must affect only this client
             pending.sock.close()
-            self._note_error(error)
+            self._note_error(error, pending.node_id)
         except BaseException:
             pending.sock.close()
-            self._counters.closed[CloseReason.STOPPED] += 1
+            self._counters.closed_at[CloseReason.STOPPED, self._known(pending.node_id)] += 1
             raise
 
     async def _relay(self, pending: _PendingConnection) -> None:
@@ -129,7 +136,7 @@ class Connector:
         open then.
         """
         counters, node_id, peer = self._counters, pending.node_id, pending.peer
-        if counters.sessions_open >= self._config.settings.connections_max:
+        if counters.sessions_open >= self.config.settings.connections_max:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
         rejection = self._limiter.enter(node_id, peer.host)
         if rejection is not None:
@@ -169,20 +176,28 @@ class Connector:
         any broker. Raises RefusalError.
         """
         failure: RefusalError | None = None
-        timeout_s = self._config.settings.connect_timeout_s
+        timeout_s = self.config.settings.connect_timeout_s
         targets = self._targets(node_id)
         with trio.move_on_after(timeout_s):
             for address, found in targets:
                 # A host that drops packets must leave time for the others.
                 with trio.move_on_after(timeout_s if len(targets) == 1 else timeout_s / 3):
                     try:
-                        return await self._upstream.connect(address), found
+                        broker = await self._upstream.connect(address)
                     except OSError as error:
                         failure = _refusal(address, error)
-        raise failure or RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
+                        if failure.reason in STATED:
+                            self._states.failed(found, str(failure))
+                    else:
+                        self._states.reached(found)
+                        return broker, found
+        if failure is None:
+            failure = RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
+            self._states.failed(node_id, str(failure))
+        raise failure
 
     def _free_places(self) -> int:
-        return self._config.settings.connections_max - self._counters.sessions_open
+        return self.config.settings.connections_max - self._counters.sessions_open
 
     def _targets(self, node_id: int | None) -> list[tuple[Address, int | None]]:
         """Return addresses and node ids of brokers in order of preference: brokers whose node id is known
@@ -191,23 +206,27 @@ class Connector:
         nodes = self._address_book.nodes
         if node_id is not None:
             return [(nodes[node_id], node_id)]
-        named = [(address, self._address_book.node_at(address)) for address in self._config.upstream]
+        named = [(address, self._address_book.node_at(address)) for address in self.config.upstream]
         first = [target for target in named if target[1] is not None]
         others = [(address, found) for found, address in nodes.items()]
         return list(dict.fromkeys(first + others + named))
 
     def _note(self, refusal: RefusalError, node_id: int | None, client: str) -> None:
-        self._counters.closed[refusal.reason] += 1
-        known = node_id if node_id in self._address_book.nodes else None  # clients can send any name
+        known = self._known(node_id)
+        self._counters.closed_at[refusal.reason, known] += 1
         details = {"reason": refusal.reason, "node_id": node_id, "client": client, "detail": str(refusal)}
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
-    def _note_error(self, error: Exception) -> None:
+    def _known(self, node_id: int | None) -> int | None:
+        """Return the node id if it is a broker's; else None, because clients can send any server name."""
+        return node_id if node_id in self._address_book.nodes else None
+
+    def _note_error(self, error: Exception, node_id: int | None) -> None:
         """Count and log an unexpected exception while a client or a broker is being connected."""
-        self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
+        self._counters.closed_at[CloseReason.INTERNAL_ERROR, self._known(node_id)] += 1
         kind = ("internal, refused", type(error).__name__)
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
@@ -237,15 +256,15 @@ class Connector:
 
     async def _is_away(self, node_id: int | None) -> bool:
         """Try to reach a broker; return True if it cannot be reached. A failure is counted like a client's,
-        because alerts use these counters.
+        because alerts use these counters. The log has the broker's state instead (`BrokerStates`).
         """
         try:
             broker, _node_id = await self._connect(node_id)
         except RefusalError as refusal:
-            self._note(refusal, node_id, "weir")
+            self._counters.closed_at[refusal.reason, self._known(node_id)] += 1
             return refusal.reason in AWAY
         except Exception as error:  # noqa: BLE001  # a bug must not close a listener for good
-            self._note_error(error)
+            self._note_error(error, node_id)
             return False
         broker.close()
         return False

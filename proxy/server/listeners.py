@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
@@ -14,9 +14,9 @@ import structlog
 import trio
 
 from proxy.addresses import Address
-from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.control.supervisor import Supervisor, Task, Work, Works
 from proxy.net import sockets
+from proxy.outage import Outage
 from proxy.server.connection_limiter import ConnectionLimiter
 
 log = structlog.get_logger("weir")
@@ -26,6 +26,8 @@ OVERLOAD: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 have ended.
 """
 OVERLOAD_PAUSE_S: Final = 0.1
+QUIET_S: Final = 5.0
+"""Time (s) after the latest overload from which an accepted connection shows that the overload is over."""
 RETRY_S: Final = 1.0
 """Time (s) after which Weir tries again to open a port that another process has taken."""
 
@@ -45,7 +47,6 @@ class Listeners:
         self,
         limiter: ConnectionLimiter,
         supervisor: Supervisor,
-        rate_limited_log: RateLimitedLog,
         run_soon: RunSoon,
     ) -> None:
         """Begin without listeners. `run_soon` is a function that schedules a call in Trio, also from within
@@ -53,7 +54,12 @@ class Listeners:
         """
         self._limiter = limiter
         self._supervisor = supervisor
-        self._rate_limited_log = rate_limited_log
+        self._overload = Outage(
+            log,
+            "cannot accept connections: raise the limit of open files (ulimit -n)",
+            "connections are accepted again",
+            quiet_s=QUIET_S,
+        )
         self._run_soon = run_soon
         self._sockets: dict[int | None, list[socket.socket]] = {}
         """Sockets of each listener, by node id; None is the bootstrap listener."""
@@ -101,16 +107,16 @@ class Listeners:
         """Close a listener's sockets and open others for the same port. If another process has taken the port
         meanwhile, try again every `RETRY_S`.
         """
+        outage = Outage(log, "cannot listen again, retrying", "listening again", clock=trio.current_time)
         while True:
             sockets.close_all(self._sockets[node_id])
             try:
                 self._sockets[node_id] = make(*self._addresses[node_id])
             except OSError as error:
-                self._rate_limited_log.note(
-                    ("listen", node_id), _cannot_listen, {"node_id": node_id, "error": str(error)}
-                )
+                outage.failed(node_id=node_id, error=str(error))
                 await trio.sleep(RETRY_S)
             else:
+                outage.over(node_id=node_id)
                 return
 
     async def _keep_accepting(self, listening: socket.socket, accept: Work) -> None:
@@ -139,6 +145,7 @@ class Listeners:
                     return
                 await self._failed(error)
             else:
+                self._overload.over()
                 await self._delay_above_rate(client, node_id)
                 address = Address(sockets.unmapped(peer[0]), peer[1])
                 nursery.start_soon(receive, client, node_id, address)
@@ -158,13 +165,5 @@ class Listeners:
         if error.errno not in OVERLOAD:  # the client has gone
             await trio.lowlevel.checkpoint()
             return
-        self._rate_limited_log.note("accept", _cannot_accept, {"error": str(error)})
+        self._overload.failed(error=str(error))
         await trio.sleep(OVERLOAD_PAUSE_S)
-
-
-def _cannot_accept(count: int, details: Mapping[str, object]) -> None:
-    log.error("cannot accept connections: raise the limit of open files (ulimit -n)", count=count, **details)
-
-
-def _cannot_listen(count: int, details: Mapping[str, object]) -> None:
-    log.error("cannot listen again, retrying", count=count, **details)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -19,13 +20,15 @@ from proxy import file_watch
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.close_reasons import BY_PEERS, CloseReason
 from proxy.config.config import Config, ConfigError, Settings
+from proxy.connection.client import Client
 from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.connection.usage_registries import UsageRegistries
-from proxy.control.cluster.discovery import first_brokers, refresh
+from proxy.control.cluster.broker_states import BrokerStates
+from proxy.control.cluster.discovery import Discovery
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.control.shadow_log import PERIOD_S, ShadowLog
 from proxy.control.supervisor import Supervisor, Task, every, in_steps
+from proxy.control.throttle_log import PERIOD_S, ThrottleLog
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
@@ -34,13 +37,15 @@ from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
 from proxy.net.buffered import BufferedBytes
+from proxy.net.latency import Latencies
 from proxy.net.lingering import DISCARD_MS, Lingering
 from proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
 from proxy.server.connection_limiter import ConnectionLimiter
-from proxy.server.establish import Client, Connector
+from proxy.server.establish import Client as AcceptedClient
+from proxy.server.establish import Connector
 from proxy.server.listeners import Listeners
 from quotas.limiters.throttle import INT32_MAX
 
@@ -63,6 +68,9 @@ class Server:
         self.usage = _usage_registries(config.settings) if config.records_usage else None
         """Usage counters of all brokers' clients; None if usage is not recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
+        self.broker_states = BrokerStates()
+        """State of each broker, up or down."""
+        self._discovery = Discovery(config, self.address_book, self.broker_states)
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
         for api_key in ApiKey:  # reads the schemas: 9 ms, not in a turn of the first connection
@@ -76,13 +84,7 @@ class Server:
             costs=config.request_time.costs,
             protected=ProtectedTopics(config.own_topics, config.admins, self._rate_limited_log.note),
         )
-        self._limits = ConnectionLimits(
-            frame_bytes_max=config.settings.frame_bytes_max,
-            in_flight_max=config.settings.in_flight_max,
-            first_hold_ms_max=config.settings.first_request_hold_ms_max,
-            throttle_ms_max=config.settings.throttle_ms_max or INT32_MAX,
-            stream_above_bytes=BUFFER_BYTES,
-        )
+        self._limits = _connection_limits(config.settings)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the tasks of the process after failures."""
         reactor.on_error = self._note_error
@@ -90,12 +92,11 @@ class Server:
         reactor.buffered.on_change = self._note_buffered
         self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
-        self._listeners = Listeners(
-            self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
-        )
+        self._listeners = Listeners(self.connection_limiter, self.supervisor, self._run_soon)
         self._connector = Connector(
             config,
             self.address_book,
+            self.broker_states,
             self.connection_limiter,
             self.counters,
             self._rate_limited_log,
@@ -117,8 +118,8 @@ class Server:
         """Listen and relay until `stop` is called, then drain. Calls `task_status.started()` once clients can
         connect.
 
-        Raises ConfigError if a port is taken or no upstream can be reached. Cancelling closes all connections
-        at once.
+        If no broker can be reached, clients are refused until one can. Raises ConfigError if a port is taken.
+        Cancelling closes all connections at once.
         """
         self._token = trio.lowlevel.current_trio_token()
         try:
@@ -146,16 +147,38 @@ class Server:
         def now_ms() -> int:
             return self._reactor.now_ms
 
-        def start(task: Task, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
+        def start(
+            task: Task, period_s: float | Callable[[], float], step: Callable[[], Awaitable[None]]
+        ) -> None:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
-        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
+        start(Task.BROKERS, lambda: self._discovery.period_s, self._discovery.refresh)
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        shadow_log = ShadowLog(self.quotas, self.connection_limiter.quotas)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
-        start(Task.SHADOW_LOG, PERIOD_S, lambda: in_steps(shadow_log.look(now_ms())))
+        throttle_logs = [
+            ThrottleLog(self.quotas, self.connection_limiter.quotas, self._clients, shadow=shadow)
+            for shadow in (False, True)
+        ]
+        start(
+            Task.THROTTLE_LOG,
+            PERIOD_S,
+            lambda: in_steps(chain.from_iterable(log.look(now_ms()) for log in throttle_logs)),
+        )
+
+    def _clients(self) -> list[Client]:
+        """Return the clients of all open connections."""
+        return [relay.connection.client for relay in self._relays]
+
+    def use(self, config: Config) -> None:
+        """Use the limits and times of this configuration from now on; limits of a connection apply to new
+        connections. Other settings must be those of the present configuration.
+        """
+        self.config = self._connector.config = config
+        self._limits = _connection_limits(config.settings)
+        self._reactor.buffered.limit(config.settings.buffered_bytes_max)
+        self.connection_limiter.use(config)
 
     def stop(self) -> None:
         """Accept no more clients, and close each connection when its requests in flight are answered, at the
@@ -179,6 +202,11 @@ class Server:
     def turns(self) -> Turns:
         """Statistics of the reactor's turns: their number and lengths."""
         return self._reactor.turns
+
+    @property
+    def latencies(self) -> Latencies:
+        """Histograms of the latency of a sample of the requests."""
+        return self._reactor.latencies
 
     @property
     def buffered(self) -> BufferedBytes:
@@ -209,7 +237,7 @@ class Server:
         listener stays open in that case.
         """
         config = self.config
-        nodes, untold = await first_brokers(config, self.address_book)
+        nodes, untold, _away = await self._discovery.first()
         with _listening_at(config.listen, "choose another --listen"):
             self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
             self._listeners.open(self._ips, config.listen.port, None)
@@ -221,10 +249,15 @@ class Server:
             log.warning("upstream lists no brokers, learning them from responses", reason=untold)
         for node_id, upstream in nodes.items():
             self.address_book.learn(node_id, upstream)
-        log.info("listening", address=str(config.listen), upstream=", ".join(map(str, config.upstream)))
+        log.info(
+            "listening",
+            address=str(config.listen),
+            upstream=", ".join(map(str, config.upstream)),
+            brokers=self.address_book.listeners,
+        )
 
     def _broker_port(self, node_id: int) -> int:
-        port = self.config.ports.port(node_id)
+        port = self.address_book.port(node_id)
         assert port is not None  # checked before the first listener was opened
         return port
 
@@ -234,7 +267,7 @@ class Server:
 
     # Connections
 
-    def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
+    def _relay(self, client: AcceptedClient, broker: Socket, node_id: int | None) -> None:
         """Start a relay between the client's and the broker's socket. The relay owns both sockets from then
         on.
         """
@@ -243,7 +276,7 @@ class Server:
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
             self._relays.discard(relay)
             self.connection_limiter.leave(client.peer.host)
-            self.counters.note_ended(reason, *relay.received_bytes)
+            self.counters.note_ended(reason, node_id, *relay.received_bytes)
             if relay.lingering is not None:
                 self._lingering.add(relay.lingering)
                 relay.lingering.on_close = partial(self._lingered, relay.lingering)
@@ -263,7 +296,7 @@ class Server:
         if self._draining and not self._relays and not self._lingering:
             self._run_soon(self._ended.set)
 
-    def _connection(self, node_id: int | None, host: str, client: Client) -> Connection:
+    def _connection(self, node_id: int | None, host: str, client: AcceptedClient) -> Connection:
         return Connection(
             plans=self._plans,
             quotas=self.quotas.of(node_id),
@@ -320,6 +353,16 @@ class Server:
         if self._relays or self._lingering:
             with trio.move_on_after(timeout_s):
                 await self._ended.wait()
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        frame_bytes_max=settings.frame_bytes_max,
+        in_flight_max=settings.in_flight_max,
+        first_hold_ms_max=settings.first_request_hold_ms_max,
+        throttle_ms_max=settings.throttle_ms_max or INT32_MAX,
+        stream_above_bytes=BUFFER_BYTES,
+    )
 
 
 def _usage_registries(settings: Settings) -> UsageRegistries:

@@ -241,6 +241,22 @@ class Limits:
                     return level, key, value
         return None
 
+    def entry_of(self, tags: Tags) -> Entity | None:
+        """Return the entity of the entry that limits the clients that share `tags`; None if no entry does."""
+        if tags.topic:
+            return Entity(topic=tags.topic) if (_TOPIC, tags.topic) in self._unleveled else None
+        if tags.ip:
+            names = [name for name in (tags.ip, DEFAULT) if (_IP, name) in self._unleveled]
+            return Entity(ip=names[0]) if names else None
+        found = self._shared(tags)
+        if found is None:
+            return None
+        level, (user, name), _value = found
+        its_user = (user if level.names_user else DEFAULT) if level.per_user else None
+        if level.prefix_chars:
+            return Entity(its_user, Prefix(name))
+        return Entity(its_user, (name if level.names_client_id else DEFAULT) if level.per_client_id else None)
+
     @property
     def has_options(self) -> bool:
         """True if a limit may have another pacing or scope than Kafka's."""

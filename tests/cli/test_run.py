@@ -75,8 +75,6 @@ def written(path: Path, text: str) -> str:
         (["--upstream", "a:1", "--listen", ":65535"], ["broker_ports", "65535"]),
         (["--config", "no/such/file"], ["no/such/file: cannot read the configuration: No such file"]),
         (["--upstream", "a:1", "--quotas", "no/such"], ["no/such: cannot read the quota file: No such file"]),
-        (["--upstream", f"{HOST}:1"], ["no upstream broker can be reached", "refused", "check --upstream"]),
-        (["--upstream", "no.such.invalid:1"], ["no.such.invalid:1", "check --upstream"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -275,7 +273,7 @@ def test_an_absent_switch_keeps_the_configuration_files_value(
     file = tmp_path / "weir.toml"
     file.write_text(f'upstream = "a:1"\n{written}\n')
     ran: list[config.Config] = []
-    monkeypatch.setattr("cli.run.run_proxy", ran.append)
+    monkeypatch.setattr("cli.run.run_proxy", lambda loaded, _load: ran.append(loaded))
     monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
     result = CliRunner().invoke(weir, ["run", "--config", str(file), *options])
     assert result.exit_code == 0, result.output

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text("utf-8")
 ALERTS = (ROOT / "deploy" / "alerts.yml").read_text("utf-8")
+DEPLOY = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file())
 SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
@@ -60,11 +61,12 @@ def test_the_operations_page_lists_every_close_reason() -> None:
     assert set(rows("reason")) == {reason.value for reason in CloseReason}
 
 
-@pytest.mark.parametrize("text", [PAGE, ALERTS], ids=["page", "alerts"])
+@pytest.mark.parametrize("text", [PAGE, DEPLOY], ids=["page", "deploy"])
 def test_alert_expressions_name_existing_metrics_and_close_reasons(
     exposed: dict[str, str], text: str
 ) -> None:
-    named = set(re.findall(r"\bweir_\w+?(?=[^\w*(]|_\*)", text)) - {"weir_"}
+    written = set(re.findall(r"\bweir_\w+?(?=[^\w*(]|_\*)", text)) - {"weir_"}
+    named = {re.sub(r"_(sum|count|bucket)$", "", name) for name in written}
     assert {name for name in named if not any(known.startswith(name) for known in exposed)} == set()
     reasons = [part for value in re.findall(r'reason=~?"([^"]+)"', text) for part in value.split("|")]
     for reason in reasons:
@@ -74,3 +76,23 @@ def test_alert_expressions_name_existing_metrics_and_close_reasons(
 def test_files_of_deploy_that_the_operations_page_names_exist() -> None:
     for path in re.findall(r"`(deploy/[^`]+)`", PAGE):
         assert (ROOT / path).exists(), path
+
+
+def test_every_alert_has_a_runbook_section_that_exists() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
+    }
+    alerts, runbooks = re.findall(r"- alert: (\w+)", ALERTS), re.findall(r"runbook_url: (\S+)", ALERTS)
+    assert len(alerts) == len(runbooks)
+    for runbook in runbooks:
+        page, _, anchor = runbook.partition("#")
+        assert page.endswith("docs/how-to/operations.md")
+        assert anchor in headings
+
+
+def test_the_table_of_kafkas_names_has_existing_metrics(exposed: dict[str, str]) -> None:
+    start = PAGE.index("### Kafka's names")
+    named = set(re.findall(r"\bweir_\w+", PAGE[start : PAGE.index("## What to watch", start)]))
+    assert len(named) > 10
+    assert {re.sub(r"_(sum|count|bucket)$", "", name) for name in named} <= set(exposed)

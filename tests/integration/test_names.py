@@ -126,4 +126,4 @@ def test_a_tls_connection_with_an_unknown_server_name_is_closed(
         KafkaPythonByName(door.hosts).produce(door.at(STRANGER), topic, MESSAGES[0], config=config)
     assert "no broker 7 is known" in door.weir.log
     closed = door.admin.metrics().rows("weir_sessions_closed_total")
-    assert closed[frozenset({("reason", "server_name_unknown")})] >= 1
+    assert closed[frozenset({("reason", "server_name_unknown"), ("broker", "unknown")})] >= 1

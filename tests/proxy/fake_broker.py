@@ -94,10 +94,15 @@ class FakeCluster:
     """Closes the connection instead of telling Weir its brokers, as one does that wants SASL first."""
 
     async def serve(
-        self, node_id: int, *, known: bool = True, task_status: trio.TaskStatus[trio.CancelScope]
+        self,
+        node_id: int,
+        *,
+        known: bool = True,
+        port: int = 0,
+        task_status: trio.TaskStatus[trio.CancelScope],
     ) -> None:
-        """Be a broker until cancelled; `known` puts it into the metadata."""
-        (listener,) = await trio.open_tcp_listeners(0, host=HOST)
+        """Be a broker until cancelled; `known` puts it into the metadata; `port` 0 is any free port."""
+        (listener,) = await trio.open_tcp_listeners(port, host=HOST)
         if known:
             self.nodes[node_id] = Address(HOST, listener.socket.getsockname()[1])
         with trio.CancelScope() as scope:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.addresses import AddressBook, PortRange
+from proxy.addresses import Address, AddressBook, PortRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,3 +52,33 @@ def test_the_advice_for_too_many_node_ids_asks_for_a_larger_port_range() -> None
 
 def test_no_advice_is_given_if_all_node_ids_fit_the_ports() -> None:
     assert advice(PortRange(9100, 9102, 7), [7, 8, 9]) is None
+
+
+@pytest.mark.parametrize(
+    ("ports", "node_ids", "first"),
+    [
+        (PortRange(9100, 9199), [1, 2, 3], 0),
+        (PortRange(9100, 9199), [1001, 1003], 1000),
+        (PortRange(9100, 9199), [1003], 1000),
+        (PortRange(9100, 9102), [3, 5], 3),
+        (PortRange(9100, 9102), [2, 3, 4], 0),
+        (PortRange(9100, 9199), [199, 201], 0),
+    ],
+)
+def test_the_first_node_id_is_derived_from_the_block_of_the_node_ids(
+    ports: PortRange, node_ids: list[int], first: int
+) -> None:
+    assert ports.fitted(node_ids).first_node_id == first
+
+
+def test_a_configured_first_node_id_is_not_changed() -> None:
+    book = AddressBook(PortRange(9100, 9199, 1), lambda _node_id, _port: None)
+    book.fit([1001])
+    assert book.port(1001) is None
+
+
+def test_the_first_node_id_stays_once_a_broker_is_known() -> None:
+    book = AddressBook(PortRange(9100, 9199), lambda _node_id, _port: None)
+    book.observe(7, Address("kafka-7", 9092))
+    book.fit([1001])
+    assert book.port(7) == 9107

@@ -12,8 +12,6 @@ from proxy.addresses import Address
 from proxy.close_reasons import CloseReason
 from proxy.config import config
 from proxy.config.config import ConfigError, plain_ip
-from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.net.reactor import Reactor
 from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.listeners import Listeners
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -134,8 +132,7 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
             all_taken.set()
 
     token = trio.lowlevel.current_trio_token()
-    reactor = Reactor(lambda: 0)
-    listeners = Listeners(SlowGate(), supervisor(), RateLimitedLog(reactor), token.run_sync_soon)
+    listeners = Listeners(SlowGate(), supervisor(), token.run_sync_soon)
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:
@@ -146,7 +143,6 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
         nursery.cancel_scope.cancel()
     for client in clients:
         await client.aclose()
-    reactor.close()
     assert taken[0] - started < 5 <= taken[1] - started
     assert taken[2] >= taken[1]
 

@@ -123,7 +123,7 @@ def test_weir_serves_and_stops_while_a_look_at_its_quota_file_hangs(
 
     monkeypatch.setattr(FileWatch, "has_changed", hang)
     monkeypatch.setattr(file_watch, "LOOK_S", 0)
-    monkeypatch.setattr("proxy.server.server.first_brokers", unreachable)
+    monkeypatch.setattr("proxy.control.cluster.discovery.first_brokers", unreachable)
     with pytest.raises(config.ConfigError, match="the loop goes on"):
         proxy.run.run(config.load(None, {"upstream": "127.0.0.1:1", "quotas": str(quotas)}))
     back.set()

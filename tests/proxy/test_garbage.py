@@ -34,10 +34,12 @@ def ours() -> list[str]:
 OF_A_PROCESS: Final = {
     "proxy.connection.effects.Clock",
     "proxy.net.buffered.BufferedBytes",
+    "proxy.net.latency.Histogram",
+    "proxy.net.latency.Latencies",
     "proxy.net.reactor.Reactor",
     "proxy.net.reactor.Turns",
 }
-"""A process has one of each, for ever; here each rig has."""
+"""A process has one of each (of histograms, four), for ever; here each rig has."""
 
 
 @pytest.fixture

@@ -65,6 +65,8 @@ def test_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> N
     assert page.value("weir_entity_bytes_total", **app) == 12e6
     assert page.value("weir_entity_rate_bytes_per_second", **app) == pytest.approx(12e6 / 10.4)
     assert page.value("weir_entity_limit_bytes_per_second", **app) == 1e6
+    assert page.value("weir_entity_utilization", **app) == pytest.approx(12e6 / 10.4 / 1e6)
+    assert page.value("weir_entity_entry_info", entry="client-id <default>", **app) == 1
     assert page.value("weir_entity_throttles_total", **app) == 1
     assert page.value("weir_entity_throttle_seconds_total", **app) == 1.6
     both = {"broker": "0", "quota": "producer_byte_rate"}
@@ -85,7 +87,8 @@ def test_a_scrape_does_not_change_throttle_times(server: Server) -> None:
 def test_metrics_show_the_processs_counters(server: Server) -> None:
     counters = server.counters
     counters.sessions_open, counters.sessions_opened = 3, 5
-    counters.closed = Counter({CloseReason.CLIENT_RESET: 2})
+    counters.closed_at = Counter({(CloseReason.CLIENT_RESET, None): 2, (CloseReason.BROKER_RESET, 3): 4})
+    server.address_book.nodes[3] = Address("kafka-3", 9092)
     counters.requests_not_understood, counters.throttles = 7, 11
     counters.requests_unread[3] = 2
     counters.bytes_from_clients, counters.bytes_from_brokers = 19, 23
@@ -93,9 +96,10 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     server.plans.make(18, 3).requests = 17
     page = scraped(server)
     assert (page["weir_sessions_open"], page["weir_sessions_opened_total"]) == (3, 5)
-    assert page.value("weir_sessions_closed_total", reason="client_reset") == 2
-    assert page.value("weir_sessions_closed_total", reason="internal_error") == 0
-    assert len(page.rows("weir_sessions_closed_total")) == len(CloseReason)
+    assert page.value("weir_sessions_closed_total", reason="client_reset", broker="unknown") == 2
+    assert page.value("weir_sessions_closed_total", reason="broker_reset", broker="3") == 4
+    assert page.value("weir_sessions_closed_total", reason="internal_error", broker="3") == 0
+    assert len(page.rows("weir_sessions_closed_total")) == 2 * len(CloseReason)
     assert (page["weir_requests_not_understood_total"], page["weir_throttles_total"]) == (7, 11)
     assert page.value("weir_requests_unread_total", api="Metadata") == 2
     assert page.value("weir_received_bytes_total", **{"from": "clients"}) == 19
@@ -116,6 +120,26 @@ def test_metrics_show_brokers_with_both_addresses(server: Server) -> None:
     page = scraped(server)
     assert page["weir_brokers"] == 1
     assert page.value("weir_broker_info", broker="3", upstream="kafka-3:9092", port="19096") == 1
+
+
+def test_metrics_show_the_latency_of_weir_and_of_brokers(server: Server) -> None:
+    latencies = server.latencies
+    latencies.forward.note(60)
+    latencies.forward.note(70_000)
+    latencies.note_answer(1, 450_000)
+    page = scraped(server)
+    assert page.value("weir_request_forward_seconds_bucket", le="0.0001") == 1
+    assert page.value("weir_request_forward_seconds_count") == 2
+    assert page.value("weir_request_forward_seconds_sum") == pytest.approx(0.07006)
+    assert page.value("weir_broker_answer_seconds_bucket", api="Fetch", le="0.2") == 0
+    assert page.value("weir_broker_answer_seconds_bucket", api="Fetch", le="0.5") == 1
+
+
+def test_metrics_show_which_brokers_are_down(server: Server) -> None:
+    server.address_book.nodes.update({3: Address("kafka-3", 9092), 4: Address("kafka-4", 9092)})
+    server.broker_states.failed(4, "refused")
+    page = scraped(server)
+    assert (page.value("weir_broker_up", broker="3"), page.value("weir_broker_up", broker="4")) == (1, 0)
 
 
 def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> None:

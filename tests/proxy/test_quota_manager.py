@@ -502,3 +502,33 @@ def test_the_denial_without_admins_names_the_setting() -> None:
     answer = scene.quota_manager.rejection("admin", PEER)
     assert answer is not None
     assert "without admins" in answer
+
+
+@scripted(play)
+async def test_quotas_that_can_be_read_again_are_logged_once_after_an_outage(scene: Scene) -> None:
+    scene.store.failure = StoreError("the disk is gone")
+    with capture_logs() as lines:
+        for _ in range(2):
+            assert not await scene.quota_manager.reload()
+        scene.store.failure = None
+        for _ in range(2):
+            assert await scene.quota_manager.reload()
+    assert [line["event"] for line in lines] == [
+        "quotas not loaded, the last known stay in force",
+        "quotas not loaded, the last known stay in force",
+        "quotas loaded again",
+    ]
+
+
+@scripted(play)
+async def test_the_mode_of_all_quotas_can_change_while_weir_runs(scene: Scene) -> None:
+    def alices() -> tuple[bool, bool]:
+        ledger = scene.registry.of(1).ledger("alice", "app", 0)
+        shadow = ledger.shadow is not None and ledger.shadow.produce is not None
+        return ledger.produce is not None, shadow
+
+    assert alices() == (True, False)
+    await scene.quota_manager.set_mode(True)
+    assert alices() == (False, True)
+    await scene.quota_manager.set_mode(False)
+    assert alices() == (True, False)

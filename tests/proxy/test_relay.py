@@ -13,6 +13,7 @@ from protocol.messages import (
     ShareFetchResponse,
 )
 from proxy.close_reasons import CloseReason
+from proxy.net.latency import SAMPLE
 from proxy.net.poll import READ
 from proxy.net.reactor import BUFFER_BYTES
 from tests.proxy.rigs import PAIRS, Rig, open_descriptors, tcp_pair, unix_pair
@@ -86,6 +87,33 @@ def test_of_a_large_share_fetch_response_hardly_more_than_the_buffer_is_kept(
     told = body_of(bytes(received), ShareFetchResponse, 1)
     assert told.responses == [topic]
     assert told.node_endpoints == []
+
+
+def test_the_latency_of_a_sample_of_requests_is_split_between_weir_and_the_broker(
+    new_rig: Callable[..., Rig],
+) -> None:
+    """The first request of a connection, and then one of 16."""
+    rig = new_rig()
+    rig.clock.now_ms = 1000
+    latencies = rig.reactor.latencies
+    for number in range(1 + SAMPLE):
+        rig.pass_on(ping(number), rig.client, rig.broker)
+        rig.clock.now_ms += 7
+        rig.pass_on(pong(number), rig.broker, rig.client)
+    assert sum(latencies.forward.within) == 2
+    others = latencies.answers["others"]
+    assert (sum(others.within), others.sum_us) == (2, 14_000)
+    assert others.within[others.bounds_us.index(10_000)] == 2
+
+
+def test_pipelined_requests_are_not_measured(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    rig.pass_on(ping(1) + ping(2), rig.client, rig.broker)
+    rig.pass_on(ping(3), rig.client, rig.broker)
+    rig.pass_on(pong(1) + pong(2) + pong(3), rig.broker, rig.client)
+    assert sum(rig.reactor.latencies.forward.within) == 0
+    rig.pass_on(ping(4), rig.client, rig.broker)
+    assert sum(rig.reactor.latencies.forward.within) == 1
 
 
 # Who does not read

@@ -9,6 +9,7 @@ import re
 import socket
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +19,10 @@ from structlog.testing import capture_logs
 
 from protocol.messages import FetchRequest, ProduceRequest, ProduceResponse
 from proxy.addresses import Address
+from proxy.admin.readiness import Readiness
 from proxy.close_reasons import CloseReason
 from proxy.config import config
+from proxy.control.cluster import discovery
 from proxy.control.stores.file import FileStore
 from proxy.control.stores.quota_manager import QuotaManager
 from proxy.control.stores.store import StoreHealth
@@ -196,11 +199,20 @@ def test_brokers_that_the_upstream_omits_are_learnt_from_client_traffic(play: Pl
 
 def test_node_ids_out_of_range_are_an_error_that_names_the_settings(play: Play) -> None:
     with pytest.raises(config.ConfigError) as caught:
-        play(None, brokers=(1001, 1003))
+        play(None, brokers=(1001, 1011))
     text = str(caught.value)
     assert "\n" not in text
-    assert "node ids are 1001 to 1003" in text
+    assert "node ids are 1001 to 1011" in text
     assert "--first-node-id 1001" in text
+
+
+@staged(brokers=(1001, 1003))
+async def test_the_first_node_id_is_derived_where_ids_do_not_fit_from_0(stage: Stage) -> None:
+    first = stage.port(0).port
+    assert {node_id: at.port for node_id, at in (await stage.told()).items()} == {
+        1001: first + 1,
+        1003: first + 3,
+    }
 
 
 @staged(brokers=(1001, 1003), first_node_id=1001)
@@ -269,9 +281,41 @@ async def test_a_taken_port_of_a_new_broker_is_logged_in_one_line(stage: Stage) 
     assert set(await stage.told()) == {0, 4}
 
 
-def test_an_unreachable_upstream_stops_the_start_with_one_line(play: Play) -> None:
-    with pytest.raises(config.ConfigError, match=r"no upstream broker can be reached.*check --upstream"):
-        play(None, brokers=(), upstream=f"{HOST}:{free_range(1)},no.such.host.invalid:9092")
+@staged(brokers=(), upstream=f"{HOST}:1,no.such.host.invalid:9092", admin="127.0.0.1:1")
+async def test_weir_starts_while_brokers_are_away_and_refuses_clients_meanwhile(stage: Stage) -> None:
+    client = await stage.connect()
+    assert await client.frame() is None
+    await stage.closed(CloseReason.BROKER_UNREACHABLE)
+    problem = await Readiness(stage.server, _set_event()).problem()
+    assert problem is not None
+    assert f"{HOST}:1: connection refused" in problem
+
+
+def test_weir_says_once_that_it_waits_for_brokers_and_once_that_they_answer(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "WAITING_S", 0.02)
+    upstream = Address(HOST, free_range(1))
+
+    async def script(stage: Stage) -> None:
+        assert await (await stage.connect()).frame() is None
+        await stage.nursery.start(partial(stage.cluster.serve, 3, port=upstream.port))
+        await until(lambda: 3 in stage.server.address_book.nodes)
+        assert await (await stage.connect(3)).ask(PING) == PONG
+
+    with capture_logs() as logged:
+        play(script, brokers=(), upstream=str(upstream))
+    said = [line["event"] for line in logged]
+    assert said.count("waiting for brokers, clients are refused") == 1
+    assert said.count("brokers answer, clients can connect") == 1
+    assert said.index("waiting for brokers, clients are refused") < said.index("listening")
+    assert said.index("broker found") < said.index("brokers answer, clients can connect")
+
+
+def _set_event() -> trio.Event:
+    event = trio.Event()
+    event.set()
+    return event
 
 
 # Refusals

@@ -195,27 +195,11 @@ async def test_a_start_without_the_store_is_reported_while_following(
 
 
 @pytest.mark.trio
-async def test_an_outage_of_the_quota_store_is_reported_at_once_then_each_minute(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+async def test_an_unwritable_quota_snapshot_is_logged_once_and_so_is_its_end(
+    tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    store, followed = FakeStore(), Followed()
-    nursery.start_soon(LastKnown(store, None).follow, followed.changed, followed.failed)
-    await trio.testing.wait_all_tasks_blocked()
-    assert store.failed is not None
-    assert store.changed is not None
-    for _second in range(121):
-        store.failed(StoreError("gone"))
-        await trio.sleep(1)
-    assert len(followed.failures) == 3
-    await store.changed(ALICES)
-    store.failed(StoreError("gone again"))
-    assert followed.failures[3:] == ["gone again"]
-
-
-@pytest.mark.trio
-async def test_an_unwritable_quota_snapshot_is_only_logged(tmp_path: Path, nursery: trio.Nursery) -> None:
-    store, followed = FakeStore(), Followed()
-    last_known = LastKnown(store, tmp_path / "no-such-directory" / "last.toml")
+    store, followed, path = FakeStore(), Followed(), tmp_path / "no-such-directory" / "last.toml"
+    last_known = LastKnown(store, path)
     with capture_logs() as logs:
         nursery.start_soon(last_known.follow, followed.changed, followed.failed)
         await trio.testing.wait_all_tasks_blocked()
@@ -223,9 +207,15 @@ async def test_an_unwritable_quota_snapshot_is_only_logged(tmp_path: Path, nurse
         await store.changed(ALICES)
         await until(lambda: len(logs) == 1)
         await store.changed(BOBS)
+        await trio.testing.wait_all_tasks_blocked()
+        path.parent.mkdir()
+        await store.changed(ALICES)
         await until(lambda: len(logs) == 2)
-    assert [line["event"] for line in logs] == ["quota snapshot not written"] * 2
-    assert followed.tables == [ALICES, BOBS]
+    assert [line["event"] for line in logs] == [
+        "quota snapshot not written",
+        "quota snapshot written again",
+    ]
+    assert followed.tables == [ALICES, BOBS, ALICES]
 
 
 @pytest.mark.trio

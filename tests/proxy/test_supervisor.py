@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from proxy.config.config import ConfigError
 from proxy.control.cluster.discovery import discover
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.shadow_log import PERIOD_S, ShadowLog
 from proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps
+from proxy.control.throttle_log import PERIOD_S, ThrottleLog
 from proxy.counters import Counters
 from proxy.file_watch import LOOK_S
 from proxy.net.drivers import trio_us
@@ -188,11 +188,11 @@ def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
     Task.BROKERS: ("proxy.control.cluster.discovery.discover", discover, 2),
     Task.EXPIRY: ("proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
-    Task.SHADOW_LOG: ("proxy.control.shadow_log.ShadowLog.look", ShadowLog.look, 1),
+    Task.THROTTLE_LOG: ("proxy.control.throttle_log.ThrottleLog.look", ThrottleLog.look, 1),
     Task.TLS_FILES: ("proxy.net.tls.contexts.ContextOfFiles.look", ContextOfFiles.look, 1),
 }
 """Of each task, a function that it calls, and the first call of it that is the task's."""
-PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.SHADOW_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}
+PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.THROTTLE_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}
 
 
 @pytest.mark.parametrize("task", CALLS)
@@ -245,6 +245,6 @@ def test_unusable_files_and_taken_ports_still_stop_the_start(tmp_path: Path) -> 
     async def script(_stage: Stage) -> None:
         raise AssertionError
 
-    for options in ({"tls_cert": str(tmp_path / "gone")}, {"upstream": "no.such.host.invalid:1"}):
+    for options in ({"tls_cert": str(tmp_path / "gone")}, {"listen": "no.such.host.invalid:1"}):
         with pytest.RaisesGroup(ConfigError, flatten_subgroups=True):
             play(script, **options)

@@ -211,3 +211,29 @@ def test_a_shadow_entry_of_equal_value_differs_from_an_enforced_one() -> None:
     quota = [(Entity("alice"), 5.0)]
     assert not Limits(quota, quota).same_as(Limits(quota))
     assert Limits(quota, quota).same_as(Limits((), quota))
+
+
+@given(quotas, users, client_ids)
+def test_tags_lead_back_to_the_entry_that_applies(
+    quotas: dict[Entity, float], user: str, client_id: str
+) -> None:
+    limits = Limits(quotas.items())
+    limit = limits.resolve(user, client_id)
+    if limit is not None:
+        assert limits.entry_of(limit.tags) == winner(quotas, user, client_id)
+
+
+def test_tags_of_topics_and_addresses_lead_back_to_their_entries() -> None:
+    entries = [Entity(topic="orders"), Entity(ip="10.0.0.1"), Entity(ip=DEFAULT)]
+    limits = Limits((entity, 1.0) for entity in entries)
+    found = [
+        limits.entry_of(tags)
+        for tags in (
+            Tags("", "", topic="orders"),
+            Tags("", "", ip="10.0.0.1"),
+            Tags("", "", ip="10.0.0.2"),
+            Tags("", "", topic="others"),
+            Tags("alice", ""),
+        )
+    ]
+    assert found == [*entries, None, None]

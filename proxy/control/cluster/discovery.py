@@ -8,7 +8,7 @@ first client needs one, and notices brokers that appear or move while no client 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -18,14 +18,18 @@ from protocol.versions import VersionRange
 from proxy.addresses import Address, AddressBook
 from proxy.config.settings import ConfigError
 from proxy.control.cluster.access import DIRECT, Access
+from proxy.control.cluster.broker_states import BrokerStates
 from proxy.control.cluster.connection import LoginError, QuestionError, TlsError
 from proxy.handlers.api_versions.api_versions import ranges
+from proxy.outage import Outage
 
 if TYPE_CHECKING:
     from proxy.config.config import Config
 
 log = structlog.get_logger("weir")
 
+WAITING_S: Final = 1.0
+"""Time (s) between two questions while no broker has been reached since the start."""
 METADATA_VERSION: Final = 1
 """Version of Metadata that every broker from 0.10 on has, and in which an empty list asks for no topics."""
 API_VERSIONS_VERSION: Final = 0
@@ -74,12 +78,21 @@ async def discover(
     raise DiscoveryError(failures)
 
 
-async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
-    """Ask the configured addresses for the cluster's brokers, before Weir serves clients. Return the brokers
-    and an empty text; or no brokers and the reason, if a broker was reached but did not list them.
+class FirstBrokers(NamedTuple):
+    """The brokers that are known before Weir serves clients."""
 
-    Raises ConfigError if no address can be reached or be a Kafka broker, if TLS fails, if Weir's credentials
-    are refused, or if there are too few ports for the brokers.
+    nodes: dict[int, Address]
+    untold: str = ""
+    """Reason why a broker that was reached did not list the brokers; empty if there is no such reason."""
+    away: str = ""
+    """Reason why no broker could be reached; empty if one was reached."""
+
+
+async def first_brokers(config: Config, address_book: AddressBook) -> FirstBrokers:
+    """Ask the configured addresses for the cluster's brokers, before Weir serves clients.
+
+    Raises ConfigError if an address is no Kafka broker, if TLS fails, if Weir's credentials are refused, or
+    if there are too few ports for the brokers.
     """
     try:
         nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
@@ -87,30 +100,72 @@ async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict
         if not error.reachable and error.tls:
             raise ConfigError(f"cannot connect to the brokers: {error.tls}") from None
         if not error.reachable:
-            raise ConfigError(f"no upstream broker can be reached: {error}: check --upstream") from None
+            return FirstBrokers({}, away=str(error))
         if error.foreign:
             raise ConfigError(f"upstream is no Kafka broker: {error}: check --upstream") from None
         if error.refused:
             raise ConfigError(f"cannot log in to the brokers: {error.first}") from None
-        return {}, str(error)
+        return FirstBrokers({}, untold=str(error))
+    address_book.fit(list(nodes))
     unmapped = address_book.unmapped(list(nodes))
     if unmapped is not None:
         raise ConfigError(unmapped)
-    return nodes, ""
+    return FirstBrokers(nodes)
 
 
-async def refresh(config: Config, address_book: AddressBook) -> None:
-    """Ask the cluster for its brokers; record new brokers and changed addresses in the address book. Log a
-    warning if no broker answers.
-    """
-    try:
-        known = [*address_book.nodes.values(), *config.upstream]
-        nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
-    except DiscoveryError as error:
-        log.warning("no broker answers", reason=str(error))
-        return
-    for node_id, address in nodes.items():
-        address_book.observe(node_id, address)
+class Discovery:
+    """Asks the cluster for its brokers again and again, and logs when no broker answers."""
+
+    def __init__(self, config: Config, address_book: AddressBook, states: BrokerStates) -> None:
+        """Begin before the first question. Brokers are recorded in the address book, and in `states`."""
+        self._config = config
+        self._address_book = address_book
+        self._states = states
+        self._outage = Outage(log, "no broker answers", "brokers answer again", level="warning")
+        self._waiting = Outage(
+            log,
+            "waiting for brokers, clients are refused",
+            "brokers answer, clients can connect",
+            level="warning",
+        )
+
+    async def first(self) -> FirstBrokers:
+        """Ask for the brokers before Weir serves clients (`first_brokers`). If no broker can be reached, log
+        that Weir waits for them. Raises ConfigError.
+        """
+        found = await first_brokers(self._config, self._address_book)
+        if found.away:
+            self._wait(found.away)
+        return found
+
+    @property
+    def period_s(self) -> float:
+        """Time (s) to the next question: short until the first broker has answered."""
+        return WAITING_S if self._waiting else self._config.settings.refresh_s
+
+    async def refresh(self) -> None:
+        """Ask the cluster for its brokers; record new brokers and changed addresses in the address book."""
+        known = [*self._address_book.nodes.values(), *self._config.upstream]
+        try:
+            nodes = await discover(known, self._config.settings.connect_timeout_s, Access.of(self._config))
+        except DiscoveryError as error:
+            if self._waiting and not error.reachable:
+                self._wait(str(error))
+                return
+            self._outage.failed(reason=str(error))
+        else:
+            self._outage.over()
+            self._record(nodes)
+        self._waiting.over()
+
+    def _wait(self, reason: str) -> None:
+        self._waiting.failed(reason=reason, remedy="check --upstream if the brokers are up")
+
+    def _record(self, nodes: dict[int, Address]) -> None:
+        self._address_book.fit(list(nodes))
+        for node_id, address in nodes.items():
+            self._address_book.observe(node_id, address)
+        self._states.listed(nodes, list(self._address_book.nodes))
 
 
 async def ask_versions(

@@ -17,6 +17,7 @@ import trio
 from proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
 from proxy.control.supervisor import Supervisor, Task, Works, in_steps
 from proxy.logs import audit_logger
+from proxy.outage import Outage
 from quotas import QuotaTable
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class QuotaManager:
         would take time from the sockets.
         """
         self._reread_asked = False
+        self._outage = Outage(
+            log,
+            "quotas not loaded, the last known stay in force",
+            "quotas loaded again",
+            clock=trio.current_time,
+        )
         self._queue, self._alterations = trio.open_memory_channel[_Alteration](WAITING_MAX)
 
     # Called by connections, on Trio's thread but outside of Trio's tasks
@@ -143,6 +150,7 @@ class QuotaManager:
             await self._changed(await self._store.load())
             return True
         except StoreError as error:
+            self._outage.say_next()
             self._failed(error)
         except Exception:
             log.exception("internal error while quotas were read, the last known stay in force")
@@ -170,14 +178,15 @@ class QuotaManager:
 
     async def _changed(self, table: QuotaTable) -> None:
         self._state.note(good=True)
-        if await self._put_in_force(table):
+        is_new = await self._put_in_force(table)
+        if self._outage:
+            self._outage.over(store=self._store.name, quotas=len(table))
+        elif is_new:
             log.info("quotas loaded", store=self._store.name, quotas=len(table))
 
     def _failed(self, error: StoreError) -> None:
         self._state.note(good=False)
-        log.error(
-            "quotas not loaded, the last known stay in force", store=self._store.name, reason=str(error)
-        )
+        self._outage.failed(store=self._store.name, reason=str(error))
 
     async def _put_in_force(self, table: QuotaTable) -> bool:
         """Put the table in force; return False if the same table was in force already. Tables come into force
@@ -190,6 +199,15 @@ class QuotaManager:
             self._quota_registry.use(table)
             await in_steps(self._quota_registry.refresh())
             return True
+
+    async def set_mode(self, in_shadow: bool) -> None:
+        """Put all entries in shadow mode, or with False each entry in its own mode."""
+        async with self._applying:
+            registry = self._quota_registry
+            registry.in_shadow = in_shadow
+            await trio.to_thread.run_sync(registry.prepare, self._table)
+            registry.use(self._table)
+            await in_steps(registry.refresh())
 
     def _prepare(self, table: QuotaTable) -> bool:
         """Compare the table with the stored one, and precompute the slow part of putting it in force. Return

@@ -6,7 +6,6 @@ and logged once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,13 +17,13 @@ from proxy.atomic_write import replace
 from proxy.config.settings import ConfigError
 from proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
 from proxy.handlers.quota_api.quota_admin import Changes
+from proxy.outage import Outage
 from quotas import QuotaFileError, QuotaTable, parse
 from quotas.table.quota_entry import Entry
 from quotas.table.quota_file import entries_of, render_entries
 
 log = structlog.get_logger("weir.quotas")
 
-REMIND_S: Final = 60.0
 HEAD: Final = "# The last known quotas, written by weir; changes made here are lost.\n\n"
 
 
@@ -42,6 +41,7 @@ class LastKnown:
         self._written: QuotaTable | None = None
         self._changed = trio.Event()
         self._said = False
+        self._outage = Outage(log, "quota snapshot not written", "quota snapshot written again")
 
     @property
     def name(self) -> str:
@@ -74,30 +74,21 @@ class LastKnown:
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Await `changed` with each new table of the store until cancelled, and write the table to the
-        snapshot. Call `failed` while the store cannot be read, at most once a minute; call it at once if the
-        store was not available at the start.
+        snapshot. Call `failed` at each failure to read the store, and at once if the store was not available
+        at the start.
         """
-        said_s = -math.inf
 
         async def note(table: QuotaTable) -> None:
-            nonlocal said_s
-            said_s = -math.inf
             self._note(table)
             await changed(table)
 
-        def say(error: StoreError) -> None:
-            nonlocal said_s
-            if trio.current_time() - said_s >= REMIND_S:
-                said_s = trio.current_time()
-                failed(error)
-
         if self._failure is not None:
-            say(self._failure)
+            failed(self._failure)
 
         async with trio.open_nursery() as nursery:
             if self._path is not None:
                 nursery.start_soon(self._write_forever, self._path)
-            await self._store.follow(note, say)
+            await self._store.follow(note, failed)
             nursery.cancel_scope.cancel()
 
     def _note(self, table: QuotaTable) -> None:
@@ -112,8 +103,9 @@ class LastKnown:
             try:
                 left_out = await trio.to_thread.run_sync(self._write, path, self._newest)
             except OSError as error:
-                log.error("quota snapshot not written", file=str(path), reason=error.strerror or str(error))
+                self._outage.failed(file=str(path), reason=error.strerror or str(error))
                 continue
+            self._outage.over(file=str(path))
             if left_out and not self._said:
                 self._said = True
                 log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])

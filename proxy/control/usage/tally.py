@@ -11,9 +11,13 @@ from typing import Final
 
 import structlog
 
+from proxy.outage import Outage
+
 log = structlog.get_logger("weir.usage")
 
 PERIOD_S: Final = 60.0
+QUIET_S: Final = 4.0
+"""Time (s) after the latest failure from which the outage counts as over."""
 
 
 class Kind(StrEnum):
@@ -92,7 +96,14 @@ class Report:
         self._to = to
         self._monotonic_s = monotonic_s
         self._told_s: dict[str, float] = {}
-        self._failing = False
+        self._outage = Outage(
+            log,
+            "usage cannot be written, trying again",
+            "usage is written again",
+            level="warning",
+            quiet_s=QUIET_S,
+            clock=monotonic_s,
+        )
         self._dropped = dict(tally.dropped)
         self._deleted = 0
         self._recovered = 0
@@ -109,12 +120,10 @@ class Report:
 
     def _tell_failure(self) -> None:
         failure = self._tally.failure
-        if failure and self._is_due("failure"):
-            self._failing = True
-            log.warning("usage cannot be written, trying again", to=self._to, reason=failure)
-        elif not failure and self._failing:
-            self._failing = False
-            log.info("usage is written again", to=self._to)
+        if failure:
+            self._outage.failed(to=self._to, reason=failure)
+        else:
+            self._outage.over(to=self._to)
 
     def _tell_dropped(self) -> None:
         now = dict(self._tally.dropped)

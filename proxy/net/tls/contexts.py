@@ -17,6 +17,7 @@ import trio
 from proxy.config.settings import ConfigError
 from proxy.file_watch import FileWatch
 from proxy.net.tls import problems
+from proxy.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,6 +70,9 @@ class ContextOfFiles:
         self._context: ssl.SSLContext | None = None
         self.last_was_good = True
         """False while the current files cannot be used, and older ones are in force."""
+        self._outage = Outage(
+            log, "changed TLS files refused, the old ones stay in force", "TLS files can be used again"
+        )
         self.refused = 0
         """Number of times that changed files could not be used."""
         self.expires_s = 0.0
@@ -107,11 +111,10 @@ class ContextOfFiles:
         except ConfigError as error:
             self.refused += 1
             self.last_was_good = False
-            log.error(
-                "changed TLS files refused, the old ones stay in force", files=self.name, error=str(error)
-            )
+            self._outage.failed(files=self.name, error=str(error))
         else:
             self.last_was_good = True
+            self._outage.over(files=self.name)
             log.info("changed TLS files in force for new connections", files=self.name)
 
 

@@ -1,0 +1,60 @@
+"""Which brokers can be reached, as far as Weir knows from its connections and from the cluster's metadata.
+
+A broker is down after a failed connection, until a connection succeeds; and while the other brokers do not
+list it. A broker that nobody has tried to reach counts as up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from proxy.outage import Outage
+
+log = structlog.get_logger("weir")
+
+QUIET_S: Final = 5.0
+"""Time (s) after the latest failure from which a success is logged as the end of the outage."""
+UNLISTED: Final = "the other brokers do not list it"
+
+
+class BrokerStates:
+    """The state of each broker by node id: up or down. Logs the changes."""
+
+    def __init__(self) -> None:
+        """Begin with all brokers up."""
+        self._down: set[int] = set()
+        self._unlisted: set[int] = set()
+        self._outages: dict[int, Outage] = {}
+
+    def is_up(self, node_id: int) -> bool:
+        """Return True unless the broker is known to be down."""
+        return node_id not in self._down
+
+    def reached(self, node_id: int | None) -> None:
+        """Record a successful connection; None for a broker whose node id is unknown."""
+        if node_id in self._outages:
+            self._down.discard(node_id)
+            self._outages[node_id].over(node_id=node_id)
+
+    def failed(self, node_id: int | None, reason: str) -> None:
+        """Record a failed connection; None for a broker whose node id is unknown."""
+        if node_id is not None:
+            self._down.add(node_id)
+            self._outages.setdefault(node_id, _outage()).failed(node_id=node_id, reason=reason)
+
+    def listed(self, node_ids: Collection[int], known: Iterable[int]) -> None:
+        """Record which of the known brokers the cluster lists."""
+        for node_id in known:
+            if node_id not in node_ids:
+                self._unlisted.add(node_id)
+                self.failed(node_id, UNLISTED)
+            elif node_id in self._unlisted or node_id not in self._down:
+                self._unlisted.discard(node_id)
+                self.reached(node_id)
+
+
+_outage = partial(Outage, log, "broker is down", "broker is up again", level="warning", quiet_s=QUIET_S)

@@ -1,0 +1,119 @@
+"""Changed settings come into force without a restart; those that cannot are named in the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy import logs
+from proxy.config import config
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.net.reactor import Reactor
+from proxy.server.reload import RELOADED, Reload
+from proxy.server.server import Server
+from quotas import QuotaTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Running:
+    """A server that does not serve, its configuration file, and the modes that quotas were put in."""
+
+    def __init__(self, path: Path, reactor: Reactor) -> None:
+        self.path = path
+        self.write("")
+        self.server = Server(self.load(), reactor, QuotaRegistry(QuotaTable()))
+        self.modes: list[bool] = []
+        self.reload = Reload(self.server, self.load, self._set_mode)
+
+    def write(self, text: str) -> None:
+        self.path.write_text(f'upstream = "a:1"\n{text}')
+
+    def load(self) -> config.Config:
+        return config.load(self.path, {"listen": ":9092"})
+
+    async def reloaded(self, text: str) -> list[dict[str, object]]:
+        self.write(text)
+        with capture_logs() as lines:
+            await self.reload.reload()
+        return [dict(line) for line in lines]
+
+    async def _set_mode(self, in_shadow: bool) -> None:
+        self.modes.append(in_shadow)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    reactor = Reactor(lambda: 0)
+    yield Running(tmp_path / "weir.toml", reactor)
+    reactor.close()
+
+
+def test_every_setting_that_can_be_reloaded_exists() -> None:
+    assert set(config.Settings.__struct_fields__) >= RELOADED
+
+
+@pytest.mark.trio
+async def test_changed_limits_come_into_force_and_are_logged(running: Running) -> None:
+    lines = await running.reloaded("connections_max = 7\nbuffered_bytes_max = 1000\nthrottle_ms_max = 5")
+    settings = running.server.config.settings
+    assert (settings.connections_max, settings.throttle_ms_max) == (7, 5)
+    assert running.server.buffered.bytes_max == 1000
+    assert lines == [
+        {
+            "event": "configuration loaded",
+            "log_level": "info",
+            "connections_max": 7,
+            "buffered_bytes_max": 1000,
+            "throttle_ms_max": 5,
+        }
+    ]
+    assert await running.reloaded("connections_max = 7\nbuffered_bytes_max = 1000\nthrottle_ms_max = 5") == []
+
+
+@pytest.mark.trio
+async def test_connections_per_address_are_limited_anew_after_a_reload(running: Running) -> None:
+    assert running.server.connection_limiter.enter(None, "10.0.0.1") is None
+    await running.reloaded("max_connections_per_ip = 1")
+    assert running.server.connection_limiter.enter(None, "10.0.0.1") is not None
+
+
+@pytest.mark.trio
+async def test_the_quota_mode_is_put_in_force(running: Running) -> None:
+    await running.reloaded('quota_mode = "shadow"')
+    await running.reloaded("")
+    assert running.modes == [True, False]
+
+
+@pytest.mark.trio
+async def test_the_log_level_is_put_in_force(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[str] = []
+    monkeypatch.setattr(logs, "configure", lambda level, _form: levels.append(level))
+    await running.reloaded('log_level = "debug"')
+    assert levels == ["debug"]
+
+
+@pytest.mark.trio
+async def test_settings_that_need_a_restart_are_named_once_and_not_used(running: Running) -> None:
+    (line,) = await running.reloaded("refresh_s = 3\nuplift = false")
+    assert line == {
+        "event": "changed settings need a restart",
+        "log_level": "warning",
+        "settings": ["refresh_s", "uplift"],
+    }
+    assert running.server.config.settings.uplift
+    assert await running.reloaded("refresh_s = 3\nuplift = false") == []
+
+
+@pytest.mark.trio
+async def test_a_mistake_in_the_configuration_leaves_the_old_one_in_force(running: Running) -> None:
+    (line,) = await running.reloaded("connections_max = 0")
+    assert line["event"] == "configuration not loaded, the old one stays in force"
+    assert "connections_max is 0" in str(line["reason"])
+    assert running.server.config.settings.connections_max == 20_000
+    (line,) = await running.reloaded("")
+    assert line["event"] == "configuration can be read again"
