@@ -11,9 +11,9 @@ import io
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, Literal, TextIO, TypeAlias
 
 import structlog
 
@@ -22,6 +22,13 @@ from proxy.log_writer import LogWriter, LostLines, Raw
 LOST: Final = LostLines()
 PARTIAL_MAX: Final = 64 * 1024
 """Maximum number of characters without an end of line that are kept until the line is complete."""
+
+Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
+"""Function (number of events, details of the latest event) that writes one log line about the events."""
+Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
+"""Function (kind, write, details) that counts an event of this kind. It has `write` write a log line now, or
+soon one line for several events.
+"""
 
 
 def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:

@@ -4,15 +4,15 @@ This package reads no clock and no socket: time is an argument, `now_ms`, in ms 
 rules are those of Kafka's brokers (3.8 and newer). Tests compare the results with numbers from Kafka's own
 classes; `docs/reference/quotas.md` lists the intended differences.
 
-From file to charge: a quota file is parsed to a `QuotaTable`. `BrokerQuotas.update` gives the limits of the
-table to a broker's limiters. A connection looks up the `ClientLedger` of its client in `BrokerQuotas` and
+From file to charge: a quota file is parsed to a `QuotaTable`. `BrokerQuotas.use` puts the limits of the
+table in force at a broker. A connection looks up the `ClientLedger` of its client in `BrokerQuotas` and
 charges each request to the ledger.
 
 - `table/`: the configuration. `quota_table` (all entries), `entities` (subjects of quotas, precedence of
   levels), `limits` (look-up), `options`, `explain`, `names`, `bounded_names`; formats: `quota_file`,
   `quota_entry`, `quota_edit` (changes of a file), `imported`, `zookeeper_layout`.
-- `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `budgets`, `smooth`, `bucket`,
-  `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
+- `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `counters`, `budgets`, `smooth`,
+  `bucket`, `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
 - `costs/`: estimated request time. `request_costs` (coefficients, and the shipped `*.toml`), `cost`
   (estimate); `calibration`, `cost_fitting`, `cost_findings` and `cost_file` measure a broker and write its
   coefficients.

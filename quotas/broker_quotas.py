@@ -124,7 +124,7 @@ class BrokerQuotas:
             request_time_scale,
             cluster,
         )
-        quotas.update(table)
+        quotas.use(table)
         return quotas
 
     def ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger:
@@ -191,12 +191,6 @@ class BrokerQuotas:
             yield from self._cluster.refresh()
         for quotas in self._all:
             yield from quotas.refresh()
-
-    def update(self, table: QuotaTable) -> None:
-        """Give all limiters the limits of `table`, without a pause: `use`, then all steps of `refresh`."""
-        self.use(table)
-        for _step in self.refresh():
-            pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove limiters that were not charged for an hour; yield after each step (about a millisecond) the

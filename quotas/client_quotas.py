@@ -210,7 +210,7 @@ class ClientQuotas(Generic[A_co]):
             return
         if table.is_prepared or not limits.same_as(self._limits):
             self._changes += 1
-        self._limits, self._is_stale = limits, True
+        self._limits, self._is_stale = limits, len(self._registry) > 0
 
     def refresh(self) -> Iterator[None]:
         """Give the limits in force to limiters that were not looked up since `use`; yield after each step of
@@ -225,12 +225,6 @@ class ClientQuotas(Generic[A_co]):
                     if self._registry.has(limiter):
                         self._current(limiter, self._shared(limiter.tags))
                 yield
-
-    def update(self, table: QuotaTable) -> None:
-        """Give all limiters the limits of `table`, without a pause: `use`, then all steps of `refresh`."""
-        self.use(table)
-        for _step in self.refresh():
-            pass
 
     def _shared(self, tags: Tags) -> Limit:
         """Return the limit in force for these tags; `UNLIMITED` if no entry of this scope applies."""

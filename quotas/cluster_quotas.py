@@ -57,14 +57,6 @@ class ClusterQuotas:
         for quotas in self.all:
             yield from quotas.refresh()
 
-    def update(self, table: QuotaTable) -> None:
-        """Give all limiters the limits of `table`, without a pause: `use`, then all steps of `refresh`. The
-        caller must call this before it updates the brokers' quotas.
-        """
-        self.use(table)
-        for _step in self.refresh():
-            pass
-
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove limiters that were not charged for an hour; yield after each step (about a millisecond) the
         number of limiters removed.

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quotas.client_quotas import ClientQuotas
+from quotas.limiters.counters import CountingLimiter
 from quotas.limiters.rate import Rate
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import throttle_ms
@@ -36,39 +37,20 @@ NO_TAGS: Final = Tags("", "")
 """Empty tags, for the budget of the process and the budgets of listeners, which belong to no client."""
 
 
-class ConnectionBudget:
+class ConnectionBudget(CountingLimiter):
     """Limiter of the connections per second of the process, a listener or an IP address (in `tags`)."""
 
     __slots__ = (
         "_lifetime_ms",
         "_rate",
-        "_reported",
         "_throttle_ms_max",
-        "charged",
-        "charged_ms",
-        "limit",
-        "tags",
-        "throttle_ms_total",
-        "throttled",
     )
 
     def __init__(self, tags: Tags, limit: float, now_ms: int, *, num_samples: int, window_s: int) -> None:
         """Begin at `now_ms` without connections. `limit` is in connections/s; `num_samples` and `window_s`
         are Kafka's `quota.window.num` and `quota.window.size.seconds`.
         """
-        self.tags = tags
-        self.limit = limit
-        self.charged: float = 0.0
-        """Number of connections that `charge` has counted, without connections that `take_back` has removed.
-        """
-        self.charged_ms = now_ms
-        """Time (ms) of the last call of `charge` or `absorb`; the creation time before the first call."""
-        self.throttled = 0
-        """Number of connections that `charge` found above the limit, and so told to wait."""
-        self.throttle_ms_total = 0
-        """Sum of the waits (ms) of the connections above the limit."""
-        self._reported: float = 0.0
-        """Value of `charged` at the previous call of `delta`."""
+        super().__init__(tags, limit, now_ms)  # `charged` leaves out the connections taken back
         self._rate = Rate(num_samples, 1000 * window_s)
         self._throttle_ms_max = 1000 * window_s
         self._lifetime_ms = 1000 * num_samples * window_s
@@ -94,11 +76,6 @@ class ConnectionBudget:
         """
         self.charged -= 1
         self._rate.add(-1, now_ms)
-
-    def delta(self) -> float:
-        """Return the number of connections counted since the previous call of `delta`."""
-        charged, self._reported = self.charged - self._reported, self.charged
-        return charged
 
     def absorb(self, units: float, now_ms: int) -> None:
         """Record `units` connections that were counted elsewhere, such as in another process."""
@@ -143,10 +120,13 @@ class ConnectionQuotas:
         self._table = table or QuotaTable()
 
     def update(self, table: QuotaTable) -> None:
-        """Use the rates of IP addresses in `table` from now on."""
+        """Use the rates of IP addresses in `table` from now on. The budget of an address gets its new limit
+        at the next connection from the address (`ClientQuotas.use`), so this takes the same time for any
+        number of addresses.
+        """
         self._table = table
         for quotas in self._ips.values():
-            quotas.update(self._table)
+            quotas.use(self._table)
 
     def arrive(self, listener: int | None, now_ms: int) -> int:
         """Count a new connection at a listener; return the time (ms) that the caller must wait to
@@ -218,7 +198,7 @@ class ConnectionQuotas:
         if quotas is None:
             quotas = self._ips[listener] = ClientQuotas(KEY, self._made)
             quotas.shadow = ClientQuotas(KEY, self._made, is_shadow=True)
-            quotas.update(self._table)
+            quotas.use(self._table)
         return quotas
 
     def _made(self, tags: Tags, limit: float, now_ms: int) -> ConnectionBudget:

@@ -17,13 +17,13 @@ it, and refunds the topics that the broker then refuses:
 (True, 0, 499.0)
 """
 
-# mypyc: skip, because only requests that create or delete topics call it, which are rare.
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.limiters.bucket import TokenBucket
+from quotas.limiters.counters import CountingLimiter
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import token_throttle_ms
 from quotas.table.entities import Tags
@@ -32,19 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class MutationBudget:
+class MutationBudget(CountingLimiter):
     """Balance of partition tokens of the clients that share `tags`; one object for all their connections."""
 
     __slots__ = (
         "_bucket",
-        "_reported",
-        "charged",
-        "charged_ms",
-        "limit",
         "refused",
-        "tags",
-        "throttle_ms_total",
-        "throttled",
         "throttled_until_ms",
     )
 
@@ -63,25 +56,14 @@ class MutationBudget:
         `limit` is in partitions/s, infinite for no limit. `num_samples` and `window_s` are Kafka's
         `controller.quota.window.num` and `controller.quota.window.size.seconds`.
         """
-        self.tags = tags
-        self.limit = limit
-        self.charged: float = 0.0
-        """Number of partitions charged by finished requests, without refunded partitions."""
+        super().__init__(tags, limit, now_ms)  # `charged` counts the partitions of finished requests
         self.refused = 0
         """Number of topics that this budget refused in finished requests, because its balance was negative.
         """
-        self.throttled = 0
-        """Number of requests answered with a throttle time."""
-        self.throttle_ms_total = 0
-        """Sum of the throttle times (ms) of the throttled requests."""
         self.throttled_until_ms = now_ms
         """Time (ms) at which the latest of the told throttle times ends; the creation time if no request was
         throttled.
         """
-        self.charged_ms = now_ms
-        """Time (ms) of the last charge or call of `absorb`; the creation time before the first."""
-        self._reported: float = 0.0
-        """Value of `charged` at the previous call of `delta`."""
         self._bucket = TokenBucket(_quota(limit), num_samples, 1000 * window_s, now_ms, tokens)
 
     def set_limit(self, limit: float) -> None:
@@ -108,11 +90,6 @@ class MutationBudget:
         request = self.begin(strict=False)
         request.admit(units, now_ms)
         return request.finish(now_ms)
-
-    def delta(self) -> float:
-        """Return the number of partitions charged by finished requests since the previous call of `delta`."""
-        charged, self._reported = self.charged - self._reported, self.charged
-        return charged
 
     def absorb(self, units: float, now_ms: int) -> None:
         """Take tokens for `units` partitions that were charged elsewhere, such as in another process."""
@@ -308,7 +285,7 @@ class LateCharge:
     def __init__(self, ledger: MutationLedger) -> None:
         """Begin a charge for both budgets of `ledger`, with no partition charged yet."""
         enforced, shadow = ledger
-        self.taken: float = 0
+        self.taken: float = 0.0
         """Number of partitions that were charged by calls of `charge`; without those of `charge_shadow`."""
         self._enforced = None if enforced is None else enforced.begin(strict=False)
         self._shadow = None if shadow is None else shadow.begin(strict=False)

@@ -377,23 +377,25 @@ class Connection:
 
         All first requests of a connection share one `first_hold_ms_max`.
         """
-        end_ms = self.client.first_hold_end_ms
-        if end_ms is None:
-            end_ms = self.now_ms + self.limits.first_hold_ms_max
-        return max(min(until_ms, end_ms) - self.now_ms, 0)
+        return max(min(until_ms, self._first_hold_end_ms()) - self.now_ms, 0)
 
     def hold_first(self, hold_ms: int) -> None:
         """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms`."""
-        if self.client.first_hold_end_ms is None:
-            self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
+        self.client.first_hold_end_ms = self._first_hold_end_ms()
         self.mute(hold_ms)
 
     def hold_rest(self, hold_ms: int) -> None:
         """Hold the remaining bytes of the request that is being forwarded for `hold_ms`."""
-        if self.client.first_hold_end_ms is None:
-            self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
+        self.client.first_hold_end_ms = self._first_hold_end_ms()
         self.rest_held_until_ms = self.now_ms + hold_ms
         self.effects.change()
+
+    def _first_hold_end_ms(self) -> int:
+        """Return the time (ms) at which all holds of the connection's first requests end. The first hold
+        fixes this time.
+        """
+        end_ms = self.client.first_hold_end_ms
+        return self.now_ms + self.limits.first_hold_ms_max if end_ms is None else end_ms
 
     def tell_next(self, until_ms: int) -> None:
         """Have the next response with the field `throttle_time_ms` tell a throttle that ends at `until_ms`.

@@ -52,10 +52,10 @@ class QuotaRegistry:
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.mutations = mutation_rates(controller_num_samples, controller_window_s)
         """Budgets of partition mutations, shared by all brokers."""
-        self.mutations.update(self._in_force)
+        self.mutations.use(self._in_force)
         self.cluster = ClusterQuotas(num_samples, window_s)
         """Budgets of entries with cluster scope, shared by all brokers."""
-        self.cluster.update(self._in_force)
+        self.cluster.use(self._in_force)
         self.on_update: list[Callable[[QuotaTable], None]] = []
         """Functions to call with each new table."""
         self.changes = 0
@@ -125,12 +125,6 @@ class QuotaRegistry:
         """
         for quotas in list(self._brokers.values()):
             yield from quotas.refresh()
-
-    def update(self, table: QuotaTable) -> None:
-        """Put another table in force and give all limiters its limits, without pausing between the steps."""
-        self.use(table)
-        for _step in self.refresh():
-            pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove budgets that were not used for an hour. The work is done in steps, one for each item of the

@@ -4,23 +4,14 @@ at most once a second, with their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
+from proxy.logs import Write
 from proxy.net.reactor import Reactor, Timer
 
 PERIOD_MS: Final = 1000
-
-Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
-"""Function that writes one log line, given the number of events in the line and the details of the latest of
-them.
-"""
-
-Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""Type of `RateLimitedLog.note`: a function of the event's kind, the function that writes its line, and its
-details.
-"""
 
 
 class _Pending:

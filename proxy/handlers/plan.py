@@ -294,10 +294,6 @@ NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
 the decision for its bytes before `position` is cached. The request's bytes at hand end at `end`; `complete`
 is True if the whole frame has arrived. Raises nothing.
 """
-FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
-"""Function (context, data, frame, end, complete) that returns the time (ms) for which to hold the request
-`data[frame:end]`; INCOMPLETE if more bytes are needed. `complete` is True if the whole frame has arrived.
-"""
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
 (bytes) is the value of the frame's length prefix.
@@ -338,10 +334,6 @@ class Plan:
     whole: bool = False
     """True if `admit` may need the whole request, even if it is larger than the buffer."""
     admit: Admit | None = None
-    first_holds: tuple[FirstHold, ...] = ()
-    """Functions that return the time (ms) for which to hold the first produce request of a connection. The
-    longest time is used.
-    """
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Functions that charge a response. If several charges throttle, the longest throttle counts, never the

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quotas.limiters.counters import CountingLimiter
 from quotas.limiters.limiter import UNLIMITED
 from quotas.limiters.rate import Rate
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -19,33 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["UNLIMITED", "Budget"]
 
 
-class Chargeable:
-    """A limiter of bytes or request time, or several limiters that are charged as one.
-
-    This is a base class, not a Protocol, because mypyc calls the methods of a class directly.
-    """
-
-    __slots__ = ()
-
-    def charge(self, value: float, now_ms: int) -> int:
-        """Charge `value` units; return the throttle time (ms), 0 if the usage is within the limit."""
-        raise NotImplementedError
-
-    def charge_untold(self, value: float, now_ms: int) -> None:
-        """Charge `value` units for a response that has no field for a throttle time, so that its client
-        cannot be told to wait.
-        """
-        raise NotImplementedError
-
-    def charge_api(self, api_key: int, value: float, now_ms: int) -> int:
-        """Charge `value` units for a request of this API; return the throttle time (ms), 0 if the usage is
-        within the limit. Only `RequestBudget` counts usage by API.
-        """
-        del api_key
-        return self.charge(value, now_ms)
-
-
-class Budget(Chargeable):
+class Budget(CountingLimiter):
     """Usage and limit of the clients that share `tags`; one object for all their connections.
 
     No client waits for the budget of a shadow entry, so this budget is exceeded again and again where an
@@ -56,16 +31,9 @@ class Budget(Chargeable):
         "_is_shadow",
         "_num_samples",
         "_rate",
-        "_reported",
         "_throttle_ms_max",
         "_window_s",
-        "charged",
-        "charged_ms",
         "fetch_max_bytes",
-        "limit",
-        "tags",
-        "throttle_ms_total",
-        "throttled",
         "throttled_until_ms",
     )
 
@@ -83,24 +51,12 @@ class Budget(Chargeable):
         """Begin at `now_ms` without usage. `limit` is in units/s; `num_samples` and `window_s` are Kafka's
         `quota.window.num` and `quota.window.size.seconds`; `throttle_ms_max` is the maximum throttle time.
         """
-        self.tags = tags
+        super().__init__(tags, limit, now_ms)
         self._is_shadow = is_shadow
-        self.charged: float = 0.0
-        """Number of units that `charge` has charged since this budget was created."""
-        self.throttled = 0
-        """Number of requests that were answered with a throttle time. Includes requests that were not charged
-        themselves, but told the rest of a throttle time (`tell_rest`).
-        """
-        self.throttle_ms_total = 0
-        """Sum of the throttle times (ms) of the throttled requests."""
         self.throttled_until_ms = now_ms
         """Time (ms) at which the latest of the throttle times ends; the creation time if no request was
         throttled.
         """
-        self.charged_ms = now_ms
-        """Time (ms) of the last call of `charge` or `absorb`; the creation time before the first call."""
-        self._reported: float = 0.0
-        """Value of `charged` at the previous call of `delta`."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._num_samples = num_samples
         self._window_s = window_s
@@ -118,14 +74,6 @@ class Budget(Chargeable):
         self.charged_ms = now_ms
         rate = self._rate.add(value, now_ms)
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
-
-    def charge_untold(self, value: float, now_ms: int) -> None:
-        """Charge `value` units for a response that can tell no throttle time. Does not count the request as
-        throttled: the caller tells the throttle time to the client's next request (`tell_rest`).
-        """
-        counted = self.throttled, self.throttle_ms_total
-        self.charge(value, now_ms)
-        self.throttled, self.throttle_ms_total = counted
 
     def _exceeded(self, rate: float, now_ms: int) -> int:
         """Compute and count the throttle time of a charge after which `rate` (units per second) is above the
@@ -145,11 +93,6 @@ class Budget(Chargeable):
         if until_ms > last_ms:
             self.throttled_until_ms = until_ms
         return wait_ms
-
-    def delta(self) -> float:
-        """Return the units charged since the previous call of `delta`."""
-        charged, self._reported = self.charged - self._reported, self.charged
-        return charged
 
     def absorb(self, units: float, now_ms: int) -> None:
         """Record units that another process or limiter has charged under the same limit. They lengthen the

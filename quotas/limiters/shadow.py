@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from quotas.limiters.budgets import Budget, Chargeable
+from quotas.limiters.budgets import Budget
+from quotas.limiters.counters import Chargeable
 
 
 class Shadowed(Chargeable):

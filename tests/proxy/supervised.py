@@ -9,7 +9,7 @@ from proxy.control.supervisor import Supervisor
 from proxy.counters import Counters
 
 if TYPE_CHECKING:
-    from proxy.control.rate_limited_log import Write
+    from proxy.logs import Write
 
 
 def supervisor(counters: Counters | None = None) -> Supervisor:

@@ -18,6 +18,7 @@ from tests.proxy.controller import OK, UNKNOWN_TOPIC, Controller, everything
 from tests.proxy.mutation_cluster import BURST, Cluster, limited
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, request, response
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def test_missing_topics_of_one_client_are_not_charged_to_others() -> None:
     cluster = Creating()
     cluster.controller.creates = False
     other = {(Entity(client_id=name), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0 for name in ("app", "crowd")}
-    cluster.quotas.update(QuotaTable(other))
+    put_in_force(cluster.quotas, QuotaTable(other))
     cluster.ask_for(0, *(f"invented-{number}" for number in range(PENDING_MAX_EACH + 5)), client_id=b"crowd")
     for number in range(12):
         cluster.ask_for(0, f"missed-{number}")

@@ -26,6 +26,7 @@ from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import framed, header, padded, request, response, unknown_request
 from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
 
@@ -339,7 +340,7 @@ def test_the_parse_cache_gives_the_results_of_a_fresh_parse(
     wire, expected, answered = Wire(session), Counter[str](), []
     for number, (client_id, acks, transactional_id, version) in enumerate(asked):
         if number == change:
-            session.quotas.update(quota_table(produce=1e9, entity=Entity(client_id="a")))
+            put_in_force(session.quotas, quota_table(produce=1e9, entity=Entity(client_id="a")))
         message = ProduceRequest(acks=acks, transactional_id=transactional_id if version > 2 else None)
         frame = request(message, version, number, client_id=client_id)
         wire.feed(0, frame[:cut])
@@ -382,7 +383,7 @@ def test_a_cached_fetch_is_capped_by_a_lowered_quota() -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.relays(fetch(1, max_bytes=10_000), fetched(1, 10))
         assert play.session.client.parse_cache.plan is not None
-        play.session.quotas.update(quota_table(fetch=100))
+        put_in_force(play.session.quotas, quota_table(fetch=100))
         play.client(fetch(2, max_bytes=10_000))
         play.to_broker(fetch(2, max_bytes=1000))
 
@@ -426,10 +427,10 @@ def test_a_long_client_id_is_not_kept_in_memory() -> None:
 def test_changed_quotas_reach_an_open_session_at_its_next_request() -> None:
     with Playbook() as play:
         play.forwards(produce(1, 12_106))
-        play.session.quotas.update(quota_table(produce=1000))
+        put_in_force(play.session.quotas, quota_table(produce=1000))
         play.forwards(produce(2, 12_106))
         play.muted_until(2106)
-        play.session.quotas.update(QuotaTable())
+        put_in_force(play.session.quotas, QuotaTable())
         play.at(2106).forwards(produce(3, 12_106))
         play.returns(produced(1), produced(2), produced(3))
 

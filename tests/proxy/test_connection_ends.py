@@ -19,6 +19,7 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import handshake, shaken
 from tests.proxy.throttled import throttled_quotas
 from tests.proxy.wire import FIRST_HOLD_MS, new_connection, quota_table
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import padded, request, response
 from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
 
@@ -357,7 +358,7 @@ def test_a_response_that_is_prepared_waits_for_the_one_before_it() -> None:
 
 def test_a_throttle_lasts_beyond_a_response_that_is_prepared() -> None:
     session, ready = deferring()
-    session.quotas.update(quota_table(produce=1000))
+    put_in_force(session.quotas, quota_table(produce=1000))
     with Playbook(session=session) as play:
         play.forwards(produce(1, 12_000, acks=0))
         play.muted_until(2000)

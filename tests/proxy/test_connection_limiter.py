@@ -21,6 +21,7 @@ from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import PING, PONG, Stage
 from tests.proxy.supervised import supervisor
+from tests.quotas.changes import put_in_force
 from tests.scripted import staged
 
 if TYPE_CHECKING:
@@ -174,9 +175,9 @@ async def test_a_connection_to_an_unreachable_broker_frees_its_slot(stage: Stage
 async def test_a_changed_quota_table_applies_to_the_next_connection(stage: Stage) -> None:
     for _ in range(15):
         assert await (await stage.connect(0)).ask(PING) == PONG
-    stage.server.quotas.update(ip_table(1, HOST))
+    put_in_force(stage.server.quotas, ip_table(1, HOST))
     assert await (await stage.connect(0)).ask(PING) is None
-    stage.server.quotas.update(QuotaTable())
+    put_in_force(stage.server.quotas, QuotaTable())
     assert await (await stage.connect(0)).ask(PING) == PONG
 
 

@@ -19,6 +19,7 @@ from proxy.control.stores.store import StoreHealth
 from quotas import Entity, QuotaKey, QuotaTable, render
 from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
 from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.quotas.changes import put_in_force
 from tests.scripted import staged
 from tests.wire.frames import body_of, request
 
@@ -42,7 +43,7 @@ async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"
     """Have the stage's server keep its quotas in this file."""
     store = FileStore(path)
     table = store.start()
-    stage.server.quotas.update(table)
+    put_in_force(stage.server.quotas, table)
     state, supervisor = StoreHealth(lambda: 0.0), stage.server.supervisor
     quota_manager = QuotaManager(store, stage.server.quotas, table, admins, state, supervisor)
     stage.server.quota_admin = quota_manager

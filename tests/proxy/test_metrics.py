@@ -30,6 +30,7 @@ from proxy.server.server import Server
 from quotas import Budget, MutationBudget, QuotaTable, parse
 from quotas.registry import IDLE_MS_MAX
 from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
+from tests.quotas.changes import put_in_force
 
 __all__ = ["server"]  # a fixture
 
@@ -139,7 +140,7 @@ def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> No
     now_s = 200.0
     state.note(good=False)
     assert seen() == (2, 0, 0, 100)
-    registry.update(QuotaTable())
+    put_in_force(registry, QuotaTable())
     state.note(good=True)
     assert seen() == (0, 1, 1, 200)
 
@@ -147,7 +148,7 @@ def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> No
 def test_a_removed_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
     registry = registry_of()
     charge(registry, "app", 1.0)
-    registry.update(QuotaTable())
+    put_in_force(registry, QuotaTable())
     limits = scraped(server, registry).rows("weir_entity_limit_bytes_per_second")
     assert set(limits.values()) == {math.inf}
 
@@ -216,7 +217,7 @@ def test_metric_totals_of_mutations_include_expired_budgets(server: Server) -> N
 def test_a_removed_mutation_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
     registry = QuotaRegistry(parse(MUTATORS))
     mutate(registry, "app", 60)
-    registry.update(QuotaTable())
+    put_in_force(registry, QuotaTable())
     page = scraped(server, registry)
     assert page["weir_mutation_entity_limit_partitions_per_second"] == math.inf
     assert page["weir_mutation_entity_tokens"] == math.inf

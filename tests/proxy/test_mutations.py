@@ -48,6 +48,7 @@ from tests.proxy.controller import (
 )
 from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_connection
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, request, split
 
 if TYPE_CHECKING:
@@ -462,13 +463,13 @@ def test_a_quota_change_during_a_mutation_applies_afterwards() -> None:
     wire = Wire(new_connection(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
     asked = Delete(("t",))
     wire.feed(0, client=asked.frame("app"))
-    cluster.quotas.update(limited(None))
+    put_in_force(cluster.quotas, limited(None))
     while wire.to_broker:
         (frame,) = split(bytes(wire.to_broker))
         wire.to_broker.clear()
         wire.feed(0, broker=cluster.controller.answer(frame))
     assert asked.answer(bytes(wire.to_client)).error_codes == (OK,)
-    cluster.quotas.update(limited(RATE))
+    put_in_force(cluster.quotas, limited(RATE))
     assert cluster.quotas.mutations.budget("ANONYMOUS", "app", 0) is not None
 
 

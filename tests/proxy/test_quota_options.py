@@ -15,6 +15,7 @@ from quotas import Entity, QuotaKey, QuotaTable, parse
 from quotas.limiters.smooth import SmoothBudget
 from quotas.table.options import Options, Pacing, Scope
 from tests.proxy.metrics_page import Page, registry_of, scraped, server
+from tests.quotas.changes import put_in_force
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +97,7 @@ def test_the_configured_pacing_holds_for_entries_that_say_none() -> None:
     registry = QuotaRegistry(table, pacing=Pacing(Settings(quota_pacing="smooth").quota_pacing))
     assert isinstance(registry.of(0).ledger("alice", "", 0).produce, SmoothBudget)
     assert registry.table is table
-    registry.update(parse('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "kafka"\n'))
+    put_in_force(registry, parse('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "kafka"\n'))
     assert not isinstance(registry.of(0).ledger("alice", "", 0).produce, SmoothBudget)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Entity, MutationBudget, QuotaKey, QuotaTable
 from quotas.registry import IDLE_MS_MAX
+from tests.quotas.changes import put_in_force
 
 APP = Entity(client_id="app")
 
@@ -34,10 +35,10 @@ def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
 
 def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() -> None:
     registry = QuotaRegistry(QuotaTable())
-    registry.update(table(2.0))
+    put_in_force(registry, table(2.0))
     budget = registry.mutations.budget("alice", "app", 0)
     assert mutations_at(registry, 5) is budget
-    registry.update(table(3.0))
+    put_in_force(registry, table(3.0))
     assert budget is not None
     assert budget.limit == 3.0
 

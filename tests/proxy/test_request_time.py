@@ -59,6 +59,7 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import (
     body_of,
     framed,
@@ -551,14 +552,14 @@ def test_request_time_quotas_may_appear_or_vanish_with_requests_in_flight() -> N
     session = timed(QuotaTable())
     with Playbook(session=session) as play:
         play.forwards(ping(1))
-        session.quotas.update(time_table())
+        put_in_force(session.quotas, time_table())
         play.forwards(ping(2))
         play.broker(pong(1))  # nobody was to pay when it was asked
         play.to_client(pong(1))
         play.returns(pong(2))
         assert charged_us(session) == EACH_US
         play.forwards(ping(3))
-        session.quotas.update(QuotaTable())
+        put_in_force(session.quotas, QuotaTable())
         play.broker(pong(3))  # its toll was taken down; without a limit, nobody waits
         play.to_client(pong(3))
         assert charged_us(session) == 2 * EACH_US
@@ -571,14 +572,14 @@ def test_a_changed_request_time_limit_applies_at_the_next_charge() -> None:
     spend(session)
     with Playbook(session=session) as play:
         play.forwards(ping(1))
-        session.quotas.update(time_table(0.02))
+        put_in_force(session.quotas, time_table(0.02))
         play.returns(pong(1))
-        session.quotas.update(time_table(0.01))
+        put_in_force(session.quotas, time_table(0.01))
         play.forwards(ping(2))
         play.broker(pong(2))
         play.to_client(pong(2, 1000))  # twice 0.5 s too many
         play.muted_until(1000)
-        session.quotas.update(time_table(1.0))  # who was told to wait does
+        put_in_force(session.quotas, time_table(1.0))  # who was told to wait does
         play.at(999)
         play.client(ping(3))
         play.silent()
@@ -599,7 +600,7 @@ def test_quotas_may_appear_or_vanish_while_a_request_streams(version: int) -> No
         session = timed(before, buffer_bytes=1000)
         with Playbook(session=session) as play:
             play.forwards(asked_[:2000])
-            session.quotas.update(after)
+            put_in_force(session.quotas, after)
             play.forwards(asked_[2000:], ping(2))
             answers = response(ProduceResponse(), version), pong(2)
             play.returns(*answers)

@@ -37,6 +37,7 @@ from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, costs, spen
 from tests.proxy.uplifted import RAISED
 from tests.proxy.uplifted import told as versions_of
 from tests.proxy.wire import Wire, new_connection
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, head_of, padded, request, response, split
 from tests.wire.messages import ping, pong
 
@@ -116,7 +117,7 @@ def test_a_response_after_broker_queries_has_the_remaining_throttle_time() -> No
         play.to_broker(question(7, 1))
         play.muted_until(500)
         play.at(400)
-        session.quotas.update(time_table(1.0))  # the second is not
+        put_in_force(session.quotas, time_table(1.0))  # the second is not
         play.returns(told(7), told=reported(deleted(7), 100))
         play.at(500)
         play.to_broker(ping(8))

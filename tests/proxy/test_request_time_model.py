@@ -30,6 +30,7 @@ from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, comparable, cut, exchanges, whole
 from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, time_table, timed
 from tests.proxy.wire import Wire, new_connection
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import (
     head_of,
     padded,
@@ -310,7 +311,7 @@ def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
 
     def changing() -> Any:
         for number, size in enumerate(cut(cuts)):
-            session.quotas.update(tables[changes[number % len(changes)]])
+            put_in_force(session.quotas, tables[changes[number % len(changes)]])
             yield size
 
     outcome = Conversation(script, changing(), session).run()

@@ -9,6 +9,7 @@ import pytest
 from quotas import QuotaTable
 from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, spend, time_table, timed
 from tests.proxy.rigs import PAIRS, Rig
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import split
 from tests.wire.messages import ping, pong
 
@@ -71,12 +72,12 @@ def test_a_removed_request_time_quota_neither_shortens_nor_stalls_a_throttle(rig
     answer(rig, split(rig.take(rig.broker)))
     rig.turn(3)
     assert rig.take(rig.client) == pong(1, 500)
-    rig.session.quotas.update(QuotaTable())
+    put_in_force(rig.session.quotas, QuotaTable())
     rig.until(499)
     assert rig.take(rig.broker) == b""
     rig.until(500)
     assert rig.take(rig.broker) == ping(2)
-    rig.session.quotas.update(time_table())
+    put_in_force(rig.session.quotas, time_table())
     answer(rig, [ping(2)])
     rig.turn(3)
     assert rig.take(rig.client) == pong(2)

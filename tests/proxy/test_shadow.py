@@ -24,6 +24,7 @@ from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, time_table, timed
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import framed, head_of, header, request, split
 from tests.wire.messages import fetch, fetched, length_of, ping, pong, produce, produced
 
@@ -98,11 +99,11 @@ def test_a_fetch_waits_for_its_enforced_quota_and_not_for_the_shadow_one() -> No
 def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
     with Playbook(shadowed(quota_table(produce=1000))) as play:
         play.forwards(produce(1, 9000))
-        play.session.quotas.update(quota_table(produce=1000))
+        put_in_force(play.session.quotas, quota_table(produce=1000))
         play.client(produce(2, 2000))  # 11 s' worth in all
         play.to_broker(produce(2, 2000))
         play.muted_until(1000)
-        play.session.quotas.update(shadowed(quota_table(produce=1000)))
+        put_in_force(play.session.quotas, shadowed(quota_table(produce=1000)))
         play.at(1000)
         play.forwards(produce(3, 9000))
 
@@ -370,7 +371,7 @@ def test_all_quotas_can_be_put_in_shadow() -> None:
         assert ledger.shadow is not None
         assert ledger.shadow.produce is not None
         assert ledger.shadow.produce.limit == rate
-        registry.update(quota_table(produce=500.0))
+        put_in_force(registry, quota_table(produce=500.0))
     assert registry.table == quota_table(produce=500.0)
     assert registry.in_force == shadowed(quota_table(produce=500.0))
 
@@ -378,7 +379,7 @@ def test_all_quotas_can_be_put_in_shadow() -> None:
 def test_listeners_of_quota_updates_get_the_table_in_force() -> None:
     registry, told = QuotaRegistry(QuotaTable(), in_shadow=True), list[QuotaTable]()
     registry.on_update.append(told.append)
-    registry.update(quota_table(fetch=1.0))
+    put_in_force(registry, quota_table(fetch=1.0))
     assert told == [shadowed(quota_table(fetch=1.0))]
 
 

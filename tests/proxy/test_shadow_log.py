@@ -13,6 +13,7 @@ from proxy.control.shadow_log import LINES_MAX, SLICE, ShadowLog
 from proxy.control.supervisor import in_steps
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from quotas.connections import ConnectionQuotas
+from tests.quotas.changes import put_in_force
 
 if TYPE_CHECKING:
     from trio import Nursery
@@ -69,7 +70,7 @@ def test_the_shadow_log_reports_nothing_within_the_quota() -> None:
 def test_the_shadow_log_shows_no_limit_for_a_removed_entry() -> None:
     registry = registry_of()
     shadow(registry).charge(12_000, 0)
-    registry.update(QuotaTable())
+    put_in_force(registry, QuotaTable())
     (line,) = said(ShadowLog(registry, ConnectionQuotas()))
     assert line["limit"] is None
 
@@ -178,7 +179,7 @@ def test_the_shadow_log_names_topics_and_addresses() -> None:
         (Entity(ip="10.0.0.1"), QuotaKey.CONNECTION_CREATION_RATE): 1.0,
     }
     table = QuotaTable(None, rates)
-    registry.update(table)
+    put_in_force(registry, table)
     connections = ConnectionQuotas(table)
     topics = registry.of(1).topics
     assert topics is not None

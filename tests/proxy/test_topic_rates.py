@@ -14,6 +14,7 @@ from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequ
 from proxy.close_reasons import CloseReason
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import APP, Wire, new_connection
+from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
 from tests.wire.messages import fetched_from, produce_to
@@ -217,9 +218,9 @@ def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() ->
         return {entry.api_key: entry.max_version for entry in answer.api_keys}
 
     assert offered(1) == {0: 12, 1: 12, 3: 4}
-    session.quotas.update(QuotaTable())
+    put_in_force(session.quotas, QuotaTable())
     assert offered(2) == {0: 13, 1: 17, 3: 4}
-    session.quotas.update(QuotaTable({(A, PRODUCE): 100}))
+    put_in_force(session.quotas, QuotaTable({(A, PRODUCE): 100}))
     assert offered(3) == {0: 12, 1: 12, 3: 4}
 
 
@@ -228,7 +229,7 @@ def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
     wire = Wire(session)
     for number in range(3):
         wire.exchange(0, produce_to(number, a=1000), produced(number))
-    session.quotas.update(QuotaTable({(APP, PRODUCE): 10**9, (A, PRODUCE): 100}))
+    put_in_force(session.quotas, QuotaTable({(APP, PRODUCE): 10**9, (A, PRODUCE): 100}))
     wire.to_client.clear()
     wire.exchange(0, produce_to(9, a=1100), produced(9))
     assert bytes(wire.to_client) == produced(9, throttle_ms=1000)

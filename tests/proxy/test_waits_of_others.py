@@ -31,6 +31,7 @@ from tests.proxy.request_costs import LIMIT_US, spend, timed
 from tests.proxy.sasl import log_in
 from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
 from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
+from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, padded, request, response
 from tests.wire.messages import length_of, ping, pong, produce, produced
 
@@ -137,9 +138,9 @@ def test_an_open_producer_does_not_wait_when_quotas_of_others_change() -> None:
         overspend(produce_budget(quotas))
         play.at(LATER_MS)
         for other in (Entity(client_id="else"), Entity(topic="t"), Entity(user="bob")):
-            quotas.update(QuotaTable({**table.values, (other, PRODUCE): 1.0, (other, FETCH): 1.0}))
+            put_in_force(quotas, QuotaTable({**table.values, (other, PRODUCE): 1.0, (other, FETCH): 1.0}))
             exchange(play, produce(3, 100), produced(3))
-        quotas.update(QuotaTable({**table.values, (APP, QuotaKey.REQUEST_PERCENTAGE): 1e6}))
+        put_in_force(quotas, QuotaTable({**table.values, (APP, QuotaKey.REQUEST_PERCENTAGE): 1e6}))
         exchange(play, produce(3, 100), produced(3))
 
 
@@ -350,7 +351,7 @@ def test_a_throttle_that_is_measured_in_parts_makes_no_other_request_wait() -> N
     answer = response(FetchResponse(responses=[topic]), 12, 1)
     with Playbook(session=session) as play:
         play.forwards(asked, ping(2))
-        session.quotas.update(QuotaTable({(a, FETCH): 1000.0}))
+        put_in_force(session.quotas, QuotaTable({(a, FETCH): 1000.0}))
         play.returns(answer)
         play.muted_until(0)
         play.at(100).returns(pong(2))

@@ -25,6 +25,7 @@ from quotas.limiters.rate import Rate
 from quotas.limiters.throttle import INT32_MAX, throttle_ms
 from quotas.registry import IDLE_MS_MAX, SLICE
 from quotas.table.names import sanitize
+from tests.quotas.changes import put_in_force
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -43,7 +44,7 @@ def limited(*quotas: tuple[Entity, float], key: QuotaKey = PRODUCE) -> QuotaTabl
 
 def client_quotas(*quotas: tuple[Entity, float]) -> ClientQuotas[Budget]:
     made = byte_rates(PRODUCE)
-    made.update(limited(*quotas))
+    put_in_force(made, limited(*quotas))
     return made
 
 
@@ -73,11 +74,11 @@ def test_budgets_return_the_throttle_times_of_kafkas_clientquotamanager(flow: Fl
     make = request_times if key is QuotaKey.REQUEST_PERCENTAGE else partial(byte_rates, key)
     quotas: ClientQuotas[Budget] = make(flow.num_samples, flow.window_s)
     configured = table(flow.quotas, key)
-    quotas.update(configured)
+    put_in_force(quotas, configured)
     for step in flow.steps:
         if step.op == "set_quota":
             configured = configured.altered({(entity(step.entity), key): step.value})
-            quotas.update(configured)
+            put_in_force(quotas, configured)
         else:
             check_record(quotas, step, flow.t0_ms + step.t)
 
@@ -136,7 +137,7 @@ def test_a_throttle_time_beyond_int32_is_capped() -> None:
 
 def test_a_request_time_budget_waits_one_window_at_most() -> None:
     quotas = request_times(window_s=2)
-    quotas.update(limited((ALICE, 1.0), key=QuotaKey.REQUEST_PERCENTAGE))
+    put_in_force(quotas, limited((ALICE, 1.0), key=QuotaKey.REQUEST_PERCENTAGE))
     budget = quotas.budget("alice", "app", 0)
     assert budget is not None
     assert budget.charge_api(METADATA, 10_000, 0) == 2000
@@ -178,13 +179,13 @@ def test_a_changed_limit_applies_at_the_next_charge_and_keeps_the_usage() -> Non
     budget = budget_of(quotas)
     generation = quotas.generation
     assert budget.charge(10_000, 0) == 0
-    quotas.update(limited((ALICE, 500.0)))
+    put_in_force(quotas, limited((ALICE, 500.0)))
     assert (budget.limit, budget.fetch_max_bytes) == (500.0, 5000)
     assert budget.charge(0, 0) == 10_000
     assert budget_of(quotas) is budget
     assert quotas.generation > generation  # what was decided with the old cap of fetches is decided anew
     generation = quotas.generation
-    quotas.update(limited((ALICE, 500.0)))
+    put_in_force(quotas, limited((ALICE, 500.0)))
     assert quotas.generation == generation  # nothing has changed
 
 
@@ -193,12 +194,12 @@ def test_a_quota_at_another_level_starts_a_new_budget_and_keeps_the_old_one() ->
     old = budget_of(quotas)
     old.charge(10_000, 0)
     generation = quotas.generation
-    quotas.update(limited((APP, 1000.0), (ALICE, 1000.0)))
+    put_in_force(quotas, limited((APP, 1000.0), (ALICE, 1000.0)))
     assert quotas.generation > generation
     new = budget_of(quotas, now_ms=1)
     assert new is not old
     assert new.charge(10_000, 1) == 0
-    quotas.update(limited((APP, 1000.0)))
+    put_in_force(quotas, limited((APP, 1000.0)))
     assert budget_of(quotas, now_ms=2) is old
     assert old.charge(1000, 2) > 0
 
@@ -208,7 +209,7 @@ def test_a_removed_limit_ends_the_throttle_of_its_clients() -> None:
     budget = budget_of(quotas)
     assert budget.charge(20_000, 0) == 10_000
     generation = quotas.generation
-    quotas.update(QuotaTable())
+    put_in_force(quotas, QuotaTable())
     assert quotas.generation > generation
     assert quotas.budget("alice", "app", 1) is None
     assert (budget.limit, budget.fetch_max_bytes) == (UNLIMITED, INT32_MAX)
@@ -218,7 +219,7 @@ def test_a_removed_limit_ends_the_throttle_of_its_clients() -> None:
 def test_changing_the_limit_of_one_quota_key_keeps_other_generations() -> None:
     quotas = BrokerQuotas.create(QuotaTable({(ALICE, PRODUCE): 1000.0}))
     produce, fetch = quotas.produce.generation, quotas.fetch.generation
-    quotas.update(QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 5.0}))
+    put_in_force(quotas, QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 5.0}))
     assert quotas.produce.generation == produce
     assert quotas.fetch.generation > fetch
 
@@ -227,10 +228,10 @@ def test_the_generation_of_a_brokers_quotas_grows_with_every_change() -> None:
     quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates(), request_times())
     seen = [quotas.generation]
     for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
-        quotas.update(configured)
+        put_in_force(quotas, configured)
         seen.append(quotas.generation)
     assert seen == sorted(set(seen))
-    quotas.update(QuotaTable())
+    put_in_force(quotas, QuotaTable())
     assert quotas.generation == seen[-1]
 
 
@@ -256,7 +257,7 @@ def test_a_session_that_checks_the_generation_always_has_its_current_budget(
             now_ms += what
             sum(quotas.expire(now_ms))
         else:
-            quotas.update(limited(*what.items()))
+            put_in_force(quotas, limited(*what.items()))
         if generation != quotas.generation:
             generation, held = quotas.generation, quotas.produce.budget("alice", "app", now_ms)
         found = quotas.produce.budget("alice", "app", now_ms)
@@ -363,7 +364,7 @@ class Seen:
 @pytest.mark.parametrize(("now_ms", "kept"), [(IDLE_MS_MAX, 0), (IDLE_MS_MAX - 1, 10 * SLICE)])
 def test_no_step_of_an_expiry_looks_at_many_budgets(now_ms: int, kept: int) -> None:
     quotas = ClientQuotas(PRODUCE, Seen)
-    quotas.update(limited((ANY_APP, 1.0)))
+    put_in_force(quotas, limited((ANY_APP, 1.0)))
     for number in range(10 * SLICE):
         quotas.budget("u", f"app-{number}", 0)
     Seen.looks, left, steps = 0, [], 0

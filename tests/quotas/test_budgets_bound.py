@@ -7,6 +7,7 @@ from quotas.client_quotas import byte_rates
 from quotas.limiters.limiter import UNLIMITED
 from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
 from quotas.table.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
+from tests.quotas.changes import put_in_force
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ANY_APP, APP = Entity(client_id=DEFAULT), Entity(client_id="app")
@@ -24,7 +25,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas[Budget]:
     quotas = byte_rates(PRODUCE)
-    quotas.update(QuotaTable({(whom, PRODUCE): value for whom, value in limits}))
+    put_in_force(quotas, QuotaTable({(whom, PRODUCE): value for whom, value in limits}))
     return quotas
 
 
@@ -152,7 +153,7 @@ def test_a_new_limit_reaches_shortened_names_and_no_overflow_budget() -> None:
     long.charge(1, 0)
     fill(quotas)
     overflow = budget_of(quotas, "newcomer")
-    quotas.update(QuotaTable({(ANY_APP, PRODUCE): 9.0}))
+    put_in_force(quotas, QuotaTable({(ANY_APP, PRODUCE): 9.0}))
     assert (overflow.limit, long.limit) == (UNLIMITED, 9.0)
 
 
@@ -255,5 +256,5 @@ def test_peeking_finds_a_clients_budget_and_creates_none() -> None:
     assert budget_of(quotas, long) is quotas.peek("u", long)
     fill(quotas)
     assert budget_of(quotas, "newcomer") is quotas.peek("u", "newcomer")
-    quotas.update(QuotaTable())
+    put_in_force(quotas, QuotaTable())
     assert quotas.peek("u", "app") is None

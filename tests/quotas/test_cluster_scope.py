@@ -12,6 +12,7 @@ from quotas.limiters.smooth import SmoothBudget
 from quotas.registry import IDLE_MS_MAX
 from quotas.table.options import Options, Pacing, Scope
 from quotas.topics import TopicRates
+from tests.quotas.changes import put_in_force
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 TIME = QuotaKey.REQUEST_PERCENTAGE
@@ -116,14 +117,14 @@ def test_a_change_of_scope_counts_at_once_and_begins_with_nothing_used(
     old[0].charge(60_000, 0)
     generations = [quotas.generation for quotas in both]
     for quotas in both:
-        quotas.update(table(options=after))
+        put_in_force(quotas, table(options=after))
     assert all(quotas.generation > was for quotas, was in zip(both, generations, strict=True))
     new = [producer(quotas) for quotas in both]
     assert (new[0] is new[1]) == (after is TOGETHER)
     assert new[0].charge(10_000, 0) == 0
     assert {budget.limit for budget in old} == {float("inf")}
     for quotas in both:  # undone: what was used is found again
-        quotas.update(table(options=before))
+        put_in_force(quotas, table(options=before))
     assert producer(both[0]) is old[0]
     assert old[0].charge(1, 0) > 0
 
@@ -131,8 +132,8 @@ def test_a_change_of_scope_counts_at_once_and_begins_with_nothing_used(
 def test_a_new_value_reaches_a_shared_budget_with_the_first_broker_that_has_it() -> None:
     first, second = brokers(table())
     budget = producer(second)
-    first.update(table(value=5000.0))
-    second.update(table(value=5000.0))
+    put_in_force(first, table(value=5000.0))
+    put_in_force(second, table(value=5000.0))
     assert budget.limit == 5000.0
     assert producer(second) is budget
 
@@ -142,7 +143,7 @@ def test_a_change_of_pacing_replaces_the_budget_at_all_brokers() -> None:
     before = producer(first)
     before.charge(12_000, 0)
     for quotas in (first, second):
-        quotas.update(table(options=Options(Pacing.SMOOTH, Scope.CLUSTER)))
+        put_in_force(quotas, table(options=Options(Pacing.SMOOTH, Scope.CLUSTER)))
     after = producer(first)
     assert after is producer(second) is not before
     assert (after.charged, after.tell_rest(0)) == (12_000, 2000)
@@ -200,13 +201,13 @@ def test_a_topic_that_changes_its_scope_or_its_pacing_is_limited_on() -> None:
     first, second = brokers(table(LOGS))
     rates(first).charge({b"logs": 60_000}, 0)
     for quotas in (first, second):
-        quotas.update(table(LOGS, options=APART))
+        put_in_force(quotas, table(LOGS, options=APART))
     assert rates(first).charge({b"logs": 10_000}, 0) == 0
     assert rates(second).charge({b"logs": 10_000}, 0) == 0
     for quotas in (first, second):
-        quotas.update(table(LOGS, options=Options(Pacing.SMOOTH)))
+        put_in_force(quotas, table(LOGS, options=Options(Pacing.SMOOTH)))
     assert rates(first).charge({b"logs": 1000}, 60_000) == 900
     for quotas in (first, second):
-        quotas.update(table(LOGS))
+        put_in_force(quotas, table(LOGS))
     assert rates(first).charge({b"logs": 10_000}, 60_000) == 0
     assert rates(second).charge({b"logs": 1000}, 60_000) > 0

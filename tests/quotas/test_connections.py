@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
 from quotas.connections import ConnectionCounts, ConnectionQuotas
 from quotas.table.bounded_names import OVERFLOW
+from tests.quotas.calls import calls_made
 
 RATE = QuotaKey.CONNECTION_CREATION_RATE
 
@@ -84,6 +85,34 @@ def test_a_changed_connection_rate_keeps_the_usage() -> None:
     assert quotas.admit(1, "10.0.0.1", 0) == 1000  # 41 / 2 - 10 s, but a window at most
     quotas.update(QuotaTable())
     assert admitted(quotas, "10.0.0.1", 1000, 0) == 1000
+
+
+def test_changed_connection_rates_apply_to_each_of_many_addresses_at_its_next_connection() -> None:
+    rates = QuotaTable(table(default=5).values, table(default=3).values)
+    quotas = ConnectionQuotas(rates)
+    addresses = [f"10.0.{number // 256}.{number % 256}" for number in range(2000)]
+    assert {admitted(quotas, ip, 10, 0) for ip in addresses} == {10}
+    quotas.update(QuotaTable(table(default=2, _10_0_0_7=4).values, table(default=1).values))
+    counts = {ip: admitted(quotas, ip, 100, 0) for ip in addresses}
+    assert counts.pop("10.0.0.7") == 30  # 4 · 10 s, without the 10 from before
+    assert set(counts.values()) == {10}
+    (shadow,) = quotas.shadows()
+    still_shadowed = [budget for budget in shadow if budget.tags.ip != "10.0.0.7"]
+    assert {(budget.limit, budget.charged) for budget in still_shadowed} == {(1, 10)}
+    quotas.update(QuotaTable())
+    assert {admitted(quotas, ip, 100, 0) for ip in addresses} == {100}
+
+
+def test_changing_connection_rates_makes_as_many_calls_for_one_address_as_for_thousands() -> None:
+    def calls(addresses: int) -> int:
+        quotas = ConnectionQuotas(table(default=5))
+        for number in range(addresses):
+            quotas.admit(1, f"10.0.{number // 256}.{number % 256}", 0)
+        changed = table(default=2)
+        changed.prepared(QuotaTable())
+        return calls_made(lambda: quotas.update(changed))
+
+    assert calls(5000) == calls(1)
 
 
 def test_shadow_connection_rates_refuse_nothing_and_count_would_be_refusals() -> None:

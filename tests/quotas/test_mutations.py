@@ -20,6 +20,8 @@ from quotas import (
 from quotas.client_quotas import mutation_rates
 from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
 from quotas.table.bounded_names import OVERFLOW
+from quotas.table.options import Pacing
+from tests.quotas.changes import put_in_force
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -311,21 +313,21 @@ def looked_up(quotas: ClientQuotas[MutationBudget], client_id: str, now_ms: int 
 
 def test_the_controllers_window_settings_size_the_token_bucket() -> None:
     quotas = mutation_rates(num_samples=100, window_s=2)
-    quotas.update(table(5.0))
+    put_in_force(quotas, table(5.0))
     assert looked_up(quotas, "app").tokens(0) == 1000
 
 
 def test_a_new_mutation_limit_keeps_the_balance_and_the_throttle() -> None:
     quotas = mutation_rates()
-    quotas.update(table(2.0))
+    put_in_force(quotas, table(2.0))
     budget = looked_up(quotas, "app")
     charge = budget.begin(strict=True)
     assert admitted(charge, [30, 1]) == [True, False]
-    quotas.update(table(4.0))
+    put_in_force(quotas, table(4.0))
     assert (budget.limit, budget.tokens(0)) == (4.0, -8)
     assert charge.finish(0) == 4000
     assert looked_up(quotas, "app") is budget
-    quotas.update(QuotaTable())
+    put_in_force(quotas, QuotaTable())
     assert quotas.budget("alice", "app", 0) is None
     assert budget.limit == math.inf
 
@@ -345,35 +347,27 @@ def test_a_changed_mutation_limit_raises_every_brokers_generation() -> None:
     for configured in (table(2.0), table(3.0), QuotaTable()):
         before = [quotas.generation for quotas in brokers]
         for quotas in brokers:
-            quotas.update(configured)
+            put_in_force(quotas, configured)
         assert all(quotas.generation > seen for quotas, seen in zip(brokers, before, strict=True))
 
 
-class Counting(MutationBudget):
-    """Counts how often it is given a limit."""
-
-    __slots__ = ("given",)
-
-    def __init__(self, tags: Tags, limit: float, now_ms: int) -> None:
-        super().__init__(tags, limit, now_ms)
-        self.given = 0
-
-    def set_limit(self, limit: float) -> None:
-        super().set_limit(limit)
-        self.given += 1
-
-
 def test_shared_mutation_budgets_are_updated_and_expired_once() -> None:
-    cluster = ClientQuotas(MUTATIONS, Counting)
-    cluster.update(table(2.0))
+    given: list[MutationBudget] = []
+
+    def note(budget: MutationBudget, _pacing: Pacing) -> MutationBudget:
+        given.append(budget)
+        return budget
+
+    cluster = mutation_rates()
+    cluster.paced = note  # called whenever a limiter is given its limit
+    put_in_force(cluster, table(2.0))
     brokers = [BrokerQuotas.create(table(2.0), mutations=cluster) for _ in range(3)]
     (budget,) = (cluster.budget("alice", "app", 0),)
-    assert isinstance(budget, Counting)
     changed = table(3.0)
-    given = budget.given
+    given.clear()
     for quotas in brokers:
-        quotas.update(changed)
-    assert budget.given == given + 1
+        put_in_force(quotas, changed)
+    assert given == [budget]
     assert sum(sum(quotas.expire(IDLE_MS_MAX)) for quotas in brokers) == 1
 
 
@@ -382,7 +376,7 @@ def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
 ) -> None:
     monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 5)
     quotas = mutation_rates()
-    quotas.update(table(2.0))
+    put_in_force(quotas, table(2.0))
     for number in range(5):
         looked_up(quotas, f"app-{number}").begin(strict=True).admit(22, 0)
     overflow = looked_up(quotas, "newcomer", 10_999)
@@ -395,7 +389,7 @@ def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
 
 def test_totals_include_forgotten_mutation_budgets() -> None:
     quotas = mutation_rates()
-    quotas.update(table(2.0))
+    put_in_force(quotas, table(2.0))
     charge = looked_up(quotas, "app").begin(strict=True)
     admitted(charge, [30, 1, 1])
     charge.finish(0)

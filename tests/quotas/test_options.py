@@ -9,6 +9,7 @@ import pytest
 from quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable, explain, parse, render
 from quotas.limiters.smooth import SmoothBudget
 from quotas.table.options import PLAIN, Options, Pacing, Scope
+from tests.quotas.changes import put_in_force
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, ANY_APP = Entity("alice"), Entity("bob"), Entity(client_id=DEFAULT)
@@ -97,12 +98,12 @@ def test_a_change_of_pacing_reaches_open_connections_and_keeps_what_was_used() -
     assert before is not None
     wait_ms = before.charge(15_000, 0)
     was = quotas.generation
-    quotas.update(QuotaTable({(ALICE, PRODUCE): 1000.0}, None, {(ALICE, PRODUCE): SMOOTH}))
+    put_in_force(quotas, QuotaTable({(ALICE, PRODUCE): 1000.0}, None, {(ALICE, PRODUCE): SMOOTH}))
     assert quotas.generation > was
     after = quotas.ledger("alice", "app", 0).produce
     assert isinstance(after, SmoothBudget)
     assert (after.charged, after.throttled_until_ms) == (15_000, wait_ms)
-    quotas.update(plain)
+    put_in_force(quotas, plain)
     again = quotas.ledger("alice", "app", 0).produce
     assert again is not None
     assert again.charge(0, 0) == wait_ms

@@ -24,6 +24,7 @@ from quotas.client_quotas import byte_rates, mutation_rates
 from quotas.mutations import MutationLedger, ShadowMutationBudget
 from quotas.registry import IDLE_MS_MAX
 from quotas.table.bounded_names import EMPTY
+from tests.quotas.changes import put_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +114,7 @@ def test_entries_for_addresses_and_topics_do_not_apply_to_clients() -> None:
         assert quotas.mutation_ledger("alice", "app", 0) is None
     quotas = BrokerQuotas.create(table({ALICE: 1000.0, **others}))
     payer = produces(quotas)[0]
-    quotas.update(table({ALICE: 1000.0}))
+    put_in_force(quotas, table({ALICE: 1000.0}))
     assert payer is produces(quotas)[0]
     assert payer is not None
     assert (payer.tags, payer.limit) == (Tags("alice", ""), 1000.0)
@@ -179,7 +180,7 @@ def test_usage_of_a_shadow_budget_counts_once_its_entry_is_enforced() -> None:
     assert shadow is not None
     assert shadow.charge(9000, 0) == 0
     assert shadow.charge(3000, 100) == 1900  # 12 s' worth in 10.1 s: nobody is told
-    quotas.update(table({ALICE: 1000.0}))
+    put_in_force(quotas, table({ALICE: 1000.0}))
     enforced, none = produces(quotas, now_ms=200)
     assert none is None
     assert enforced is not None
@@ -194,7 +195,7 @@ def test_usage_of_an_enforced_budget_counts_once_its_entry_is_in_shadow() -> Non
     enforced, _none = produces(quotas)
     assert enforced is not None
     enforced.charge(9000, 0)
-    quotas.update(table(shadow={ALICE: 1000.0}))
+    put_in_force(quotas, table(shadow={ALICE: 1000.0}))
     gone, shadow = produces(quotas, now_ms=100)
     assert gone is None
     assert shadow is not None
@@ -206,7 +207,7 @@ def test_an_idle_shadow_budget_is_forgotten() -> None:
     _none, shadow = produces(quotas)
     assert shadow is not None
     shadow.charge(12_000, 0)
-    quotas.update(table({ALICE: 1000.0}))
+    put_in_force(quotas, table({ALICE: 1000.0}))
     enforced, _gone = produces(quotas, now_ms=11_000)
     assert enforced is not None
     assert enforced.charge(10_000, 11_000) == 0
@@ -218,14 +219,14 @@ def test_sessions_look_again_when_a_shadow_entry_changes() -> None:
     quotas = BrokerQuotas.create(table())
     for changed in (table(shadow={ALICE: 1.0}), table(shadow={ALICE: 2.0}), table({ALICE: 2.0}), table()):
         generation = quotas.generation
-        quotas.update(changed)
+        put_in_force(quotas, changed)
         assert quotas.generation > generation
 
 
 def test_a_changed_shadow_limit_keeps_its_budget() -> None:
     quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
     _none, before = produces(quotas)
-    quotas.update(table(shadow={ALICE: 500.0}))
+    put_in_force(quotas, table(shadow={ALICE: 500.0}))
     assert before is not None
     assert produces(quotas)[1] is before
     assert before.limit == 500.0
@@ -294,7 +295,7 @@ def test_shadow_mutations_count_once_enforced_without_a_negative_balance() -> No
     for taken, left in ((4, 7), (15, 0)):
         quotas, shadow = shadow_mutations()
         shadow.begin(strict=True).admit(taken, 0)
-        quotas.update(table({ALICE: 1.0}, key=MUTATIONS))
+        put_in_force(quotas, table({ALICE: 1.0}, key=MUTATIONS))
         ledger = mutation_ledger(quotas)
         assert ledger.shadow is None
         assert ledger.enforced is not None
@@ -338,7 +339,7 @@ def test_default_quotas_apply_to_an_empty_client_id_if_configured(entity: Entity
     payer = produces(quotas, client_id="")[0]
     assert payer is not None
     assert (payer.tags, payer.limit) == (tags, 1000.0)
-    quotas.update(table({entity: 500.0}))
+    put_in_force(quotas, table({entity: 500.0}))
     assert produces(quotas, client_id="")[0] is payer
     assert payer.limit == 500.0
     mutations = BrokerQuotas.create(table({entity: 1.0}, key=MUTATIONS), unnamed=EMPTY)

@@ -15,6 +15,7 @@ from proxy.net.relay import Relay
 from proxy.net.tls_relay import new_relay
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import new_connection
+from tests.quotas.changes import put_in_force
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import HOT, Script, SetQuota
 
@@ -43,7 +44,7 @@ class Weir:
     def set_quota(self, quota: SetQuota) -> None:
         """Change a client-id's quotas."""
         self._limits[quota.client_id] = quota
-        self.quotas.update(self._table())
+        put_in_force(self.quotas, self._table())
 
     def charged(self) -> dict[tuple[str, str], float]:
         """Return what was charged: ("produce" or "fetch", client-id) -> bytes."""

@@ -25,7 +25,7 @@ def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str],
     for outcome in outcomes:
         for line in _skipped(outcome):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    for line in (*_rate_limited_log(outcomes), *left_out):
+    for line in (*_repeat_commands(outcomes), *left_out):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(plain_counts(outcomes), highlight=False)
 
@@ -64,7 +64,7 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
             yield f"Skipped in {outcome.name}: {case.node_id}: {case.detail}"
 
 
-def _rate_limited_log(outcomes: Sequence[Outcome]) -> Iterable[str]:
+def _repeat_commands(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """Yield a line for each failed test, with the command that runs the test again."""
     for outcome in outcomes:
         for case in _failed(outcome):

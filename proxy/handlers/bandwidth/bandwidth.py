@@ -78,11 +78,8 @@ def plan_produce(plan: Plan) -> None:
         if position == INCOMPLETE:
             return WAIT
         if not context.client.first_produce_seen:
-            holds = [first_hold(context, data, frame, end, complete) for first_hold in plan.first_holds]
-            if INCOMPLETE in holds:
-                return WAIT
             context.client.first_produce_seen = True
-            hold_ms = max(holds)
+            hold_ms = _first_hold_ms(context, ledger)
             if hold_ms > 0:
                 return Hold(hold_ms)
         forward = _PRODUCE[ledger.charges_produce, acks.read(data, position) != 0]
@@ -90,7 +87,6 @@ def plan_produce(plan: Plan) -> None:
         return forward
 
     plan.admit = admit
-    plan.first_holds += (_first_hold_ms,)
     plan.on_arrival += (ClientLedger.charge_produce,)
 
 
@@ -230,12 +226,11 @@ def _is_replica(
         return False
 
 
-def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
+def _first_hold_ms(context: Context, ledger: ClientLedger) -> int:
     """Return the time (ms) for which to hold a connection's first produce request, because the client is over
     its produce quota; 0 for no hold.
     """
-    del data, frame, end, complete
-    budget = context.client.ledger.produce
+    budget = ledger.produce
     return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)
 
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Collection, Hashable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey
-from proxy.logs import audit_logger
+from proxy.logs import Note, Write, audit_logger
 
 if TYPE_CHECKING:
     from proxy.handlers.plan import Client, Context
 
 audit = audit_logger("weir.audit")
-
-Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
-"""Function (number of events, details of the latest event) that writes one log line about the events."""
-Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""Function (kind, write, details) that counts an event of this kind. It has `write` write a log line now, or
-soon one line for several events.
-"""
 
 LOGGED_NAMES_MAX: Final = 5
 
