@@ -16,6 +16,7 @@ from proxy.control.throttled import SLICE
 from proxy.handlers.sasl.identity import Identities
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from quotas.connections import ConnectionQuotas
+from tests.quotas.changes import put_in_force
 
 if TYPE_CHECKING:
     from trio import Nursery
