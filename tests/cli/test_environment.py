@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[config.Config]:
     """The configurations that `weir run` would have run with."""
     ran: list[config.Config] = []
-    monkeypatch.setattr("cli.run.run_proxy", ran.append)
+    monkeypatch.setattr("cli.run.run_proxy", lambda loaded, _reload: ran.append(loaded))
     monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
     return ran
 
