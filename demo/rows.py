@@ -100,11 +100,11 @@ def opening(scene: Scene) -> str:
     """Return the introduction, which tells the reader which clients run through Weir and for how long."""
     return _filled(
         f"{scene.cluster}, Weir in front, and {scene.clients} librdkafka clients that go through Weir. Each "
-        "client-id asks for 5 MB/s, `audit` for 3 MB/s. Rates are those of the bytes that clients see "
-        "acknowledged, or consume; clients report the throttle times themselves. 1 MB is 1,000,000 bytes.",
-        f"For {scene.before_s:g} seconds Weir has no quotas. Then they are written into its file. They hold "
-        "at each broker; only `everywhere` uses more than one. Kafka's own algorithm lets ten seconds' worth "
-        "pass at once, so clients first ask for just their quotas for ten seconds. `steady` does not, as "
+        "client-id asks for 5 MB/s, `audit` for 3 MB/s. Rates count the bytes that clients see acknowledged, "
+        "or consume. Throttle times are those that clients report. 1 MB is 1,000,000 bytes.",
+        f"For {scene.before_s:g} seconds Weir has no quotas. Then its quota file gets them. They hold at "
+        "each broker; only `everywhere` uses more than one. Kafka's algorithm lets ten seconds' worth pass "
+        "at once, so clients first ask for just their quotas, for ten seconds. `steady` does not, because "
         "its quota has smooth pacing. Then all ask for more again, and are measured for "
         f"{scene.seconds:g} s.",
     )
@@ -117,8 +117,8 @@ def closing(results: Sequence[Result]) -> tuple[str, str]:
         verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."
     else:
         verdict = (
-            "Passed: without quotas every client exceeded its quota. Under them every rate is within "
-            f"{PERCENT} % of its quota, and `audit`, which has no quota, was not slowed down."
+            "Passed: without quotas every client was above its later quota. Under the quotas every rate is "
+            f"within {PERCENT} % of its quota, and `audit` was not slowed down."
         )
     note = (
         f"Kafka's own algorithm swings by up to {PERCENT} % over half a minute; over minutes the quota holds."
@@ -127,7 +127,7 @@ def closing(results: Sequence[Result]) -> tuple[str, str]:
 
 
 def _filled(*paragraphs: str) -> str:
-    return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+    return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 
 
 def as_json(scene: Scene, results: Sequence[Result]) -> str:

@@ -29,7 +29,7 @@ from demo.rows import (
 
 LINES: Final = 4
 """Maximum number of progress lines that the plain-text output prints in each phase of the demonstration."""
-START: Final = "starting a cluster, Weir and the clients"
+START: Final = "starting Weir and the clients"
 BEFORE: Final = "without quotas, MB/s"
 RELOAD: Final = "the quotas are written; waiting until Weir reads them"
 WARM_UP: Final = "warming up at just the quotas, MB/s"

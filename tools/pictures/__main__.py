@@ -26,7 +26,7 @@ def _demo() -> None:
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     recording = record()
     _write("demo.svg", recording.terminal(day))
-    footnote = f"Measured {day} by `make pictures`: client-id {CLIENT_ID} of `make demo`, smooth pacing."
+    footnote = f'Measured {day}: client-id {CLIENT_ID} of "make demo", a quota with pacing = "smooth".'
     _write("before-after.svg", rates.draw(recording.rates(), footnote))
 
 

@@ -13,8 +13,8 @@ from tools.pictures.errors import PictureError
 SERIES: Final = {
     "HAProxy (TCP)": "HAProxy (TCP, looks at no byte)",
     "Kroxylicious (JVM)": "Kroxylicious (JVM)",
-    "Weir, quotas on": "Weir",
-    "Weir, compiled, quotas on": "Weir, compiled",
+    "Weir, quotas on": "Weir, quotas on",
+    "Weir, compiled, quotas on": "Weir compiled, quotas on",
 }
 """Column of the table → label in the picture."""
 TABLE: Final = "CPU µs per request of the proxy process, median (least to most) over rounds:"
@@ -29,6 +29,8 @@ _RUN: Final = re.compile(
 
 BAR, GAP, TOP, LABELS, VALUES = 13, 15, 80, 290, 50
 """Pixels: a bar's height, the gap between two loads, the first bar's top, the widths beside the bars."""
+LEGEND: Final = (0, 235, 390, 520)
+"""Pixels: distance of each series' label from the margin."""
 
 
 class Costs(NamedTuple):
@@ -93,7 +95,7 @@ def draw(costs: Costs) -> str:
             top += 24
         body += _bars(panel, top)
         top += len(panel) * _height()
-    title = "CPU µs per request of the proxy, every quota charged (shorter is better)"
+    title = "CPU µs per request of the proxy process (shorter is better)"
     return svg.page(top + 36, title, body, costs.measured)
 
 
@@ -103,7 +105,7 @@ def _height() -> int:
 
 def _legend() -> Iterator[str]:
     for number, label in enumerate(SERIES.values()):
-        x = svg.MARGIN + (0, 230, 390, 470)[number]
+        x = svg.MARGIN + LEGEND[number]
         yield svg.bar(x, 50, 12, 12, f"c{number}")
         yield svg.text(x + 18, 60.5, label, "small")
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tools.pictures import svg
 from tools.pictures.errors import PictureError
 
-HEIGHT, LEFT, TOP, BOTTOM = 300, 52, 84, 62
+HEIGHT, LEFT, TOP, BOTTOM = 310, 52, 80, 66
 """Pixels: of the picture, and around the chart."""
 MB: Final = 1e6
 
@@ -23,7 +23,9 @@ class Rates(NamedTuple):
     after: list[float]
     """Rates (bytes/s) in the seconds after that."""
     quota: int
-    """Byte rate (bytes/s)."""
+    """Byte rate (bytes/s) that the quota allows."""
+    demand: int
+    """Byte rate (bytes/s) that the client asks for all the time."""
 
 
 def by_second(samples: Sequence[tuple[float, int]], began_s: float) -> list[float]:
@@ -47,7 +49,7 @@ def _total(samples: Sequence[tuple[float, int]], at_s: float) -> float:
 def draw(rates: Rates, footnote: str) -> str:
     """Return the SVG: one step per second, and a mark where the quota begins."""
     values = [*rates.before, *rates.after]
-    top = math.ceil(max(values) / MB) + 1
+    top = round(max(values) / MB) + 1
     step = (svg.WIDTH - LEFT - svg.MARGIN) / len(values)
     floor = HEIGHT - BOTTOM
     per_mb = (floor - TOP) / top
@@ -59,12 +61,15 @@ def draw(rates: Rates, footnote: str) -> str:
     end = LEFT + len(values) * step
     body = [
         svg.text(
-            svg.MARGIN, 58, "MB/s acknowledged in each second; the producer asks for 5 MB/s", "small muted"
+            svg.MARGIN,
+            58,
+            f"MB/s acknowledged in each second; the producer asks for {rates.demand / MB:g} MB/s",
+            "small muted",
         ),
         *_grid(top, per_mb, floor),
         f'<path class="area" d="M{LEFT} {floor}L{outline}L{end:.1f} {floor}Z"/>',
         f'<path class="line" d="M{outline}"/>',
-        *_marks(rates, step, floor),
+        *_marks(rates, step, floor, per_mb),
     ]
     return svg.page(
         HEIGHT, f"One producer before and after its quota of {rates.quota / MB:g} MB/s", body, footnote
@@ -78,10 +83,19 @@ def _grid(top: int, per_mb: float, floor: int) -> Iterator[str]:
         yield svg.text(LEFT - 8, y + 4, str(mb), "small muted", "end")
 
 
-def _marks(rates: Rates, step: float, floor: int) -> Iterator[str]:
+def _marks(rates: Rates, step: float, floor: int, per_mb: float) -> Iterator[str]:
     x = LEFT + len(rates.before) * step
     yield svg.line(x, TOP - 8, x, floor, "mark")
-    yield svg.text(x + 8, TOP + 4, "the quota is written into quotas.toml")
+    yield svg.text(x + 8, TOP + per_mb / 2 + 4.5, "the quota is written into quotas.toml")
+    y = floor - rates.quota / MB * per_mb
+    yield svg.line(x, y, svg.WIDTH - svg.MARGIN, y, "mark")
+    yield svg.text(svg.WIDTH - svg.MARGIN, y - per_mb / 2, f"quota {rates.quota / MB:g} MB/s", "", "end")
     for second in range(0, len(rates.after) + 1, 5):
-        yield svg.text(x + second * step, floor + 18, f"{second} s", "small muted", "middle")
+        yield svg.text(
+            x + second * step,
+            floor + 18,
+            f"{second} s",
+            "small muted",
+            "middle" if second < len(rates.after) else "end",
+        )
     yield svg.text(LEFT + len(rates.before) * step / 2, floor + 18, "no quota", "small muted", "middle")

@@ -62,10 +62,10 @@ class Recording(PlainScreen):
 
     def rates(self) -> Rates:
         """Return the rates of the producer in each second. Raises PictureError without a run."""
-        quota = _of_producer(self._results).quota or 0
+        result = _of_producer(self._results)
         full_s = int(self._written_s - self._samples[0][0] + 0.01)
         rates = by_second(self._samples, max(self._written_s - full_s, self._samples[0][0]))
-        return Rates(rates[:full_s], rates[full_s : full_s + AFTER_S], quota)
+        return Rates(rates[:full_s], rates[full_s : full_s + AFTER_S], result.quota or 0, result.spec.demand)
 
     def terminal(self, day: str) -> str:
         """Return an SVG of a terminal with introduction and results. Raises PictureError without a run."""
