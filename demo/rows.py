@@ -117,8 +117,8 @@ def closing(results: Sequence[Result]) -> tuple[str, str]:
         verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."
     else:
         verdict = (
-            "Passed: without quotas every client was above its later quota. Under the quotas every rate is "
-            f"within {PERCENT} % of its quota, and `audit` was not slowed down."
+            f"Passed: every client with a quota was above it before, and is within {PERCENT} % of it now. "
+            "`audit`, which has no quota, was not slowed down."
         )
     note = (
         f"Kafka's own algorithm swings by up to {PERCENT} % over half a minute; over minutes the quota holds."
