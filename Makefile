@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled mutants fuzz bench format clean
+.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled mutants fuzz bench pictures format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -31,7 +31,7 @@ $(VENV)/installed: $(VENV)/made pyproject.toml
 
 install: $(VENV)/installed ## make .venv with Weir and everything its tests need
 
-demo: $(VENV)/installed-demo ## half a minute of real producers and consumers under quotas
+demo: $(VENV)/installed-demo ## forty seconds of real producers and consumers, without quotas and with them
 	$(BIN)/weir demo
 
 pipeline-demo: $(VENV)/installed-pipeline-demo ## half a minute of clients, recorded, then all Spark jobs up to a report
@@ -89,6 +89,9 @@ fuzz: install ## any bytes into every decoder of peers' bytes (SECONDS=60 for ea
 
 bench: install ## CPU per request beside other proxies (docs/background/performance.md)
 	$(BIN)/python -m bench
+
+pictures: $(VENV)/installed-demo ## the README's pictures: from the figures in docs/background/performance.md, and from a run of the demo
+	$(BIN)/python -m tools.pictures
 
 format: install ## format and fix what ruff can
 	$(BIN)/ruff format .
