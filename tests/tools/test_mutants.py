@@ -183,6 +183,9 @@ def project(tmp_path: Path) -> Path:
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
+    (root / "weir").mkdir()
+    (root / "weir" / "__init__.py").touch()
+    (root / "weir" / "quotas").symlink_to("../quotas")
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     return root
 
