@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled mutants fuzz bench pictures format clean
+.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled lock mutants \
+	fuzz bench pictures format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -17,16 +18,16 @@ $(VENV)/made:
 	$(PIP) --upgrade pip
 	@touch $@
 
-$(VENV)/installed-demo: $(VENV)/made pyproject.toml
-	$(PIP) --editable '.[demo]'
+$(VENV)/installed-demo: $(VENV)/made pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable '.[demo]'
 	@touch $@
 
-$(VENV)/installed-pipeline-demo: $(VENV)/made pyproject.toml
-	$(PIP) --editable '.[demo,pipeline]'
+$(VENV)/installed-pipeline-demo: $(VENV)/made pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable '.[demo,pipeline]'
 	@touch $@ $(VENV)/installed-demo
 
-$(VENV)/installed: $(VENV)/made pyproject.toml
-	$(PIP) --editable '.[dev]'
+$(VENV)/installed: $(VENV)/made pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/installed-demo $(VENV)/installed-pipeline-demo
 
 install: $(VENV)/installed ## make .venv with Weir and everything its tests need
@@ -63,7 +64,7 @@ ROOMS := protocol quotas usage calibration proxy pipeline demo cli
 compiled: $(COMPILED)/made ## Weir with its data path compiled (needs a C compiler): PYTHONPATH=build/compiled .venv/bin/weir
 
 # What is left in build/ from other states of the sources would get into the wheel.
-$(COMPILED)/made: $(VENV)/made setup.py pyproject.toml $(shell find $(ROOMS) -name '*.py' -o -name '*.pyi' -o -name '*.json')
+$(COMPILED)/made: $(VENV)/made setup.py pyproject.toml weir/__init__.py $(shell find $(ROOMS) -name '*.py' -o -name '*.pyi' -o -name '*.json')
 	@rm -rf build/lib* build/bdist* build/temp* build/wheels $(COMPILED)
 	WEIR_COMPILE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels .
 	$(PIP) --no-deps --target $(COMPILED) build/wheels/*.whl
@@ -96,6 +97,13 @@ pictures: $(VENV)/installed-demo ## the README's pictures: from the figures in d
 format: install ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+lock: ## write constraints.txt: the newest release of every package that pyproject.toml allows
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	build/lock/bin/python -m pip freeze --exclude kafka-weir > constraints.txt
+	rm -rf build/lock
 
 clean: ## remove the virtual environment, builds and caches
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
