@@ -120,8 +120,8 @@ def check_links(package: Path) -> None:
     broken = sorted(path.name for path in links if not path.is_dir())
     if broken or not links:
         sys.exit(
-            f"{package}: not links to folders: {', '.join(broken) or 'none is there'}. Weir needs symbolic links: "
-            "`git config core.symlinks true`, then `git checkout -- weir` (on Windows, use WSL)."
+            f"{package}: not links to folders: {', '.join(broken) or 'none is there'}. Weir needs symbolic "
+            "links: `git config core.symlinks true`, then `git checkout -- weir` (on Windows, use WSL)."
         )
 
 

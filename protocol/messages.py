@@ -1,4 +1,4 @@
-"""Every request, response and header of Kafka as a class: `from protocol.messages import MetadataResponse`.
+"""Kafka's requests, responses and headers as classes: `from protocol.messages import MetadataResponse`.
 
 A class is built at its first use (`protocol/values.py`); `messages.pyi` has the types for type checkers.
 """

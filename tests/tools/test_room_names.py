@@ -22,8 +22,8 @@ _DOTTED = re.compile(rf"({'|'.join(ROOMS)})\.(\w+)(\.\w+)*")
 
 
 def bare_names(source: str) -> list[tuple[int, str]]:
-    """The line and the text of each string that is the name of a module, or of something in it, without `weir.`:
-    the target of a patch, for example, which no linter sees.
+    """The line and the text of each string that names a module, or something in it, without `weir.`: the
+    target of a patch, for example, which no linter sees.
     """
     found = []
     for node in ast.walk(ast.parse(source)):
