@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from cli.exits import DONE, FAILED, USAGE
-from cli.quantity import Quantity
-from demo.errors import DemoError
+from weir.cli.exits import DONE, FAILED, USAGE
+from weir.cli.quantity import Quantity
+from weir.demo.errors import DemoError
 
 EXAMPLES = """\b
 Examples:
@@ -64,8 +64,8 @@ def demo(upstream: str | None, seconds: float, as_json: bool) -> None:
 def _run(upstream: str | None, seconds: float, as_json: bool) -> bool:
     if find_spec("confluent_kafka") is None:
         raise DemoError("the demonstration needs confluent-kafka: install it beside Weir, or use `make demo`")
-    from demo.run import run
-    from demo.screens import screen
+    from weir.demo.run import run
+    from weir.demo.screens import screen
 
     return run(upstream, seconds, screen(json=as_json))
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, render
-from quotas.table.options import Options, Pacing
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, render
+from weir.quotas.table.options import Options, Pacing
 
 Role: TypeAlias = Literal["producer", "consumer"]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from demo.clusters import reason
-from demo.errors import DemoError
-from demo.measure import ClientCounters
+from weir.demo.clusters import reason
+from weir.demo.errors import DemoError
+from weir.demo.measure import ClientCounters
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, ThrottleEvent

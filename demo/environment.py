@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from demo.client_specs import CLIENTS, ClientSpec, quota_file
-from demo.clients import ClientThread, ConsumerLoop, Pace, ProducerLoop, TopicPartitions, fill
-from demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
-from demo.errors import DemoError
-from demo.measure import ClientCounters, Reading, read
-from demo.proxy_process import weir
-from proxy import atomic_write
-from quotas.table.options import Pacing
+from weir.demo.client_specs import CLIENTS, ClientSpec, quota_file
+from weir.demo.clients import ClientThread, ConsumerLoop, Pace, ProducerLoop, TopicPartitions, fill
+from weir.demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
+from weir.demo.errors import DemoError
+from weir.demo.measure import ClientCounters, Reading, read
+from weir.demo.proxy_process import weir
+from weir.proxy import atomic_write
+from weir.quotas.table.options import Pacing
 
 QUOTAS: Final = "quotas.toml"
 REFRESH_S: Final = 0.25

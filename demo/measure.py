@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from demo.client_specs import ClientSpec
+from weir.demo.client_specs import ClientSpec
 
 TOLERANCE: Final = 0.20
 """Accepted deviation from the quota, as a share. Rates at a Kafka broker vary by this share over half a

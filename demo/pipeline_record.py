@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from demo.environment import QUOTAS, WARM_UP_S, environment, running, ticks
-from demo.errors import DemoError
+from weir.demo.environment import QUOTAS, WARM_UP_S, environment, running, ticks
+from weir.demo.errors import DemoError
 
 
 class Files(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from demo.measure import TOLERANCE, Result
+from weir.demo.measure import TOLERANCE, Result
 
 PERCENT: Final = round(TOLERANCE * 100)
 WIDTH: Final = 80

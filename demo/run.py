@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from demo.client_specs import CLIENTS
-from demo.environment import WARM_UP_S, ClientSet, Environment, environment, running, ticks
-from demo.measure import Reading, Result, Span, used_up
-from demo.rows import Scene
-from demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, Screen
+from weir.demo.client_specs import CLIENTS
+from weir.demo.environment import WARM_UP_S, ClientSet, Environment, environment, running, ticks
+from weir.demo.measure import Reading, Result, Span, used_up
+from weir.demo.rows import Scene
+from weir.demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, Screen
 
 BEFORE_S: Final = 5.0
 """Duration (s) of the measurement without quotas."""

@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from demo.measure import Result
-from demo.rows import (
+from weir.demo.measure import Result
+from weir.demo.rows import (
     HEADINGS,
     RIGHT,
     Row,

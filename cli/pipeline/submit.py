@@ -5,8 +5,8 @@ Jobs and options are those of `weir pipeline`.
 
 from __future__ import annotations
 
-from cli.exits import run_command
-from cli.pipeline.command import pipeline
+from weir.cli.exits import run_command
+from weir.cli.pipeline.command import pipeline
 
 if __name__ == "__main__":
     run_command(pipeline, "submit.py")

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
-from demo.clients import MESSAGE, MESSAGES_MAX, Pace
-from demo.errors import DemoError
-from demo.measure import ClientCounters, Reading, Result, Span, read, used_up
-from demo.proxy_process import PORTS, free_ports
-from quotas import parse
+from weir.demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
+from weir.demo.clients import MESSAGE, MESSAGES_MAX, Pace
+from weir.demo.errors import DemoError
+from weir.demo.measure import ClientCounters, Reading, Result, Span, read, used_up
+from weir.demo.proxy_process import PORTS, free_ports
+from weir.quotas import parse
 
 LIMITED = ClientSpec("app", "producer", 1_000_000)
 FREE = ClientSpec("free", "consumer", None, demand=1_000_000)

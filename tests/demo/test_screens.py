@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-import cli.demo
-from cli.main import weir
-from demo.client_specs import CLIENTS
-from demo.measure import Reading, Result, Span
-from demo.rows import HEADINGS, Scene, aligned, as_json, closing, final_row, live_row, opening
-from demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, LiveScreen, PlainScreen, Screen
+from weir.cli import demo as cli_demo
+from weir.cli.main import weir
+from weir.demo.client_specs import CLIENTS
+from weir.demo.measure import Reading, Result, Span
+from weir.demo.rows import HEADINGS, Scene, aligned, as_json, closing, final_row, live_row, opening
+from weir.demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, LiveScreen, PlainScreen, Screen
 
 SCENE = Scene("A mock cluster of 3 brokers", "a:1,b:2", 8, 15, 5)
 
@@ -138,7 +138,7 @@ def test_demo_json_has_bytes_per_second() -> None:
 
 
 def test_demo_without_confluent_kafka_is_one_line_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.demo, "find_spec", lambda _name: None)
+    monkeypatch.setattr(cli_demo, "find_spec", lambda _name: None)
     outcome = CliRunner().invoke(weir, ["demo"])
     assert outcome.exit_code == 2
     assert outcome.output == (

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.run import run as run_command
-from proxy.config import config
-from proxy.control.stores.file import read_quota_file
+from weir.cli.run import run as run_command
+from weir.proxy.config import config
+from weir.proxy.control.stores.file import read_quota_file
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from pipeline import java
-from pipeline.lake import Lake
 from tests.pipeline.usage_files import NOON_MS, clients, put, usage
+from weir.pipeline import java
+from weir.pipeline.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,14 +9,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from demo.client_specs import CLIENTS
-from demo.measure import Reading, Result, Span
-from demo.rows import Scene
-from demo.screens import BEFORE, MEASURE, WARM_UP
 from tools.pictures import __main__ as pictures
 from tools.pictures import cost, rates, svg
 from tools.pictures.errors import PictureError
 from tools.pictures.recording import CLIENT_ID, Recording
+from weir.demo.client_specs import CLIENTS
+from weir.demo.measure import Reading, Result, Span
+from weir.demo.rows import Scene
+from weir.demo.screens import BEFORE, MEASURE, WARM_UP
 
 PAGE = """
 # What a request costs

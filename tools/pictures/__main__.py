@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from demo.errors import DemoError
 from tools.pictures import cost, rates
 from tools.pictures.errors import PictureError
+from weir.demo.errors import DemoError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TABLE: Final = ROOT / "docs/background/performance.md"

@@ -10,12 +10,12 @@ from typing import Final
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from demo.measure import Result
-from demo.rows import Scene
-from demo.run import run
-from demo.screens import BEFORE, PlainScreen, print_opening, print_results
 from tools.pictures.errors import PictureError
 from tools.pictures.rates import Rates, by_second
+from weir.demo.measure import Result
+from weir.demo.rows import Scene
+from weir.demo.run import run
+from weir.demo.screens import BEFORE, PlainScreen, print_opening, print_results
 
 SECONDS: Final = 15.0
 AFTER_S: Final = 20
