@@ -9,18 +9,21 @@ connections, `emptied` removes the records from fetch responses, `tokens` proces
 `charges` charges request time; `usage*` counts usage.
 
 - Parsed fields of a request may be cached, a decision never. Deadlines are compared for each request.
-- A response tells the throttle time that is left when the response is sent, so a client waits no longer
-  than Weir does. A response without records counts as one throttle, as in a broker's throttle-time metric:
-  a count of charges alone would show one throttle where a hundred connections wait.
-- An entity whose fetch was told a throttle time gets fetch responses without records, on all its
-  connections, until that throttle time is over. Weir keeps this deadline instead of computing the rate
-  again: the padded window reads too high after a burst, and would let obedient clients wait up to 11 s.
+- A response tells the throttle time that is left when the response is sent, so a client waits no longer than
+  Weir does. A fetch response whose records Weir has removed counts as one throttle in usage records, as in a
+  broker's throttle-time metric. One charge can make a hundred connections wait, and each of these waits
+  counts.
+- Once a fetch response has told a throttle time, the client's entity gets fetch responses without records, on
+  all its connections, until that throttle time is over. Weir keeps this deadline instead of computing the
+  rate again: after a burst the computed rate is too high, and clients that wait as told would wait up to 11
+  s.
 - The fetch response that exceeds the quota is delivered with its records: the broker has read them from
   disk already, and would have to read them again.
-- A client that has closed its half while requests are unanswered is kept for 30 s, because it may still
-  read responses; the bound frees its descriptors if the broker hangs. Its held requests are forwarded when
-  their hold ends, because a request with acks=0 has no acknowledgement but TCP's. The known part of their
-  cost is charged, and up to 200 ms of an unconfirmed cost, because the broker does the work.
+- A client that has closed its half while requests are unanswered is kept for 30 s, because it may still read
+  responses; the bound frees its descriptors if the broker hangs. Its held requests are forwarded when their
+  hold ends, because a request with acks=0 has no acknowledgement but TCP's. Requests without a response are
+  charged their known cost, and up to 200 ms of an unconfirmed cost, because the broker processes them
+  nevertheless.
 - A produce or fetch request whose time is charged or whose usage is recorded waits until 64 KB of it, or all
   of it, have arrived; only then is its cost estimated. So small packets do not make a request cheaper. A
   broker cannot begin with less either.

@@ -43,8 +43,8 @@ class Charged(Protocol):
     clock: Clock
     """Clock of the transport, which tells the current time in microseconds."""
     settled_us: int
-    """Time (µs) until which the broker's work on this connection is charged already, as far as the broker's
-    response times show that work.
+    """Time (µs) up to which the broker's work on this connection was charged already. A correction by
+    response time charges only later work.
     """
 
     @property
@@ -100,7 +100,7 @@ def count_request(
     connection: Charged, plan: Plan, usage_counters: UsageCounters, length: int, *, answered: bool
 ) -> None:
     """Count as usage a request of `length` bytes (without the length prefix) that has arrived completely.
-    With `answered` False (acks=0), also close the request's trace, because no response will come.
+    `answered` is False for acks=0: the request then also counts as finished, because no response will come.
     """
     charged = length if plan.api_key == _PRODUCE else 0
     usage_counters.arrived(LENGTH_BYTES + length, charged, connection.now_ms)

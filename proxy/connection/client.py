@@ -26,20 +26,23 @@ TIMED_IN_FLIGHT_MAX: Final = 32
 may be forwarded before the first is charged, even if the client is far below its quota.
 """
 NAME_BYTES_MAX: Final = 1024
-"""Maximum length of a cached client-id. Every connection has a cache, and a client-id may have 32 KB. The
-ledger of a longer client-id is looked up for each request.
+"""Maximum length (bytes) of a client-id that is cached with its ledger. The ledger of a longer client-id is
+looked up for each request. Every connection has a cache, and a client-id may have 32 KB.
 """
 
 HEAD_BYTES_MAX: Final = 1024
-"""Maximum length of the cached bytes. Every connection has a cache, and a client-id may have 32 KB."""
+"""Maximum number of bytes from the beginning of a request that `ParseCache` keeps. Every connection has such
+a cache, and a client-id may have 32 KB.
+"""
 
 
 class ParseCache:
     """The first bytes of the latest cacheable request, and the decision to forward it.
 
-    Successive requests of a client often begin with the same bytes, from the client-id to the last field that
-    decides how to forward them. Such a request is not parsed again while the same quotas are in force and
-    `budget` is not throttled; both are checked for each request. The cache never changes a decision.
+    Successive requests of a client often have the same bytes from the client-id to the last field on which
+    the decision depends. Such a request is not parsed again while the same quotas are in force and `budget`
+    is not throttled; both are checked for each request. The cached decision is always the one that parsing
+    would give.
     """
 
     __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
@@ -132,8 +135,9 @@ class Client:
         self.exchange: Exchange | None = None
         """The SASL exchange in progress; None if there is no exchange. Only `follow` sets the field."""
         self.sasl_in_progress = False
-        """True if the client's next bytes may be SASL tokens, or requests that show the end of a SASL
-        exchange: `tokens.from_client` must process them before `Inbound` reads requests.
+        """True if the client's next bytes may be SASL tokens without a Kafka header, or a request that shows
+        the end of a SASL exchange. `tokens.from_client` must then process these bytes before `Inbound` reads
+        requests.
         """
         self.sends_sasl_tokens = False
         """True if both sides send bare SASL tokens, without Kafka headers."""
@@ -147,7 +151,9 @@ class Client:
         self.ledger = NO_LIMITS
         """Quotas and charges of the client that sent the latest request; `identify` looks up the ledger."""
         self.time_ledger: ClientLedger | None = None
-        """The same object as `ledger` if request time is charged or usage is recorded; else None."""
+        """Ledger to which the time of requests is charged or recorded: the same object as `ledger`. None if
+        request time is neither charged nor recorded.
+        """
         self.in_flight_max = in_flight_max
         """Maximum number of requests of the client that may be in flight on this connection."""
         self.first_request_seen = False
@@ -219,8 +225,8 @@ class Client:
 
     @property
     def before_login(self) -> bool:
-        """True if the client has not authenticated by SASL yet, and the broker therefore takes no request
-        from it but those of SASL, and ApiVersions.
+        """True if the client must log in by SASL and has not done so yet. Until then the broker takes only
+        SASL requests and ApiVersions.
         """
         return not self.authenticated and self._node_id in self._identities.behind_sasl
 
@@ -256,8 +262,8 @@ class Client:
         self._cached_client_id, self._generation = b"", -1
 
     def follow(self, exchange: Exchange | None) -> None:
-        """Set the SASL exchange in progress; None for no exchange. Call this also after changing the
-        exchange.
+        """Set the SASL exchange in progress; None for no exchange. Call this again after changing a field of
+        the exchange, because this method derives the client's SASL fields from the exchange.
         """
         self.exchange = exchange
         begun = exchange is not None and exchange.accepted
@@ -285,6 +291,8 @@ class Client:
         )
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the cached decision to requests of `plan` for which `needs_look` returns False."""
+        """Restrict the cached decision, if it is for `plan`, to requests for which `needs_look` returns
+        False. All other requests are decided about anew.
+        """
         if self.parse_cache.plan is plan:
             self.parse_cache.unless = needs_look

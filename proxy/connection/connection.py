@@ -69,8 +69,8 @@ class ConnectionLimits:
     response_bytes_max: int = 2**31 - 1
     """Maximum length (bytes) of a response frame."""
     kept_response_bytes_max: int = 100 * 1024 * 1024
-    """Maximum length (bytes) of a response that is kept until all of it has arrived, such as the responses to
-    queries. As long as the longest request.
+    """Maximum length (bytes) of a response that is kept until all of it has arrived, such as the response to
+    a query. The default is the default maximum length of a request.
     """
     in_flight_max: int = 1000
     """Maximum number of requests in flight per connection."""
@@ -185,8 +185,9 @@ class Connection:
         self.held_until_ms = 0
         """Time (ms) until which no response is sent to the client (hold mode only)."""
         self.left: tuple[int, ...] | None = None
-        """Numbers of requests in flight and of bytes not sent yet, from the latest check of a client that has
-        closed its half; None before the first check. A change of these numbers counts as progress.
+        """Progress of a client that has closed its half, at the latest check: numbers of requests in flight,
+        of response bytes still to arrive, of unread client bytes, and of unsent bytes. A change of these
+        numbers shows progress. None before the first check.
         """
         self.linger_until_ms = 0
         """Time (ms) at which the connection of a client that has closed its half is closed, unless one of its
@@ -199,16 +200,18 @@ class Connection:
         self.spare: list[RequestInFlight] = []
         """Records of answered requests, kept for reuse."""
         self.client_turn_over = self.broker_turn_over = False
-        """True if frames that have arrived from the client (`client_turn_over`) or from the broker
-        (`broker_turn_over`) wait for the next turn of the reactor, because one turn processes a limited
-        number of frames.
+        """True if complete frames of the client (`client_turn_over`) or of the broker (`broker_turn_over`)
+        wait for the next pass of the reactor's loop. One pass processes a limited number of frames of each
+        side.
         """
         self.paused: RequestInFlight | None = None
-        """Request whose query continues in the next turn of the reactor; None if no query waits for that
-        turn.
+        """Request whose query has paused, and continues in the next pass of the reactor's loop; None if no
+        query has paused.
         """
         self.request_rest_bytes = 0
-        """Number of bytes still to arrive of a request that is being forwarded; taken in every state."""
+        """Number of bytes still to arrive of the request that is being forwarded. These bytes are read in
+        every state, even while the client is throttled.
+        """
         self.rest_held_until_ms = 0
         """Time (ms) until which the remaining bytes of the request that is being forwarded are held, because
         these bytes may contain the first records for a topic over its rate; 0 if the bytes are not held.
@@ -231,12 +234,13 @@ class Connection:
         )
         # Fields of handlers
         self.authorized_again = False
-        """True if the broker has just confirmed that the client is authorized for the request that is being
-        decided about, to which Weir itself replies.
+        """True if the broker has just confirmed that the client is authenticated, for a request that Weir
+        itself answers. A query asks the broker for this confirmation before Weir decides about the request
+        again.
         """
         self.decoded: object = None
-        """Result of a query for a request that Weir decides about again: the decoded request, or the error of
-        decoding it; None otherwise.
+        """Request that a query has decoded, so that Weir can decide about the request again; or the error of
+        decoding it. None if no query has decoded the present request.
         """
         self.speaks_api_versions_3 = False
         """True if the client has sent ApiVersions in v3 or newer."""
@@ -247,12 +251,13 @@ class Connection:
         self.unconfirmed_us = 0.0
         """Request time (µs) by which the latest request may cost more than Weir's estimate."""
         self.settled_us = 0
-        """Time (µs) until which the broker's work on this connection is charged already, as far as the
-        broker's response times show that work.
+        """Time (µs) up to which the broker's work on this connection was charged already. A correction by
+        response time charges only later work.
         """
         self.produce_shape: tuple[Plan, bytes, int, float] | None = None
-        """Beginning of the latest produce request with one partition, kept while request time is charged;
-        else None. `Context.produce_shape` describes the four values.
+        """Beginning of the latest produce request with one partition: its plan, its bytes from the client-id
+        on, the offset of its records' length, and the cost (µs) of these bytes. Kept while request time is
+        charged; else None.
         """
         self.report_ms = 0
         """Throttle time (ms) to write into the response that is being rewritten."""
@@ -329,12 +334,14 @@ class Connection:
 
     @property
     def waits_for_turn(self) -> bool:
-        """True if frames or a query wait for the next turn of the reactor, not for bytes or for a time."""
+        """True if frames that have arrived, or a paused query, wait only for the next pass of the reactor's
+        loop.
+        """
         return self.client_turn_over or self.broker_turn_over or self.paused is not None
 
     def begin_turn(self) -> None:
-        """Let both halves process the frames that were left in an earlier turn of the reactor, and continue a
-        query that has paused. There may be bytes to send afterwards.
+        """Let both halves process the frames that were left in an earlier pass of the reactor's loop, and
+        continue a query that has paused. Afterwards the effects may contain bytes to send.
         """
         self.client_turn_over = self.broker_turn_over = False
         record, self.paused = self.paused, None
@@ -405,17 +412,17 @@ class Connection:
         self.effects.change()
 
     def _first_hold_end_ms(self) -> int:
-        """Return the time (ms) at which all holds of the connection's first requests end. The first hold
-        fixes this time.
+        """Return the time (ms) at which all holds of the connection's first requests end. The connection's
+        first hold fixes this time: later holds do not extend it.
         """
         end_ms = self.client.first_hold_end_ms
         return self.now_ms + self.limits.first_hold_ms_max if end_ms is None else end_ms
 
     def tell_next(self, until_ms: int, *, after: RequestInFlight | None = None) -> None:
         """Have the next response with the field `throttle_time_ms` tell a throttle that ends at `until_ms`.
-        For a request whose own response cannot tell the throttle: acks=0, a version without the field, a
-        response whose head was already forwarded, or the response to the request `after`, whose field comes
-        too late.
+        Call this if the throttled request's own response cannot tell the throttle: acks=0, a version without
+        the field, or a response whose head was already forwarded. `after` is a request whose response is not
+        to tell the throttle either.
 
         No effect in hold mode, because a response that tells a throttle time is delayed there.
         """
@@ -427,8 +434,9 @@ class Connection:
                 return
 
     def answered(self) -> None:
-        """Send Weir's own replies that are next in order, after the end of a response. If no request is in
-        flight any more, leave the state that waits for responses.
+        """Send Weir's own replies that are next in order. Call this after the end of a response. If no
+        request is in flight any more, also let the client's next requests be taken, unless a throttle still
+        lasts.
         """
         in_flight = self.in_flight
         if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
@@ -512,8 +520,8 @@ class Connection:
         self.plans = self.plans.for_broker(broker)
 
     def charge_time(self, plan: Plan, length: int) -> None:
-        """Charge the request time of the latest response, whose frame has `length` bytes. For a request that
-        was exempt when it was forwarded, and whose response shows that it must be charged.
+        """Charge the request time of the request whose response has just arrived, with `length` bytes. Call
+        this for a request that was forwarded as exempt and whose response shows that it is not exempt.
         """
         usage, ledger = self.client.usage, self.client.time_ledger
         usage_counters = None if usage is None else usage.at_hand
@@ -522,8 +530,8 @@ class Connection:
             charge_request_time(self, plan, plan.cost.us, ledger, usage_counters, length)
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Count as usage the results of a mutation request (partitions to create or delete) that Weir answers
-        after a query: the number of partitions, the number of refused changes, and the throttle time (ms).
+        """Count as usage the results of a request to create, grow or delete topics that Weir answers after a
+        query: the number of changed partitions, the number of refused topics, and the throttle time (ms).
         """
         usage = self.client.usage
         if usage is None or usage.queried is None:

@@ -44,8 +44,8 @@ class Effects:
         self.deadline_ms = 0
         """Time (ms) at which the transport must call `Connection.settle`; 0 for no deadline."""
         self.again = False
-        """True if frames wait for the transport's next turn. The transport must call `Connection.begin_turn`
-        in a later turn, and present the bytes that it has kept.
+        """True if frames wait for a later pass of the transport's loop. In that pass the transport must call
+        `Connection.begin_turn`, and present the bytes that it has kept.
         """
         self.close_reason: CloseReason | None = None
         """Reason why both sockets are to be closed now; None while the connection stays open."""
@@ -73,12 +73,15 @@ class End:
         self.eof = False
         """True if the peer has closed its half and all its bytes were read."""
         self.left = False
-        """True if the peer has closed its half, though some of its bytes may still have to be read."""
+        """True if the peer has closed its half. Some of the bytes that it sent before may still have to be
+        read.
+        """
 
 
 TURN_FRAMES: Final = 32
-"""Maximum number of frames of one side for which decisions are made in one turn. Further frames wait for a
-later turn, so that other connections get their turns in between. 32 charged requests take about 0.25 ms.
+"""Maximum number of frames of one side that a connection decides about in one turn (pass of the reactor's
+loop). Further frames wait for a later turn, so that other connections are processed in between. 32 charged
+requests take about 0.25 ms.
 """
 
 
@@ -93,7 +96,9 @@ class Clock:
     def __init__(self, now_us: int = 0) -> None:
         self.now_us = now_us
         self.frames_max = TURN_FRAMES
-        """Maximum number of frames of one side for which decisions are made in one turn."""
+        """Maximum number of frames of one side that a connection decides about in one pass of the reactor's
+        loop.
+        """
 
 
 NOTHING = memoryview(b"")

@@ -10,7 +10,9 @@ from weir.protocol.framing import LENGTH, LENGTH_BYTES
 from weir.protocol.scanning.records_remover import RecordsRemover
 
 KEPT_BYTES_MAX = 16 * 1024 * 1024  # not Final: mypyc would inline it, and tests set it
-"""Maximum size of a response without its records (about 200,000 partitions); a larger one is malformed."""
+"""Maximum size (bytes) of a fetch response whose records were removed: about 200,000 partitions. A larger one
+is treated as malformed.
+"""
 
 
 class EmptiedResponse:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from weir.proxy.connection.connection import Connection
 
 LINGER_MS: Final = 30_000
-"""Time (ms) after which a client that has closed its half is closed if its requests make no progress, because
-the broker hangs.
+"""Time (ms) for which a client that has closed its half may wait for the broker without any progress of its
+requests. Weir then closes the connection.
 """
 
 
@@ -41,8 +41,8 @@ def _over(connection: Connection, reason: CloseReason, detail: str = "") -> None
 
 
 def _nothing_left(connection: Connection, now_ms: int) -> bool:
-    """Return True if a client that has closed its half has received all its responses, or if its requests
-    have made no progress for `LINGER_MS`.
+    """Return True if the connection of a client that has closed its half can be closed: the client has
+    received all its responses, or its requests have made no progress for `LINGER_MS`.
 
     Requests that were read but wait for a throttle are still forwarded when the throttle ends: acks=0 data
     must not be lost because the client has closed its half.

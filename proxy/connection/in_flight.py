@@ -37,8 +37,8 @@ class Kind(IntEnum):
     DEFERRED = 3
     """Weir responds as soon as `deferred` has a frame."""
     QUERY = 4
-    """Weir has sent this request to the broker for the query `query`, and the broker responds; or the query
-    has paused.
+    """The broker responds, to a request that Weir's query `query` has sent; or the query has paused and no
+    request is at the broker.
     """
     TOKEN = 5
     """The broker responds with a bare SASL token."""
@@ -52,7 +52,9 @@ QUERY: Final = Kind.QUERY.value
 TOKEN: Final = Kind.TOKEN.value
 
 NO_CORRELATION_ID: Final = 1 << 32
-"""Correlation id of a query that waits for no response: outside of int32, so no response matches it."""
+"""Correlation id of a query that has paused and has no request at the broker. The value does not fit into
+int32, so no response has it.
+"""
 
 
 class RequestInFlight:
@@ -103,7 +105,8 @@ class RequestInFlight:
         The broker's response time then shows the true cost.
         """
         self.arrived_us = 0
-        """Time (µs) at which the request's last byte arrived, if its cost is unconfirmed."""
+        """Time (µs) at which the request's last byte arrived; set only if the request's cost is unconfirmed.
+        """
         self.time_ledger: ClientLedger | None = None
         """Quotas of the client, to which the request's time is still to be charged; None if the time is not
         to be charged any more.
@@ -117,16 +120,16 @@ class RequestInFlight:
         self.query: RunningQuery | None = None
         """Query of Weir's own that sent this request to the broker; None for other requests."""
         self.local: LocalResponse | None = None
-        """Accounting of the client's request that a deferred response or a query answers; None for other
+        """Accounting of the client's request, if a deferred response or a query answers it; None for other
         requests.
         """
 
     def ask(self, correlation_id: int) -> None:
-        """Begin to wait for the broker's response to the next request of a query."""
+        """Expect the broker's response to the query's next request, which has this correlation id."""
         self.correlation_id = correlation_id
 
     def answer(self, frame: bytes) -> None:
-        """Make this a request that Weir answers with the frame that a query has returned."""
+        """Set the frame with which Weir answers the request; a query has returned the frame."""
         self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
 
     def tell(self, until_ms: int) -> None:
@@ -143,9 +146,9 @@ class RequestInFlight:
         self.tell(until_ms)
 
     def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
-        """Charge the request's time, and count a response of `length` bytes (without the length prefix) as
-        usage. A second call for the same request has no effect. `charged` is True if the response's bytes
-        count for a byte rate.
+        """Charge the request's time, and count as usage the response, which begins to arrive and has `length`
+        bytes (without the length prefix). A second call for the same request has no effect. `charged` is
+        False if the response's bytes do not count for a byte rate, because its records are removed.
         """
         plan, usage = self.plan, connection.client.usage
         usage_counters, self.usage_counters = self.usage_counters, None
@@ -164,9 +167,9 @@ class RequestInFlight:
                 self.until_ms = until_ms
 
     def _confirm(self, connection: Charged) -> None:
-        """Correct the estimated cost of the request by the broker's response time, if the cost is
-        unconfirmed. Time in which several requests of the connection have waited for each other is charged
-        once.
+        """Correct the request's estimated cost, if it is unconfirmed, by the broker's response time. If
+        several requests of the connection were at the broker at the same time, the common part of their
+        response times counts once.
         """
         now_us, begun_us = connection.clock.now_us, max(self.arrived_us, connection.settled_us)
         scale = connection.quotas.percent_per_us * US_PER_PERCENT
@@ -175,8 +178,8 @@ class RequestInFlight:
         self.unconfirmed_us = 0.0
 
     def leave(self, connection: Charged) -> None:
-        """Charge a request, and count it as usage, if its client closes the connection before the response:
-        the broker processes the request nevertheless.
+        """Charge the request's time to a client that closes the connection before the response: the broker
+        processes the request nevertheless. Record the charge as usage.
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters
         if self.unconfirmed_us:
@@ -191,4 +194,4 @@ class RequestInFlight:
 
 
 SPARE_MAX: Final = 64
-"""Maximum number of records that a connection keeps for reuse."""
+"""Maximum number of `RequestInFlight` objects that a connection keeps for reuse."""

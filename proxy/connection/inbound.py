@@ -45,14 +45,15 @@ small packets does not make a request cheaper.
 
 
 REPLY_FRAMES: Final = 8
-"""Number of frames that one reply of Weir's own counts as when a turn is limited to `Clock.frames_max`
-frames."""
+"""Number of forwarded frames that take as long as one reply of Weir's own. A turn (pass of the reactor's
+loop) processes at most `Clock.frames_max` frames, and each such reply counts as this number.
+"""
 
 
 HTTP_METHODS: Final = frozenset(
     {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI "}
 )
-"""First four bytes of requests of HTTP/1 and HTTP/2."""
+"""First four bytes of HTTP/1 and HTTP/2 requests, by which the log names HTTP as the client's protocol."""
 
 
 class Inbound:
@@ -77,7 +78,9 @@ class Inbound:
         self._arriving: RequestInFlight | None = None
         """The request that is being forwarded while its remaining bytes arrive; None between requests."""
         self._forward = FORWARD
-        """The decision about the request in `_arriving`: to forward it, and how to charge it."""
+        """Decision to forward the request in `_arriving`. It says how the request is charged when its last
+        byte has arrived.
+        """
         self._arriving_bytes = 0
         """Frame length (bytes) of the request in `_arriving`."""
         self._timed = False
@@ -279,9 +282,9 @@ class Inbound:
         """Return the time (ms) for which to hold the connection's first request because the client is
         throttled for request time; INCOMPLETE if more bytes are needed.
 
-        Each connection is held once only, because other connections could cause throttles without end.
-        Brokers are not held because most of their requests are exempt, nor is produce with acks=0, which is
-        exempt too.
+        Each connection is held only once, because other connections of the client could cause throttles
+        without end. Brokers are not held, because most of their requests are exempt from request quotas.
+        Produce with acks=0 is exempt too, and is not held.
         """
         connection, client = self._connection, self._connection.client
         if plan.api_key in SASL_APIS:
@@ -329,8 +332,8 @@ class Inbound:
         """Process the next bytes of the request in `_arriving`, up to its last one. Return the position
         behind these bytes.
 
-        The bytes before the last one are counted first: if they begin records of a topic over its rate, the
-        last byte is held, because a broker appends nothing before a request is complete.
+        The bytes are counted by topic before the last byte is forwarded. If they begin records of a topic
+        over its rate, the last byte is held: a broker appends nothing before a request is complete.
         """
         connection = self._connection
         start, stop = 0, min(connection.request_rest_bytes, end)
@@ -376,8 +379,8 @@ class Inbound:
             self._connection.hold_rest(hold_ms)
 
     def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, start: int, stop: int) -> bool:
-        """Count `data[start:stop]` of a request per topic; return False if the request is malformed. Weir
-        forwards a malformed request nevertheless, and the broker refuses it.
+        """Count the bytes `data[start:stop]` of a request by topic. Return False if the request is malformed:
+        Weir counts no further bytes of it, but forwards it, and the broker refuses it.
         """
         try:
             byte_counter.feed(data, start, stop)
@@ -454,8 +457,8 @@ class Inbound:
     def _count_not_forwarded(
         self, plan: Plan, data: bytearray, frame: int, usage_counters: UsageCounters, *, again: bool
     ) -> None:
-        """Count, as usage, a request that Weir does not forward. A query's request with `again` is counted
-        later, when Weir decides about it again.
+        """Count, as usage, a request that Weir does not forward. With `again`, only keep the usage counters:
+        Weir decides about the request again after a query, and counts it then.
         """
         usage = self._connection.client.usage
         assert usage is not None
@@ -468,8 +471,8 @@ class Inbound:
     # Refusing
 
     def _check_cut(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> None:
-        """Close the connection if Weir waits for bytes of a request that cannot arrive: the request is
-        complete, or its first fields do not fit into the buffer.
+        """Close the connection if Weir needs more bytes for a decision but can get none: the request is
+        complete, or its first fields fill the buffer.
         """
         if complete:
             self._malformed("the request ends within its first fields")

@@ -35,7 +35,9 @@ _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 
 EMPTYING: Final = Wait()
-"""Result of `_process` for a response whose records are removed while the response arrives."""
+"""Result of `_process` for a fetch response whose records Weir removes while the response arrives, because
+the client is over its quota.
+"""
 
 
 class Outbound:
@@ -47,16 +49,16 @@ class Outbound:
         """Begin with no bytes read from the broker."""
         self._connection = connection
         self._begun = False
-        """True if the response that is being processed was counted as usage, and the time of its request was
-        charged.
+        """True if the response that is being processed was counted as usage, and its request's time was
+        charged. Prevents a second charge when more bytes of the response arrive.
         """
         self._emptied: EmptiedResponse | None = None
         """The response that is being processed, if its records are being removed; else None."""
         self._stream_rewrite: StreamRewrite | None = None
         """Rewriter of the response that is being forwarded in parts; None if no rewrite is needed."""
         self._measured_until_ms = 0
-        """Time (ms) until which the client is throttled because of the counted bytes of the current response;
-        0 for no throttle.
+        """Time (ms) until which the client is throttled because the current response's bytes have exceeded
+        topic rates; 0 for no throttle.
         """
         self._report_ms = INCOMPLETE
         """Throttle time (ms) that the current response must tell; INCOMPLETE until the response has been
@@ -187,8 +189,8 @@ class Outbound:
         replies.send_local(connection)
 
     def _mute_emptied(self, record: RequestInFlight) -> int:
-        """Take no requests from the client because of the quotas that it exceeds, after a response without
-        records. Return the time (ms) at which the throttle ends.
+        """Throttle a client that has got a fetch response without records: take no requests from it, because
+        of the quotas that it exceeds. Return the time (ms) at which the throttle ends.
         """
         tell, ledger = record.plan.tell, record.ledger
         assert tell is not None
@@ -226,12 +228,12 @@ class Outbound:
         return taken
 
     def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> None:
-        """Count per topic the next bytes, `data[:stop]`, of a response that is forwarded in parts. At the
+        """Count by topic the next bytes, `data[:stop]`, of a response that is forwarded in parts. At the
         response's end, charge the counted bytes to the topics' rates.
 
-        The client has received the response's head before the charge, so that head tells no throttle time:
-        the response of the topic's next fetch tells it. In hold mode the client is muted instead, because
-        every fetch gets its records.
+        The head of the response was forwarded before the charge, so it cannot tell the throttle time. The
+        response to the next fetch of the topic tells it. In hold mode the client is muted at once, because
+        there every fetch response keeps its records.
         """
         connection = self._connection
         try:
@@ -338,7 +340,9 @@ class Outbound:
         return WAIT
 
     def _charge_bytes(self, record: RequestInFlight, length: int) -> int:
-        """Charge the bytes of a response of this frame length; return the throttle time (ms) to report."""
+        """Charge the bytes of a response of this frame length to the client's quotas. Return the throttle
+        time (ms) that the response must tell.
+        """
         connection, until_ms = self._connection, record.until_ms
         if record.ledger is not None:
             for charge in record.plan.on_response:
@@ -358,7 +362,7 @@ class Outbound:
         return LENGTH_BYTES + length > self._connection.limits.stream_above_bytes
 
     def _fills_buffer(self, frame: int, end: int) -> bool:
-        """Return True if the part of a response that has arrived, from `frame` to `end`, fills the buffer."""
+        """Return True if the arrived part of a response, the bytes from `frame` to `end`, fills the buffer."""
         return end - frame >= self._connection.limits.stream_above_bytes
 
     def _check_kept(self, length: int) -> None:
@@ -390,9 +394,9 @@ class Outbound:
     def _measure_first(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Count the first part of a response that is forwarded in parts. Call this when that part is
-        forwarded, because this method must count each byte once. Raises ProtocolError if the response
-        is malformed.
+        """Count the first part of a response that is forwarded in parts. Call this only when that part is
+        forwarded: a second call would count its bytes again. Raises ProtocolError if the response is
+        malformed.
         """
         byte_counter.feed(data, body, end)
         if complete:  # the response was incomplete when the counter was set
@@ -410,8 +414,8 @@ class Outbound:
         return until_ms
 
     def _mute(self, quota: int, throttle_ms: int) -> int:
-        """Take no requests from the client because of the current response, and record the throttle time as
-        usage. Return the time (ms) at which the throttle ends.
+        """Take no requests from the client for `throttle_ms`, because the current response exceeds a quota.
+        Record the throttle time as usage. Return the time (ms) at which the throttle ends.
         """
         connection = self._connection
         until_ms = connection.mute(throttle_ms)
@@ -420,10 +424,10 @@ class Outbound:
         return until_ms
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
-        """Write Weir's throttle time into the response if the broker's is shorter. If the version has no such
-        field, have the next response tell the throttle time.
+        """Write Weir's throttle time into the response, unless the broker's throttle time there is longer. If
+        the version has no field for it, have the client's next response tell the throttle time.
 
-        Return False if more bytes are needed, because the field has not arrived.
+        Return False if the bytes of the field have not arrived yet.
         """
         if plan.throttle is None:
             self._connection.tell_next(self._connection.now_ms + self._report_ms)

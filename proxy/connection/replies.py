@@ -59,8 +59,8 @@ def defer(
 
 
 def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
-    """Begin a query. Its first question goes to the broker behind the bytes that are already waiting to be
-    sent. Take no request until the query has ended.
+    """Begin a query. Its first request to the broker is sent behind the bytes that already wait to be sent.
+    Take no request from the client until the query has ended.
     """
     question = run.go_on()
     if question is not None or run.paused:
@@ -74,10 +74,11 @@ def answer_query(
     connection: Connection, record: RequestInFlight, data: bytearray, frame: int, end: int
 ) -> bytes:
     """Pass the broker's response `data[frame:end]` to the query of `record`, and send the query's next
-    question if it has one. Return the client's response frame if the query has ended with one, else `b""`.
+    request to the broker if it has one. Return the client's response frame if the query has ended with one,
+    else `b""`.
 
-    At most one question is in flight, and no other request. Raises ProtocolError if the broker's response is
-    malformed.
+    While a query's request is at the broker, no other request of the connection is in flight. Raises
+    ProtocolError if the broker's response is malformed.
     """
     run, local = record.query, record.local
     assert run is not None
@@ -97,8 +98,8 @@ def answer_query(
 def _wait_for(
     connection: Connection, run: RunningQuery, question: bytes | None, local: LocalResponse | None
 ) -> None:
-    """Send the next request of the query to the broker; if the query has paused, have it continue in the
-    transport's next turn.
+    """Send the next request of the query to the broker. If the query has paused, have it continue in the next
+    pass of the transport's loop.
     """
     record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, QUERY)
     record.query, record.local = run, local
@@ -118,8 +119,8 @@ def _send_question(
 
 
 def go_on(connection: Connection, record: RequestInFlight) -> None:
-    """Let a paused query go on. `record` is the last request in flight, and belongs to the query. Raises
-    ProtocolError if a response is malformed.
+    """Continue a paused query. `record` is the last request in flight, and belongs to the query. Raises
+    ProtocolError if a message cannot be decoded.
     """
     run, local = record.query, record.local
     assert run is not None
@@ -156,8 +157,8 @@ def send_local(connection: Connection) -> None:
 
 
 def abandon_query(record: RequestInFlight) -> None:
-    """End the query of a client that has closed, and charge the client for the query's request that is in
-    flight.
+    """End the query of a client that has closed its connection. If a request of the query is at the broker,
+    charge the client for it.
     """
     run, local = record.query, record.local
     assert run is not None

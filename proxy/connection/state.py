@@ -15,24 +15,33 @@ from typing import Final
 
 
 class State(IntEnum):
-    """State of a connection. The docstring of each state names the event that the client's next request waits
+    """State of a connection: it says whether the client's next request may be taken, and which event it waits
     for.
     """
 
     OPEN = 0
-    """No event: requests are taken."""
+    """State in which requests are taken: the next request waits for no event."""
     THROTTLED = 1
-    """The end of a throttle time, or of the hold of a new connection's first request."""
+    """State in which the client's next request waits for the end of a throttle time, or of the hold of a new
+    connection's first request.
+    """
     SERIAL = 2
-    """The response to a request whose cost is known only from its response."""
+    """State in which the client's next request waits for the response to a request whose cost is known only
+    from that response.
+    """
     AUTHENTICATING = 3
-    """The broker's response in a SASL exchange: it may change the client's principal."""
+    """State in which the client's next request waits for the broker's response in a SASL exchange, which may
+    change the client's principal.
+    """
     QUERYING = 4
-    """The broker's response to a query of Weir's own, or a response that Weir itself prepares."""
+    """State in which the client's next request waits for the end of a query to the broker, or for a response
+    that Weir itself prepares.
+    """
     DRAINING = 5
-    """No request is taken again: requests in flight are answered, then the connection closes."""
+    """State in which no request is taken again: requests in flight are answered, then the connection closes.
+    """
     CLOSED = 6
-    """No request is taken again: both sockets are to be closed."""
+    """State in which no request is taken again, and both sockets are to be closed."""
 
 
 class Event(IntEnum):
@@ -87,8 +96,11 @@ NEXT: Final = (
     _row(_D, _D, _D, _D, _D, _D, _D),
     _row(_C, _C, _C, _C, _C, _C, _C),
 )
-"""The next state, by state and event: plain integers, because each request looks one up. In a state that
-waits for a response, ANSWERED leads to THROTTLED; if no throttle time remains, RELEASE follows at once.
+"""Table of the next state, by state and event. Its values are plain integers, because every request looks one
+up.
+
+In a state that waits for a response, ANSWERED leads to THROTTLED; if no throttle time remains, RELEASE
+follows at once.
 """
 WHY: Final = (
     "",

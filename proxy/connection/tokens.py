@@ -2,11 +2,11 @@
 
 After SaslHandshake v0 both sides send tokens without a Kafka header: a length (int32) and that number of
 bytes. Requests follow on the same connection when the exchange is over. For mechanisms that Weir can read,
-the broker's response shows the end. The tokens of other mechanisms (GSSAPI) do not show the end, and the last
-token may have no response. A client sends no request before the end, and a broker accepts none. So the first
-frame that begins like a request is a request, and the client was accepted if the broker has answered its
-tokens. GSSAPI tokens begin with the bytes 60 or 05 04 (RFC 1964, RFC 4121); requests begin with an API key,
-whose first byte is 0.
+the broker's response shows the end of the exchange. The tokens of other mechanisms (GSSAPI) do not show the
+end, and the last token may have no response. A client sends no request before the end, and a broker accepts
+none. So the first frame that begins like a request is one, and shows the end; the client was accepted if the
+broker has answered its tokens. GSSAPI tokens begin with the bytes 60 or 05 04 (RFC 1964, RFC 4121); requests
+begin with an API key, whose first byte is 0.
 
 With these mechanisms after SaslHandshake v1, the first request other than SaslAuthenticate, SaslHandshake and
 ApiVersions shows the end.
@@ -110,9 +110,8 @@ def _is_request(data: bytearray, start: int) -> bool:
 
 
 def _leave_raw(connection: Connection, exchange: Exchange) -> None:
-    """Switch from bare tokens to requests: expect no further responses to tokens.
-
-    If the mechanism would have shown the end of the exchange and has not, the exchange has failed.
+    """Switch from bare tokens to requests: expect no further responses to tokens. If the mechanism shows
+    success in the broker's response and no success was seen, treat the exchange as failed.
     """
     connection.in_flight.clear()
     exchange.raw = False
@@ -122,10 +121,9 @@ def _leave_raw(connection: Connection, exchange: Exchange) -> None:
 def _look_for_end(
     connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int
 ) -> None:
-    """Accept a SASL exchange whose end Weir cannot read as successful, at the first request that a broker
-    accepts only after success.
-
-    That request may be preceded by ApiVersions, which a broker accepts at any time.
+    """Treat a hidden SASL exchange (one whose end Weir cannot read) as successful, if the client sends a
+    request that a broker accepts only after success. ApiVersions is no such request, because a broker accepts
+    it at any time.
     """
     while exchange.answers and end - position >= _LENGTH_AND_KEY.size:
         length, api_key = _LENGTH_AND_KEY.unpack_from(data, position)

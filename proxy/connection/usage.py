@@ -12,11 +12,15 @@ _NEVER: Final = -1
 _OTHER: Final = GROUPS.index(Group.OTHER)
 _SECURITY: Final = GROUPS.index(Group.SECURITY)
 FORMER_MAX: Final = 16
-"""Maximum number of former clients of a connection for which the connection remembers that it was counted."""
+"""Maximum number of former clients (principal and client-id) of a connection in `ConnectionUsage._former`. At
+more, all are removed.
+"""
 
 
 class ConnectionUsage:
-    """Counts the usage of one connection's client. The client may change: `become` sets it."""
+    """Counts the usage of one connection's client. `become` changes the client, because one connection may
+    change its principal and client-id.
+    """
 
     __slots__ = (
         "_again",
@@ -36,20 +40,24 @@ class ConnectionUsage:
         self.connection = connection
         self._client: ClientUsage | None = None
         self._seen: list[int] = []
-        """Number of the interval between drains in which this connection was last counted, by API group;
-        `_NEVER` before the first count.
+        """Number of the interval (between two drains of the usage counters) in which this connection was last
+        counted as active, by API group; `_NEVER` before the first count.
         """
         self._former: dict[ClientUsage, list[int]] = {}
-        """Values of `_seen` for former clients of this connection. Some connections alternate between
-        clients, and each client counts such a connection once per interval.
+        """Values of `_seen` for former clients of this connection, so that a connection that alternates
+        between two clients is counted only once per client and interval.
         """
         self._names = ("", "")
         self.queried: UsageCounters | None = None
-        """Usage counters of the request that is answered by a query or by a deferred response."""
+        """Usage counters of the latest request that Weir answers itself, also after a query."""
         self._again: UsageCounters | None = None
-        """Usage counters of the request whose decision is made again after a query."""
+        """Usage counters kept for a request until Weir decides about it again, after a query; None if no such
+        request waits.
+        """
         self.at_hand: UsageCounters | None = None
-        """Usage counters of the request whose response began last."""
+        """Usage counters of the request whose response has most recently begun to arrive; None before the
+        first response.
+        """
 
     def become(self, user: str, client_id: str) -> None:
         """Count further requests of this connection for another client (principal and client-id)."""
@@ -76,8 +84,8 @@ class ConnectionUsage:
             self._client = None
 
     def answering(self, usage_counters: UsageCounters | None) -> None:
-        """Set the usage counters for the response that begins now, and close the trace of the response
-        before.
+        """Set the usage counters for the response that begins now. Mark the previous response's request as
+        finished.
         """
         if self.at_hand is not None:
             self.at_hand.over()
@@ -98,15 +106,15 @@ class ConnectionUsage:
             self.at_hand.throttled(quota, throttle_ms)
 
     def measured(self, *, under_way: bool) -> None:
-        """Note that the bytes of the present response are being counted and will be charged at its end. With
-        `under_way` False, note that the bytes were charged.
+        """With `under_way`, keep the present request's trace open: the response's bytes are being counted and
+        will be charged at its end. Without, note that the bytes were charged.
         """
         if self.at_hand is not None:
             self.at_hand.measured(under_way=under_way)
 
     def again(self, usage_counters: UsageCounters) -> None:
-        """Keep the usage counters of a request that Weir decides about again after a query. The request is
-        not counted yet, and the cost of the query belongs to it.
+        """Keep the usage counters of a request that Weir decides about again after a query. The query's cost
+        is added to these counters, and the request itself is counted later.
         """
         self._again = usage_counters
 
@@ -123,8 +131,8 @@ class ConnectionUsage:
         usage_counters.grown(answer)
 
     def _counts(self, user: str, group: int) -> UsageCounters:
-        """Return the usage counters for events that belong to no request. The client may not have sent a
-        client-id yet, or may just have authenticated as this user.
+        """Return the usage counters for an event outside a request, such as a SASL token. If the client has
+        not sent a client-id yet, or has just authenticated as `user`, set the connection's client first.
         """
         if self._client is None or self._names[0] != user:
             self.become(user, self._names[1])

@@ -1,7 +1,8 @@
 """Usage counters: the usage of one client in one API group since the counters were last drained.
 
-A request keeps its counters until its response has come. If another interval has begun by then, the response
-counts for that one. Every request of a sampled client has counters of its own, which are also its trace.
+A request keeps its counters until its response has come. If the counters are drained between request and
+response, the response counts for the later interval. Every request of a sampled client also has counters of
+its own: its trace.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _QUOTAS: Final = 5
 
 
 class PendingCounters:
-    """Counters and traces of the clients of one broker that the next drain or the next look for traces will
-    take.
+    """Usage counters and request traces of one broker's clients that were not taken yet: `drain` takes the
+    counters, `take_traces` the traces.
     """
 
     __slots__ = ("_traces_max", "active", "interval", "traces", "traces_dropped")
@@ -31,13 +32,13 @@ class PendingCounters:
         self.active: list[UsageCounters] = []
         """Usage counters that have counted an event since the last drain."""
         self.interval = 0
-        """Number of drains so far."""
+        """Number of the current interval: counts the drains so far."""
         self.traces: list[RequestTrace] = []
         """Requests of sampled clients that no call of `take_traces` has taken yet, in the order of their
         arrival.
         """
         self.traces_dropped = 0
-        """Number of traced requests that were dropped because `traces_max` were kept already."""
+        """Number of request traces that were dropped because `traces_max` traces were kept already."""
         self._traces_max = traces_max
 
     def note(self, traced: RequestTrace) -> None:
@@ -89,14 +90,14 @@ class UsageCounters:
         """Begin at zero; `group` is an index of `GROUPS`."""
         self._pending = pending
         self._active = False
-        """True if an event was counted since the last drain, or is about to be; the counters are in
-        `PendingCounters.active` then.
+        """True if these counters are in `PendingCounters.active`, because an event was counted since the last
+        drain or is being counted now.
         """
         self.client = client
         self.group = group
         self.drained = 0
-        """Number of drains that have taken these counters. A connection compares it with the number at its
-        last count, to be counted once per interval.
+        """Number of drains that have taken these counters. A connection compares this number with the one of
+        its last count, so that it is counted as active once per interval.
         """
         self._clear()
 
@@ -172,17 +173,19 @@ class UsageCounters:
         self.bytes_out += length
 
     def over(self) -> None:
-        """Close the trace of a request that was answered or needs no answer. Without effect here: only
-        `RequestTrace` has a trace.
+        """Mark the trace of a request as complete, because the request was answered or needs no answer. No
+        effect in this class; `RequestTrace` overrides the method.
         """
 
     def measured(self, *, under_way: bool) -> None:
-        """Keep the trace of a request open while the bytes of its response are being counted (`under_way`),
-        because they are charged at the end. Without effect here: only `RequestTrace` has a trace.
+        """With `under_way`, keep the request's trace open: the response's bytes are being counted and will be
+        charged at its end. No effect in this class; `RequestTrace` overrides the method.
         """
 
     def seen(self) -> None:
-        """Count one more connection whose client has sent requests of this API group in this interval."""
+        """Count a connection as active: its client has sent its first request of this API group in this
+        interval.
+        """
         if not self._active:
             self._activate()
         self.sessions += 1
@@ -224,7 +227,9 @@ class UsageCounters:
 
 
 class RequestTrace(UsageCounters):
-    """One request of a sampled client: counted for its client and group, and recorded separately."""
+    """Trace of one request of a sampled client. Everything that is counted here is also counted in the
+    client's counters.
+    """
 
     __slots__ = (
         "_answered_in",
@@ -249,7 +254,9 @@ class RequestTrace(UsageCounters):
         self._answered_in = 0
         self._is_over = False
         self._is_measured = False
-        """True while the bytes of the response are being counted, to be charged at its end."""
+        """True while the bytes of the response are being counted; they are charged at the response's end, and
+        belong to the trace.
+        """
 
     def arrived(self, length: int, charged: int, now_ms: int) -> None:
         self._counts.arrived(length, charged, now_ms)
@@ -291,8 +298,8 @@ class RequestTrace(UsageCounters):
 
     @property
     def is_over(self) -> bool:
-        """True if the trace is complete. A request that was answered two or more drains ago counts as
-        complete, because its counters are closed only by the connection's next response.
+        """True if the trace is complete. Usually the connection's next response completes a trace. A request
+        that was answered two or more drains ago counts as complete without a next response.
         """
         if self._is_over or not self.answered_ms or self._is_measured:
             return self._is_over

@@ -22,10 +22,10 @@ class UsageRegistries:
     def __init__(
         self, *, entities_max: int = 10_000, trace_share: float = 0.0, traces_max: int = 100_000
     ) -> None:
-        """Begin without brokers. `entities_max` is the maximum number of clients per broker with records of
-        their own; all others share one (`<others>`). `trace_share` (0 to 1) is the share of clients whose
-        requests are all traced, and `traces_max` the maximum number of traces kept per broker until they
-        are taken.
+        """Begin without brokers. `entities_max` is the maximum number of clients per broker with usage
+        records of their own; all further clients share one record (`<others>`). `trace_share` (0 to 1) is the
+        share of clients whose requests are all traced. `traces_max` is the maximum number of traces per
+        broker that are kept until `take_traces`.
         """
         self._entities_max = entities_max
         self._trace_share = trace_share
@@ -34,8 +34,8 @@ class UsageRegistries:
         self._connections = 0
 
     def of(self, node_id: int | None) -> ConnectionUsage:
-        """Return a counter for the usage of a new connection to this broker; None if the broker's id is not
-        known.
+        """Return an object that counts the usage of a new connection to this broker; None if the broker's id
+        is not known.
         """
         broker = -1 if node_id is None else node_id
         registry = self._registries.get(broker)
@@ -47,7 +47,7 @@ class UsageRegistries:
 
     @property
     def traces_dropped(self) -> int:
-        """Number of traced requests that were dropped because `traces_max` were kept already."""
+        """Number of request traces that were dropped because their broker already had `traces_max` traces."""
         return sum(registry.pending.traces_dropped for registry in self._registries.values())
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
@@ -61,8 +61,8 @@ class UsageRegistries:
             yield from registry.drain(time_ms, interval_ms, instance)
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """Yield the complete traces. `offset_ms` turns times of the reactor's clock into ms since 1970. The
-        caller must exhaust the iterator.
+        """Yield a record for each complete request trace, and remove these traces. `offset_ms` turns times of
+        the reactor's clock into ms since 1970. The caller must exhaust the iterator.
         """
         for registry in list(self._registries.values()):
             yield from registry.take_traces(offset_ms, instance)

@@ -1,6 +1,7 @@
-"""The usage counters of all clients of one broker, and the bound on the number of clients.
+"""The usage counters of all clients of one broker.
 
-Clients choose their names, so the number of names is bounded: clients beyond it share the overflow entity.
+Clients choose their names, so the number of clients with counters of their own is bounded. All further
+clients share one object, and have one usage record (`<others>`).
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ class UsageRegistry:
         self.pending = PendingCounters(traces_max)
         self._clients: dict[tuple[str, str], ClientUsage] = {}
         self._shared = ClientUsage(OVERFLOW, OVERFLOW, traced=False)
-        """Usage of the overflow entity: all clients beyond `clients_max`."""
+        """Usage shared by all clients that came after `clients_max` clients had counters of their own."""
 
     def __len__(self) -> int:
         """Return the number of clients that have counters of their own."""
         return len(self._clients)
 
     def client(self, user: str, client_id: str) -> ClientUsage:
-        """Return the object in which one more connection of this client records its usage. The caller must
-        call `leave` when the connection ends or becomes another client's. Clients beyond `clients_max` share
-        one object.
+        """Return the object in which one more connection of this client records its usage. If `clients_max`
+        clients have objects already, further clients share one. The caller must call `leave` when the
+        connection ends or gets another client.
         """
         key = shortened(user), shortened(client_id)
         client = self._clients.get(key)
@@ -73,8 +74,8 @@ class UsageRegistry:
                 del self._clients[key]
 
     def _is_sampled(self, key: tuple[str, str]) -> bool:
-        """Return True if all requests of this client are traced. The result depends only on the client's
-        names, so every broker and every Weir traces the same clients.
+        """Return True if all requests of this client are traced. The result depends only on the user and the
+        client-id, so all brokers and all Weir processes trace the same clients.
         """
         return crc32("\0".join(key).encode("utf-8", "surrogatepass")) < self._trace_hash_max
 
