@@ -362,7 +362,7 @@ class Outbound:
         return LENGTH_BYTES + length > self._connection.limits.stream_above_bytes
 
     def _fills_buffer(self, frame: int, end: int) -> bool:
-        """Return True if the arrived part of a response, the bytes from `frame` to `end`, fills the buffer."""
+        """Return True if the part of a response that has arrived (from `frame` to `end`) fills the buffer."""
         return end - frame >= self._connection.limits.stream_above_bytes
 
     def _check_kept(self, length: int) -> None:

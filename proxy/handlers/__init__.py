@@ -9,7 +9,8 @@ group of each API in usage records. Every other package is one capability.
 - Plans of one table are made in three layers: capabilities that read frames in the broker's version
   (`ON_THE_WIRE`), then `uplift`, then capabilities that read requests in the client's version
   (`QUERYING_HANDLERS`). So capabilities do not depend on uplift.
-- There is a table of plans per set of broker versions, so no request needs a look at the broker's versions.
+- There is a table of plans per set of broker versions, so the broker's versions are looked up once per
+  connection and not for each request.
 - Request bodies are read as Kafka's generated classes read them: bytes behind the last field are ignored. A
   test compares the codec with a broker, because a request that a broker reads and Weir does not would bypass
   a quota. If only Weir needs a body and cannot read it, the request is forwarded. Headers are read strictly.

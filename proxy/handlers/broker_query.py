@@ -94,8 +94,8 @@ class RunningQuery:
         client_id_stop = client_id_end(data, frame, end)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_stop])
         self.asked = (self._api_key, self._version)
-        """API key and version of the latest request that the query has sent to the broker; of the client's
-        request before the first.
+        """API key and version of the latest request that the query has sent to the broker. Before the query's
+        first request: those of the client's request.
         """
         self.asked_length = 0
         """Length (bytes) of the latest request that the query has sent to the broker, without the length
@@ -104,8 +104,8 @@ class RunningQuery:
         self.reply: bytes | None = None
         """Response frame for the client; None until the query has returned a response."""
         self.paused = False
-        """True if the query has paused, so that the connection must call `go_on` in a later turn of the
-        transport.
+        """True if the query has paused. The connection must then call `go_on` in a later pass of the
+        transport's loop.
         """
         self._steps = self._run()
 

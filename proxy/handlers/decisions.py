@@ -1,7 +1,9 @@
-"""Decisions about a request: a small closed set. They are made as soon as enough of its bytes have arrived.
+"""Decisions about a request: forward it, hold it, reply to it at once or later, query the broker, or wait for
+more bytes.
 
-`Plan.admit` returns a decision, or WAIT for more bytes. Most decisions are constants, because creating an
-object for each request would cost too much.
+A decision is made as soon as enough bytes of the request have arrived: `Plan.admit` returns a decision, or
+WAIT for more bytes. Most decisions are constants, because creating an object for each request would cost too
+much.
 """
 
 from __future__ import annotations
@@ -35,14 +37,12 @@ class Forward:
     ) -> None:
         """Create a decision to forward a request; by default no bytes are charged."""
         self.charged = charged
-        """True if the request or its response is charged to the client's ledger, by the functions of the
-        plan.
-        """
+        """True if a function of the plan charges the request or its response to the client's quotas."""
         self.answered = answered
         """True if the broker will send a response; False for produce with acks=0."""
         self.serial = serial
-        """True if the client's next requests wait for the response, because the response decides the cost. (A
-        broker handles all requests of a connection one after another.)
+        """True if the client's next requests must wait for the response to this request, because the response
+        decides the request's cost. (A broker handles all requests of a connection one after another.)
         """
         self.exempt = exempt
         """True if request time is not charged, as for requests between brokers."""
@@ -101,10 +101,10 @@ class Reply:
 
 
 class Deferred:
-    """A response that the quota store or another thread prepares. The code that prepares the response must
-    call `answer` once, on the reactor's thread.
+    """A response that the quota store or another thread prepares.
 
-    Responses are sent in the order of the requests. Until this response is ready, no request of the client is
+    The code that prepares the response must call `answer` once, on the reactor's thread. Responses are sent
+    in the order of the requests. Until the deferred response is ready, no further request of the client is
     taken.
     """
 
@@ -152,13 +152,15 @@ class Query:
         """Create a decision to run `query`."""
         self.query = query
         self.again = again
-        """True if the query returns None, so that the request is then decided about again. Otherwise the
-        query returns the response, and the request must be complete.
+        """True if the query only prepares a decision and returns None: Weir then decides about the request
+        again. False if the query returns the response; the request must then be complete.
         """
 
 
 class Wait:
-    """Decision to wait for more bytes of the request; the connection then decides again."""
+    """Decision to wait for more bytes of the request. The connection asks for a decision again when more
+    bytes have arrived.
+    """
 
     __slots__ = ()
 

@@ -6,14 +6,13 @@ which module filled a slot. A capability that needs more than one frame starts a
 (`proxy.handlers.broker_query`) from `admit`. The slots, in the order of a request's life:
 
 1. `admit` reads the request's first fields, may change them in place, identifies the client's ledger, and
-   says whether the broker will send a response.
-2. `on_arrival` charges costs that are known when the whole request has arrived.
-3. `on_response` charges costs that are known when the response begins to arrive.
-4. `throttle` is the offset of throttle_time_ms in the response.
-5. `cost` estimates the broker's request time (KIP-124) from frame lengths; `extra_us` adds the cost of fields
-   that it reads in the request. Request time is charged only if a quota for request time is in force.
-6. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` changes bytes of a response
-   larger than the buffer, whose length must stay the same.
+says whether the broker will send a response. 2. `on_arrival` charges costs that are known when the whole
+request has arrived. 3. `on_response` charges costs that are known when the response begins to arrive. 4.
+`throttle` is the offset of throttle_time_ms in the response. 5. `cost` estimates the broker's request time
+(KIP-124) from frame lengths; `extra_us` reads fields of the request and adds their cost. Request time is
+charged only if a quota for request time is in force. 6. `rewrite` replaces one stretch of the response by
+other bytes; `rewrite_stream` changes bytes of a response larger than the buffer, whose length must stay the
+same.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class BrokerVersions(Protocol):
     """Version ranges of the broker, by API key; None if unknown."""
 
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
-        """Return the versions offered to clients, by API key. With `added`, they include the APIs that Weir
-        answers itself.
+        """Return the API versions that clients may use, by API key. With `added`, the APIs that Weir answers
+        itself are included.
         """
 
 
@@ -75,7 +74,7 @@ class Client(Protocol):
 
     @property
     def ledger(self) -> ClientLedger:
-        """Ledger, set by `identify`, that the latest request's client is charged to."""
+        """Ledger (quotas and charges) of the client that has sent the latest request; `identify` sets it."""
 
     @property
     def is_broker(self) -> bool:
@@ -92,8 +91,8 @@ class Client(Protocol):
         """
 
     def follow(self, exchange: Exchange | None) -> None:
-        """Set the SASL exchange in progress; None for no exchange. Call this also after a change of the
-        exchange's attributes.
+        """Set the SASL exchange in progress; None for no exchange. Call this again after changing a field of
+        the exchange, because the client's SASL fields are derived from the exchange.
         """
 
     def become(self, user: str) -> None:
@@ -120,20 +119,20 @@ class Client(Protocol):
         budget: Budget | None = None,
     ) -> None:
         """Cache this decision for requests that begin with the same `data[frame:stop]`, as long as `budget`
-        is not throttled.
-
-        Use this only for decisions that depend on nothing but these bytes and the quotas in force. Requests
-        of brokers are not cached, because their replica id may be at the end.
+        is not throttled. Call this only for decisions that depend on nothing but these bytes and the quotas
+        in force. Decisions about brokers' requests are not cached: their replica id may be at the end.
         """
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the use of the decision cached for `plan`, if any, to requests for which `needs_look`
-        returns False.
+        """Restrict the cached decision, if it is for `plan`, to requests for which `needs_look` returns
+        False. All other requests are decided about anew.
         """
 
 
 class Context(Protocol):
-    """The connection that capabilities see while a request or response is processed."""
+    """The interface of a connection that capabilities (functions of a plan) use while they process a request
+    or a response.
+    """
 
     @property
     def client(self) -> Client:
@@ -141,7 +140,7 @@ class Context(Protocol):
 
     @property
     def broker_versions(self) -> BrokerVersions:
-        """Versions of the broker, and versions offered to clients; replaced by `meet_broker`."""
+        """Versions of the broker, and versions offered to clients. `meet_broker` replaces the object."""
 
     @property
     def cluster(self) -> ClusterState:
@@ -172,13 +171,13 @@ class Context(Protocol):
         """Counters of the process."""
 
     authorized_again: bool
-    """True if the broker has just confirmed that the client is authorized for the request at hand. A query
-    sets this before the request is decided about again.
+    """True if the broker has just confirmed that the client is authenticated, for the request that is being
+    processed. A query asks for this confirmation before Weir decides about the request again.
     """
 
     decoded: object
-    """Result of a query for the request at hand, which is decided about again: the decoded request, or the
-    error of decoding it; None if no query has run.
+    """Request that a query has decoded, so that Weir can decide about the request again; or the error of
+    decoding it. None if no query has decoded the present request.
     """
 
     @property
@@ -194,18 +193,20 @@ class Context(Protocol):
     charged, 0 if no fetch was seen.
     """
     unconfirmed_us: float
-    """Request time (µs) by which the latest produce request may cost more than its estimate; 0 if that is too
-    little for `confirmed_us` to find out. Set by `extra_us`.
+    """Request time (µs) by which the latest produce request may cost more than its estimate; `extra_us` sets
+    this field. 0 if the difference is too small to be found by the broker's response time (`confirmed_us`).
     """
     produce_shape: tuple[Plan, bytes, int, float] | None
     """Beginning of the latest produce request with one partition, kept while request time is charged; else
-    None. The values are: its plan; its bytes from the client-id on; the offset, in the frame, of the
-    length of the records (of its last byte if the length is an int32); the cost (µs) of these bytes.
+    None.
+
+    The values are: the request's plan; its bytes from the client-id on; the offset in the frame of the field
+    with the records' length (of that field's last byte if it is an int32); the cost (µs) of these bytes.
     """
 
     @property
     def quota_admin(self) -> QuotaAdmin:
-        """Object that permits admins to describe quotas and stores their alterations."""
+        """Object that decides which clients may describe and alter quotas, and that stores altered quotas."""
 
     @property
     def quotas(self) -> BrokerQuotas:
@@ -213,7 +214,7 @@ class Context(Protocol):
 
     @property
     def report_ms(self) -> int:
-        """Throttle time (ms) to report in the response at hand, for `rewrite`."""
+        """Throttle time (ms) that `rewrite` must write into the response that is being processed."""
 
     @property
     def now_ms(self) -> int:
@@ -229,13 +230,13 @@ class Context(Protocol):
         """True in hold mode: Weir delays throttled responses, as brokers before KIP-219 do."""
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request from the client for `throttle_ms`; return the time (ms) at which this ends
+        """Take no request from the client for `throttle_ms`. Return the time (ms) at which the throttle ends
         (KIP-219).
         """
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Count as usage the results of the request that a query runs for: partitions created or deleted,
-        topics refused, the throttle time (ms).
+        """Count as usage the results of a request that a query has processed: the number of partitions
+        created or deleted, the number of topics refused, and the throttle time (ms).
         """
 
     def charge_time(self, plan: Plan, length: int) -> None:
@@ -264,9 +265,10 @@ class ByteCounter(Protocol):
         """
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge the counted bytes, and return the throttle time (ms). `told` is False if the response can no
-        longer tell the throttle time; then return 0, and have the response to the next request tell the
-        throttle time.
+        """Charge the counted bytes, and return the throttle time (ms).
+
+        `told` is False if the frame's own response was forwarded already and cannot tell the throttle time.
+        Then return 0, and have the response to the next request tell the throttle time.
         """
 
     def first_hold_ms(self, context: Context) -> int:
@@ -275,7 +277,9 @@ class ByteCounter(Protocol):
         """
 
     def cut(self, now_ms: int) -> None:
-        """Charge the bytes that were forwarded of a frame that will not be completed."""
+        """Charge the bytes that were already forwarded of a frame whose other bytes will not come, because
+        the connection has closed.
+        """
 
 
 class StreamRewrite(Protocol):
@@ -290,17 +294,17 @@ Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wa
 `data[frame:end]`, or WAIT. `complete` is True if the whole frame has arrived.
 """
 NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
-"""Function (data, position, end, complete) that returns True if `admit` must decide about a request although
-the decision for its bytes before `position` is cached. The request's bytes at hand end at `end`; `complete`
-is True if the whole frame has arrived. Raises nothing.
+"""Function (data, position, end, complete) that returns True if a cached decision must not be used for a
+request: its bytes after `position` may call for another decision. The decision is cached for the bytes before
+`position`. The bytes at hand end at `end`; `complete` is True if the whole frame has arrived. Raises nothing.
 """
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
 (bytes) is the value of the frame's length prefix.
 """
 Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int]]"
-"""Function that counts a response from which Weir has removed the records. It returns the throttle times (ms)
-to report: those of the client's quota and of topic rates.
+"""Function that counts a throttled response from which Weir has removed the records. It returns two throttle
+times (ms) to report: that of the client's quota, and that of topic rates.
 """
 Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
 """Function (context, data, frame, end) that returns the cost (µs) of the request `data[frame:end]` in
@@ -328,8 +332,8 @@ class Plan:
     broker_version: int = -1
     """Version used towards the broker; under uplift it differs from the client's version."""
     broker_waits: bool = False
-    """True if the broker waits until a throttle time is over before it responds, so that the client must not
-    wait again (under uplift only).
+    """True if the broker waits out its own throttle time before it responds, so the client must not wait for
+    that time again. Set only by uplift (client and broker use different versions).
     """
     whole: bool = False
     """True if `admit` may need the whole request, even if it is larger than the buffer."""
@@ -340,15 +344,15 @@ class Plan:
     sum (Kafka 2.0 and later).
     """
     over: Callable[[Context, ClientLedger], int] | None = None
-    """Function that returns the time (ms) until which the client of a charged response is over its quota
-    because of charges made since the request; 0 if the client is not over its quota. Until that time,
-    responses lose their records (KIP-219). None if responses are always delivered with their records.
+    """Function that returns the time (ms) until which the client of a response is over its quota because of
+    charges made since the request was forwarded; 0 if the client is not over its quota. Until that time, Weir
+    removes the records from responses (KIP-219). None if Weir never removes records.
     """
     tell: Tell | None = None
     """Function that counts a response from which Weir has removed the records; None if `over` is None."""
     byte_counter: Callable[[Context, ClientLedger], ByteCounter | None] | None = None
-    """Function that returns the byte counter for a charged response, None if no bytes are to be counted.
-    Called if the ledger has topic rates.
+    """Function that returns the byte counter for a charged response; None if no bytes are to be counted.
+    Called only if topic rates apply to the client.
     """
     cost: Cost | None = None
     """Cost of requests in request time (KIP-124); None if request time is not charged."""
@@ -379,8 +383,8 @@ class Plan:
 
 
 LOCAL: Final = Plan(api_key=-1, version=-1)
-"""Plan of responses that Weir makes itself."""
+"""Plan for the responses that Weir makes itself."""
 TOKEN: Final = Plan(api_key=-1, version=-1)
-"""Plan of SASL tokens that have no Kafka header."""
+"""Plan for SASL tokens, which have no Kafka header."""
 QUERY: Final = Plan(api_key=-1, version=-1)
-"""Plan of requests that a query sends to the broker."""
+"""Plan for requests that a query sends to the broker."""

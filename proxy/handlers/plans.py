@@ -67,11 +67,15 @@ QUOTA_APIS: Final[Mapping[int, Fill]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.plan_describe,
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_alter,
 }
-"""Handlers of the APIs that Weir answers itself; used unless the brokers store the quotas."""
+"""Functions that fill the plans of APIs that Weir answers itself, by API key. They are used unless the
+brokers store the quotas.
+"""
 QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_pass_alter,
 }
-"""Handlers of the same APIs, used if the brokers store the quotas."""
+"""Functions that fill the plans of client-quota APIs that are forwarded, because the brokers store the
+quotas; by API key.
+"""
 CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] = {
     ApiKey.PRODUCE: produced_topics.plan_produce,
     ApiKey.CREATE_TOPICS: changed_topics.plan_change,
@@ -88,14 +92,19 @@ CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] 
 while topics are protected.
 """
 UNREADABLE_APIS: Final = frozenset({ApiKey.ENVELOPE})
-"""APIs that are not offered, and whose requests close the connection. An Envelope (KIP-590) contains another
-request and the principal that has sent it, and would pass by all quotas and protected topics. Brokers send it
-to controllers, never through Weir, and close a client's connection at one (except on their own listener).
+"""APIs that Weir does not offer, and whose requests close the connection. An Envelope request (KIP-590)
+contains another request and the principal that has sent that request; if forwarded, it would bypass all
+quotas and protected topics. Brokers send it to controllers, never through Weir. A broker, too, closes a
+client's connection at an Envelope (except on the brokers' own listener).
 """
 READ_APIS: Final = (ON_THE_WIRE, QUERYING_HANDLERS, UNREADABLE_APIS)
-"""APIs whose requests with an unknown version close the connection."""
+"""Tables and sets of the APIs that Weir must read. A request of such an API in a version unknown to Weir
+closes the connection.
+"""
 BROKER_VERSIONS_MAX: Final = 100
-"""Maximum number of sets of broker versions. A cluster has one set, and two during an upgrade."""
+"""Maximum number of sets of broker versions for which tables of plans are kept. A cluster has one set, and
+two during an upgrade.
+"""
 
 
 class Plans(dict[tuple[int, int], Plan]):
@@ -127,8 +136,9 @@ class Plans(dict[tuple[int, int], Plan]):
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""
         self._like: Mapping[int, VersionRange] | None = None
-        """Version ranges, by API key, that select the request costs: the ranges of this table's broker. If
-        these are unknown, the ranges for which `for_broker` last made a table; None if it has made no table.
+        """Version ranges, by API key, of the broker whose request costs this table uses. If the versions of
+        this table's broker are unknown, the broker that `for_broker` was last called for with new versions;
+        None if there was no such call.
         """
         self._table: CostTable | None = None
         self._unknown = self
@@ -211,8 +221,8 @@ class Plans(dict[tuple[int, int], Plan]):
     def _fill_cost(self, plan: Plan) -> None:
         """Set the cost of a plan's requests at this table's brokers.
 
-        The cost table is cached, because a plan of an unknown (API key, version) is made for each such
-        request.
+        The costs of all APIs are looked up once and then cached, because the plan of an unknown (API key,
+        version) is made again for each such request.
         """
         if self._table is None:
             self._table = self.costs.over(shipped(request_time.generation(self._like)))
@@ -220,8 +230,8 @@ class Plans(dict[tuple[int, int], Plan]):
 
     def _cost_like(self, broker: Mapping[int, VersionRange]) -> None:
         """Charge requests, from now on, the costs of a broker with the version ranges `broker`. Called on the
-        table for brokers whose versions are unknown, which some clients use for all their requests because
-        they never send ApiVersions.
+        table for brokers whose versions are unknown: some clients never send ApiVersions, and use that table
+        for all their requests.
         """
         self._like, self._table = broker, None
         for plan in self.values():
@@ -246,9 +256,10 @@ class Plans(dict[tuple[int, int], Plan]):
         return plan
 
     def _must_ask(self, api_key: int, version: int) -> bool:
-        """Return True if the plan depends on the broker's versions and these are unknown.
+        """Return True if the plan depends on the broker's versions and Weir does not know these yet.
 
-        ApiVersions itself is forwarded unchanged, because before SASL a client may send it only once.
+        The result for ApiVersions is False: a client's ApiVersions is forwarded unchanged, because before
+        SASL a broker allows only one.
         """
         return (
             self.uplift

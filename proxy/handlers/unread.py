@@ -19,8 +19,8 @@ log = structlog.get_logger("weir.requests")
 
 
 def passed_unread(decision: Decision | Wait) -> Decision | Wait:
-    """Return the decision. If it forwards the request, return a copy by which the request is counted as one
-    whose body Weir cannot read.
+    """Return the decision about a request whose body Weir cannot read. If the decision forwards the request,
+    return a copy that also has the request counted as unread.
     """
     return decision.but(unread=True) if isinstance(decision, Forward) else decision
 

@@ -1,4 +1,6 @@
-"""Group of each API (such as metadata, groups, transactions) under which usage records count its requests."""
+"""The group of each API in usage records, such as metadata, groups or transactions. A usage record counts the
+requests of one client in one group.
+"""
 
 from __future__ import annotations
 

@@ -17,19 +17,20 @@ from weir.proxy.handlers.decisions import Query
 from weir.proxy.handlers.plan import Context
 
 ELEMENTS_MAX: Final = 20_000
-"""Maximum number of elements in all arrays of a request; a larger request closes the connection. KRaft
-controllers refuse requests of more than 10,000 changes (QuorumController.MAX_RECORDS_PER_USER_OP).
+"""Maximum number of elements in all arrays of one request together. A request with more closes the
+connection. KRaft controllers refuse requests of more than 10,000 changes
+(QuorumController.MAX_RECORDS_PER_USER_OP).
 """
 
 R = TypeVar("R", bound=Message)
 
 
 def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int, end: int) -> R | Query:
-    """Decode the complete request whose body is `data[body:end]` as a broker does, and return the message.
-    For a large request, return a query that decodes it in pieces.
+    """Decode the complete request with body `data[body:end]`, and return the message. For a large request,
+    return a query that decodes the request in pieces; Weir then decides about the request again.
 
-    Raises ProtocolError if a broker could not read the request either, and OversizedError beyond
-    `ELEMENTS_MAX`.
+    Raises ProtocolError if the request is malformed, so that a broker could not read it either, and
+    OversizedError if it has more than `ELEMENTS_MAX` elements.
     """
     decoded = context.decoded
     if isinstance(decoded, ProtocolError):
@@ -42,7 +43,9 @@ def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int
 
 
 def keep(context: Context, decoded: object) -> None:
-    """Set the result of a query that decodes the request at hand. The request is then decided about again."""
+    """Set the message that a query has decoded from the present request. Weir then decides about the request
+    again.
+    """
     context.decoded = decoded
 
 

@@ -60,8 +60,9 @@ def plan_find_coordinator(plan: Plan) -> None:
     """Replace the addresses of coordinators in FindCoordinator responses: one broker's up to v3, one per key
     from v4 on (KIP-699).
 
-    From v4 on, requests with more than `COORDINATORS_MAX` keys are refused, and a response is decoded once,
-    when it is complete. A response to more than `PIECE_ITEMS` keys is decoded in pieces, by a query.
+    From v4 on, requests with more than `COORDINATORS_MAX` keys close the connection. A response to at most
+    `PIECE_ITEMS` keys is decoded once, when it is complete. A response to more keys is decoded in pieces, by
+    a query.
     """
     if plan.version >= 4:
         codec_ = codec(FindCoordinatorResponse, plan.version)
@@ -73,8 +74,8 @@ def plan_find_coordinator(plan: Plan) -> None:
 
 
 def _bounded_keys(plan: Plan) -> Admit:
-    """Return an `admit` that forwards requests of at most `COORDINATORS_MAX` keys, and closes the connection
-    at a larger one.
+    """Return an `admit` (function that decides about requests) that forwards requests of at most
+    `COORDINATORS_MAX` keys. It closes the connection at a request with more.
     """
     codec_ = codec(FindCoordinatorRequest, plan.version)
 
@@ -139,8 +140,8 @@ def plan_share_acknowledge_endpoints(plan: Plan) -> None:
 
 
 def _plan_tagged_endpoints(plan: Plan, message: type[M]) -> None:
-    """Replace the addresses in the tagged field NodeEndpoints; in a response larger than the buffer, mask the
-    field.
+    """Replace the addresses in the tagged field NodeEndpoints. In a response larger than the buffer, mask the
+    field: overwrite it with an unknown tag and zeros.
     """
     tags = tag_section(message, plan.version)
     if tags is not None:
@@ -149,8 +150,8 @@ def _plan_tagged_endpoints(plan: Plan, message: type[M]) -> None:
 
 
 def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
-    """Replace the addresses in the last array, NodeEndpoints; in a response larger than the buffer, mask the
-    array.
+    """Replace the addresses in the array NodeEndpoints at the end of a response. In a response larger than
+    the buffer, mask the array: overwrite its contents.
     """
     endpoints = field_offset(message, plan.version, _ENDPOINTS)
     if endpoints is not None:
@@ -159,18 +160,23 @@ def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
 
 
 COORDINATORS_MAX: Final = 10_000
-"""Maximum number of coordinators that a request may ask for, because each is decoded and encoded again."""
+"""Maximum number of coordinators that one request may ask for. Weir decodes and encodes each of them in the
+response.
+"""
 CACHED_BYTES_MAX: Final = 64 * 1024
-"""Maximum length (bytes) of the first fields of a response that are cached with their replacement."""
+"""Maximum length (bytes) of a response's first fields for which Weir caches the rewritten bytes."""
 HEAD_BYTES_MAX: Final = 256 * 1024
-"""Maximum length (bytes) of the first fields of a response that are decoded: about 6,000 brokers. They are
-decoded again with each part that arrives.
+"""Maximum length (bytes) of a response's first fields, which contain the brokers' addresses and are decoded:
+about 6,000 brokers. While these fields are incomplete, they are decoded again whenever further bytes arrive.
 """
 WHOLE_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Maximum length (bytes) of a FindCoordinator response (of at most `PIECE_ITEMS` keys) decoded at once.
+"""Maximum length (bytes) of a FindCoordinator response that is decoded at once and not in pieces; it has at
+most `PIECE_ITEMS` keys.
 """
 ENDPOINTS_BYTES_MAX: Final = 8 * 1024
-"""Maximum length (bytes) of NodeEndpoints that are decoded: about 200 brokers, which take 3 ms."""
+"""Maximum length (bytes) of the field NodeEndpoints that is decoded: about 200 brokers, which take 3 ms. A
+longer field is masked: its contents are overwritten.
+"""
 _KEY_TYPE_BYTES: Final = 1
 """Size (bytes) of the first field of FindCoordinator requests, which the array of keys follows."""
 _ENDPOINTS = "node_endpoints"
@@ -185,8 +191,8 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
     field `through`. The last result per advertised host is cached. With `whole`, the function waits until a
     response is complete, so that the response is decoded only once.
 
-    If a response begins with a throttle time, which differs between responses, the replaced bytes begin
-    behind the throttle time.
+    A throttle time at the beginning of a response is not among the cached bytes, because it differs between
+    responses.
     """
     throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
@@ -230,9 +236,9 @@ def _wait_for_head(body: int, end: int, most: int) -> Wait:
 def _tail(
     codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, mask: Callable[[int], StreamRewrite]
 ) -> Rewrite:
-    """Return a function that replaces the addresses in the array or tagged field `endpoints` of a response.
-    The fields before it are not decoded. A response in which this field is empty (has the bytes `nothing`),
-    because no leader has moved, is forwarded unchanged. A field longer than `ENDPOINTS_BYTES_MAX` is masked.
+    """Return a function that replaces the addresses in the array or tagged field `endpoints` of a response,
+    without decoding the fields before it. `nothing` is the encoded empty field: a response with these bytes
+    is forwarded unchanged. A field longer than `ENDPOINTS_BYTES_MAX` is masked.
     """
 
     def rewrite(
@@ -254,8 +260,8 @@ def _tail(
 
 
 def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> ResponseEdit | None:
-    """Replace `data[start:stop]` by `replacement`: in place, returning None, if the length stays the same;
-    else by the returned edit.
+    """Replace `data[start:stop]` by `replacement`. If the length stays the same, change `data` and return
+    None; else return an edit that replaces the bytes.
     """
     if len(replacement) != stop - start:
         return ResponseEdit(start, stop, replacement)

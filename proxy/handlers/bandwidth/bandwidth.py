@@ -53,8 +53,8 @@ _PRODUCE = {
     (True, True): CHARGED,
     (True, False): CHARGED_UNANSWERED,
 }
-"""Decision about a produce request, by (True if a quota or shadow quota applies, True if the broker will
-respond).
+"""Decision about a produce request, by two facts: True if a quota or shadow quota on produce applies to the
+client, and True if the broker will send a response (False for acks=0).
 """
 
 
@@ -143,7 +143,9 @@ def plan_share_fetch(plan: Plan) -> None:
 def _unlimited(
     context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
 ) -> Forward:
-    """Return the decision to forward a fetch of a client without a limit; a shadow quota is charged."""
+    """Return the decision to forward the fetch of a client without an enforced fetch quota. If a shadow quota
+    applies, the response is charged to it.
+    """
     forward = CHARGED if ledger.charges_fetch else FORWARD
     context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
@@ -159,8 +161,8 @@ def _capped(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Limit `max_bytes` of a fetch to the bytes that the quota's window allows, and return the decision to
-    forward the fetch.
+    """Limit the field `max_bytes` of a fetch to the bytes that the quota allows in one window, and return the
+    decision to forward the fetch.
     """
     if max_bytes is None:
         return CHARGED_SERIAL
@@ -182,8 +184,8 @@ def _capped(
 def asked_least(
     plan: Plan, least: AskLeast, data: bytearray, frame: int, end: int, complete: bool
 ) -> Decision | Wait:
-    """Change a fetch to ask for as few bytes as possible, because its records will not be delivered; return
-    the decision to forward it.
+    """Change a fetch to ask for as few bytes as possible, because Weir will remove the records from its
+    response. Return the decision to forward the fetch.
     """
     body = request_body(data, frame, end, flexible=plan.flexible_request)
     if body == INCOMPLETE:
@@ -235,7 +237,7 @@ def _first_hold_ms(context: Context, ledger: ClientLedger) -> int:
 
 
 def _charge_fetch_flexible(ledger: ClientLedger, length: int, now_ms: int) -> int:
-    """Charge a fetch response whose header has tagged fields: one byte of it is not counted by brokers.
-    Return the throttle time (ms).
+    """Charge a fetch response whose header has tagged fields, without one byte of that header, which brokers
+    do not charge either. Return the throttle time (ms).
     """
     return ledger.charge_fetch(length - 1, now_ms)

@@ -1,10 +1,11 @@
 """Automatic creation of topics by Metadata requests (allow_auto_topic_creation).
 
-A topic that a Metadata request creates costs its client the topic's partitions (KIP-599), permissively: the
-topic exists already. A broker does not report the creation. It answers that the topic is missing, and moments
-later the topic exists. So Weir records the missing topics of a request, looks for them when the same client
-sends Metadata again (`LOOKED_FOR_MAX` at a time), and charges those that exist by then. Requests of clients
-without a mutation quota, and requests that can create nothing, are forwarded unchanged.
+A client is charged the number of partitions of each topic that its Metadata request creates (KIP-599). The
+charge comes when the topic exists already, so it may make the client's balance negative. A broker does not
+report the creation. It answers that the topic is missing, and moments later the topic exists. So Weir records
+the missing topics of a request, looks for them when the same client sends Metadata again (`LOOKED_FOR_MAX` at
+a time), and charges those that exist by then. Requests of clients without a mutation quota are forwarded
+unchanged, and so are requests that can create no topic.
 
 With `auto_creation = "strict"`, a client with a negative balance may not create topics: Weir removes the
 permission from the request, where the broker's version has the field (v4, Kafka 0.11). Pending creations
@@ -43,7 +44,8 @@ from weir.proxy.handlers.uplift.uplift import forward
 from weir.quotas import LateCharge, MutationLedger
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
-"""Error codes of a topic that the broker is about to create: the first with KRaft, the second with ZooKeeper.
+"""Error codes with which a broker answers for a topic that it is about to create: the first with KRaft, the
+second with ZooKeeper.
 """
 
 
@@ -147,8 +149,8 @@ def _watched(
 
 
 def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
-    """Record a missing topic as pending. Return 1 if it could not be recorded, because the ledger has too
-    many pending topics; else 0.
+    """Record a missing topic as pending: the broker may be creating it. Return 1 if the topic was not
+    recorded because its ledger has too many pending topics; else 0.
     """
     cluster, now_ms = context.cluster, context.now_ms
     if cluster.recent_topics.exists(name, now_ms):  # Metadata is late

@@ -34,8 +34,8 @@ STRICT_FROM: Final[Mapping[int, int]] = {
 """The first version of each API that has error 89 (KIP-599)."""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
-"""Error codes of topics that keep their charge. A creation that timed out may still succeed, so it is not
-refunded.
+"""Error codes (and success) after which a topic keeps its charge. A creation that timed out may still
+succeed, so it is not refunded.
 """
 
 
@@ -60,8 +60,8 @@ class ChargedMutation(ABC, Generic[M]):
         self._done = 0
         """Number of partitions of the topics that succeeded, without those charged by `late`."""
         self.asked = 0
-        """Number of partitions in the request that Weir has forwarded and the broker has not answered yet; 0
-        between requests.
+        """Number of partitions in the part of the request that is at the broker now; 0 while no part is
+        there.
         """
 
     @abstractmethod
@@ -101,8 +101,9 @@ class ChargedMutation(ABC, Generic[M]):
         return answer
 
     def was_done(self, topic: Topic, result: Result) -> bool:
-        """Return True if the topic keeps its charge by its result: it succeeded, or may still succeed. In
-        that case, charge the shadow quota; after success, record the topic's new number of partitions.
+        """Return True if the topic keeps its charge after this result: the change has succeeded, or may still
+        succeed. In that case, charge the shadow quota. After success, also record the topic's new number of
+        partitions.
         """
         if result.error_code == ErrorCode.NONE:
             self.mutation.done(topic, result)

@@ -11,12 +11,16 @@ from weir.proxy.handlers.mutations.pending_creations import PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import RecentTopics
 
 HARMLESS_MS: Final = 1000
-"""Time (ms) for which Weir remembers that a Metadata request could not create a topic."""
+"""Time (ms) for which Weir remembers that a Metadata request could not create a topic, and does not decode an
+equal request.
+"""
 HARMLESS_MAX: Final = 1000
-"""Maximum number of Metadata requests that `HarmlessRequests` keeps; at more, all are removed."""
+"""Maximum number of Metadata requests that `HarmlessRequests` keeps. When one more is added, all others are
+removed.
+"""
 HARMLESS_BYTES_MAX: Final = 10_000
-"""Maximum length (bytes) of a Metadata request that `HarmlessRequests` keeps; a longer request is decoded
-each time.
+"""Maximum length (bytes) of a Metadata request that `HarmlessRequests` keeps. Weir decodes a longer request
+whenever it is sent.
 """
 
 
@@ -31,8 +35,8 @@ class Asked(NamedTuple):
 
 
 class HarmlessRequests:
-    """Metadata requests that recently could not create a topic, and so need not be decoded again at once. One
-    instance per cluster.
+    """Metadata requests that recently could not create a topic. For a second, Weir forwards an equal request
+    without decoding it. One object per cluster.
     """
 
     def __init__(self) -> None:
@@ -40,8 +44,8 @@ class HarmlessRequests:
         self._until_ms: dict[Asked, int] = {}
 
     def has(self, asked: Asked, now_ms: int) -> bool:
-        """Return True if an equal request was added in the last second, and no topic was deleted since: it
-        could create no topic, and need not be decoded.
+        """Return True if an equal request was added in the last second, and no topic was deleted since then.
+        Such a request can create no topic, and need not be decoded.
         """
         return self._until_ms.get(asked, now_ms) > now_ms
 
@@ -55,7 +59,9 @@ class HarmlessRequests:
             self._until_ms[asked] = now_ms + HARMLESS_MS
 
     def forget(self) -> None:
-        """Forget all requests: a topic was deleted, so a request could create it again."""
+        """Forget all requests, because a topic was deleted: a request that names it could now create it
+        again.
+        """
         self._until_ms.clear()
 
 

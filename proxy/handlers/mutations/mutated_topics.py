@@ -34,16 +34,16 @@ from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.plan import Context
 
 REFUSED: Final = "The throttling quota has been exceeded."
-"""Kafka's error text for error 89. Brokers leave the text out, and Kafka's clients fill it in; Weir sends it
-to all clients.
+"""Kafka's error text for error 89 (THROTTLING_QUOTA_EXCEEDED). Weir sends the text. Brokers send none, and
+Kafka's own clients fill it in.
 """
 
 Q = TypeVar("Q", bound=Message)
 Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
 Finder: TypeAlias = "Callable[[Topic], Result | None]"
 WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
-"""Function (costs, now_ms) that returns True if the quota would refuse at least one topic of a request whose
-topics have these costs. The request's version has error 89.
+"""Function (costs, now_ms) that returns True if the quota would refuse at least one topic of a request;
+`costs` are the costs of its topics. Called only for versions that have error 89 (THROTTLING_QUOTA_EXCEEDED).
 """
 
 
@@ -115,15 +115,15 @@ class Mutation(ABC, Generic[Q]):
         """Return one response that contains these results."""
 
     def finder(self, results: Sequence[Result]) -> Pieces[Finder]:
-        """Return a function that finds a topic's result among `results`. Pauses, because a broker may send
-        many.
+        """Return a function that finds a topic's result among `results`. The work is done in pieces, with
+        pauses between them, because a broker may send many results.
         """
         by_name: dict[str | None, Result] = {}
         yield from each(lambda result: by_name.setdefault(result.name, result), results)
         return lambda topic: by_name.get(topic.name)
 
     def done(self, topic: Topic, result: Result) -> None:
-        """Record the number of partitions that a topic has after it was created, grown or deleted."""
+        """Record that a topic was created, grown or deleted, with the number of partitions that it has now."""
         partitions, topic_id = self.left(topic, result)
         cluster = self.context.cluster
         if topic.name and partitions is not None:
@@ -133,8 +133,8 @@ class Mutation(ABC, Generic[Q]):
 
     @abstractmethod
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
-        """Return the topic's number of partitions after its mutation (None if unknown), and its id if
-        known.
+        """Return the topic's number of partitions after it was created, grown or deleted (None if unknown),
+        and its id if known.
         """
 
 
@@ -227,7 +227,7 @@ def _can_be_placed(entry: CreateTopicsRequest.CreatableTopic, brokers: set[int])
 
 
 class Growth(Mutation[CreatePartitionsRequest]):
-    """A CreatePartitions request: each topic costs the number of partitions added."""
+    """A CreatePartitions request: each topic costs the number of partitions that the request adds to it."""
 
     answer = CreatePartitionsResponse
 

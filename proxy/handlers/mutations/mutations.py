@@ -1,10 +1,10 @@
 """Partition mutation quotas (KIP-599): CreateTopics, CreatePartitions, DeleteTopics.
 
-A broker's controller charges each topic in turn, after validating it. Weir charges before the broker sees the
-request, forwards the admitted topics, and refunds the charges of topics that the broker refuses. If a refund
-leaves room, Weir tries topics again that it has refused itself. Topics that are sure to fail cost nothing and
-are forwarded, because the broker gives the best error text. So each topic gets the result that it would get
-from a broker with the quota.
+A Kafka controller charges each topic in turn, after validating it. Weir charges before the broker sees the
+request, forwards the admitted topics, and refunds the charges of topics that the broker refuses. If such a
+refund makes the quota admit further topics of the request, Weir forwards these, too. Topics that are sure to
+fail cost nothing and are forwarded, because the broker gives the best error text. So each topic gets the
+result that a broker with the same quota would send.
 
 In versions that have error 89, topics are refused while the balance is negative (strict). In older versions
 everything is admitted, and a client with a negative balance is throttled (permissive). `mutated_topics` has
@@ -152,8 +152,8 @@ class _EnforcedMutation(ChargedMutation[M]):
         return not topic.cost or self._charge.admit(topic.cost, self.context.now_ms)
 
     def _compare(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_RoundOutcome]:
-        """Refund the charges of topics that the broker refused, and charge partitions that were not charged
-        before; return the topics' results.
+        """Compare the forwarded topics with the broker's results: refund the charges of topics that the
+        broker refused, and charge partitions whose number was unknown before. Return the results.
         """
         outcome = _RoundOutcome({}, made_room=False)
         done: list[Topic] = []
@@ -175,13 +175,15 @@ class _EnforcedMutation(ChargedMutation[M]):
 
 @dataclass(slots=True)
 class _RoundOutcome:
-    """Results of the topics that were forwarded together. Weir may forward parts of one request several
-    times.
+    """Results of the topics that Weir has forwarded in one part of a request. Weir may forward several parts
+    one after another.
     """
 
     results: dict[Topic, Result]
     made_room: bool
-    """True if a topic's charge was refunded, so that further topics may be admitted."""
+    """True if a topic's charge was refunded. The quota may then admit topics of the request that it has not
+    admitted before.
+    """
     not_controller: bool = False
     """True if the broker is not the controller, so no topic can succeed."""
 

@@ -12,12 +12,14 @@ from typing import Final
 from weir.quotas import MutationLedger
 
 PENDING_MS: Final = 30_000
-"""Minimum time (ms) for which Weir expects a missing topic to be created."""
+"""Time (ms) for which a missing topic is expected to appear. After that time, Weir drops the topic if the
+broker's Metadata still lacks it.
+"""
 PENDING_MAX_EACH: Final = 1000
 """Maximum number of pending creations per ledger."""
 LOOKED_FOR_MAX: Final = 50
-"""Maximum number of pending creations that Weir looks for at the broker during one request, because looking
-costs as much as the request itself.
+"""Maximum number of pending creations that Weir looks for at the broker during one request of a client.
+Looking for them costs as much as the request itself.
 """
 PENDING_MAX: Final = 100_000
 """Maximum number of pending creations of all ledgers; at more, the oldest is dropped."""
@@ -78,8 +80,8 @@ class PendingCreations:
         return len(self._names.get(ledger, {}))
 
     def looked_for(self, ledger: MutationLedger) -> list[str]:
-        """Return at most `LOOKED_FOR_MAX` pending topics of this ledger, to be looked for at the broker. The
-        next call begins with the others.
+        """Return at most `LOOKED_FOR_MAX` pending topics of this ledger, to be looked for at the broker.
+        Calls take turns: topics returned now come last in the next calls.
         """
         own = self._names.get(ledger, {})
         names = list(islice(own, LOOKED_FOR_MAX))
@@ -88,15 +90,15 @@ class PendingCreations:
         return names
 
     def take(self, name: str, ledger: MutationLedger) -> PendingCreation | None:
-        """Remove a topic that now exists, if its creation is charged to this ledger; return its entry, else
-        None.
+        """Remove a topic that now exists from the pending topics, if this ledger is charged for its creation.
+        Return the removed entry; None if nothing was removed.
         """
         pending = self._pending.get(name)
         return self.created(name) if pending is not None and pending.ledger == ledger else None
 
     def created(self, name: str) -> PendingCreation | None:
-        """Remove a topic from the pending ones, because it was created or is dropped; return its entry, None
-        if it was not pending.
+        """Remove a topic from the pending topics, because it was created or must be dropped. Return the
+        removed entry; None if the topic was not pending.
         """
         pending = self._pending.pop(name, None)
         if pending is not None:
@@ -107,10 +109,10 @@ class PendingCreations:
         return pending
 
     def expire(self, names: Iterable[str], now_ms: int) -> None:
-        """Drop the entries of `names` that are older than `PENDING_MS`. The caller has found that these
-        topics do not exist.
+        """Drop those of the topics `names` that have been pending for longer than `PENDING_MS`.
 
-        Only such topics are dropped. Otherwise a client could avoid the charge by a pause.
+        Call this only with topics that the broker has just been asked for and that do not exist. If time
+        alone dropped topics, a client could avoid the charge by a pause.
         """
         for name in names:
             pending = self._pending.get(name)

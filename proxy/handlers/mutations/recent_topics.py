@@ -1,9 +1,9 @@
 """Topics that clients recently created, grew or deleted through Weir: a broker's Metadata shows such changes
 late.
 
-The controller answers when it has created a topic; the brokers' Metadata shows the topic a moment later, with
-many topics several seconds later (measured: up to 13 s). Until then Metadata does not show the cost of a
-mutation.
+The controller answers when it has created a topic. The brokers' Metadata shows the topic a moment after that
+answer, or several seconds after it if there are many topics (measured: up to 13 s). Until then Metadata has
+no number of partitions by which to charge a deletion.
 """
 
 from __future__ import annotations

@@ -159,9 +159,12 @@ class _Heartbeat:
                 self._charge.refund(cost, self._context.now_ms)
 
     def _settle(self, wanted: Mapping[str, int], before: Topics, mentioned: set[str]) -> Asking[None]:
-        """Charge the missing internal topics that the broker now creates, unless charged before the heartbeat
-        was forwarded; refund the others; add them to the pending creations. `before`: topics that existed
-        before; `mentioned`: words of the response's details, which contain the names of missing topics.
+        """Charge the missing internal topics that the broker now creates, and add them to the pending
+        creations. Topics charged before the heartbeat was forwarded are not charged again; charges of topics
+        that the broker does not create are refunded.
+
+        `wanted`: topic → number of partitions; `before`: topics that existed before the heartbeat;
+        `mentioned`: words of the response's details, among them the names of missing topics.
         """
         context, expected = self._context, self._context.cluster.pending_creations
         topics = (yield from self._described()) or wanted
@@ -198,8 +201,8 @@ class _Heartbeat:
         return found
 
     def _is_missing(self, name: str, there: Topics) -> bool:
-        """Return True if a topic neither is among the existing topics `there`, nor was created recently, nor
-        is pending.
+        """Return True if a topic is missing: it is not among the existing topics `there`, was not created
+        recently, and is not pending.
         """
         cluster, now_ms = self._context.cluster, self._context.now_ms
         return not (

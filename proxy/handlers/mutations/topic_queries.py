@@ -69,15 +69,17 @@ class Topics:
 
 
 def broker_versions(context: Context) -> Asking[Mapping[int, VersionRange]]:
-    """Return the broker's versions by API key; ask for them once per connection if they are unknown."""
+    """Return the broker's version ranges by API key. If Weir does not know them yet, ask the broker for them,
+    once per connection.
+    """
     if context.broker_versions.broker is None:
         yield from learn_versions(context)
     return context.broker_versions.broker or {}
 
 
 def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
-    """Return which of these topics exist, by the broker's Metadata and the recent changes made through Weir.
-    No topic is created by the question.
+    """Return the existing topics among the given ones, by the broker's Metadata and by recent changes made
+    through Weir. The request to the broker creates no topic.
     """
     found = yield from broker_topics(context, names, ids)
     recent, now_ms = context.cluster.recent_topics, context.now_ms
@@ -95,8 +97,8 @@ def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ())
 
 
 def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
-    """Return the topics in the broker's Metadata, which may be seconds late. An old broker returns other
-    topics, too.
+    """Return the given topics that the broker's Metadata shows, which may be seconds late. An old broker is
+    asked for all topics, and the result may contain others than the given ones.
     """
     spoken = (yield from broker_versions(context)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
@@ -117,7 +119,9 @@ def broker_topics(context: Context, names: Collection[str], ids: Collection[UUID
 
 
 def _taken_from(answers: Collection[MetadataResponse]) -> Pieces[Topics]:
-    """Return the existing topics in these Metadata responses, then free the responses' memory in pieces."""
+    """Return the existing topics in these Metadata responses. Then free the responses' memory in pieces, so
+    that other connections are not delayed.
+    """
     found = yield from found_in(answers)
     for answer in answers:
         yield from release(answer.topics)

@@ -1,10 +1,10 @@
 """Weir's own topics, guarded: only admins may write to them or change them through Weir.
 
-Protected are `quota_topic`, while `quota_store` is `topic`, and the topics of `usage_topic`. If no topic is
-protected, no plan is changed. Admins are the principals that may alter quotas over the wire (`quota_admins`).
-Another Weir that reaches the cluster through this one is an ordinary client: its principal must be among the
-admins. Brokers' own principals (`inter_broker`) are exempt. Each refused change, and each change by an admin,
-is in the audit log.
+Two kinds of topics are protected: `quota_topic`, if `quota_store` is `topic`, and the topics of
+`usage_topic`. If no topic is protected, no plan is changed. Admins are the principals that may alter quotas
+over the wire (`quota_admins`). Another Weir that reaches the cluster through this one is an ordinary client:
+its principal must be among the admins. Brokers' own principals (`inter_broker`) are exempt. Each refused
+change, and each change by an admin, is in the audit log.
 
 Refusals have the form of an authorizer's: TOPIC_AUTHORIZATION_FAILED for the protected topics, while the
 other topics of the request are changed. Two APIs are refused as a whole: AddPartitionsToTxn, as by a broker,
@@ -19,11 +19,12 @@ Decisions:
   id, Weir asks the broker for the protected topics' ids, on the client's connection: no cached id can be
   stale, and a client that may not describe a topic may not delete it by id either. Rejected for Produce: a
   cache of ids from Metadata. Weir does not decode the topics of Metadata, a recreated topic has a new id that
-  nobody has asked for yet, and a write in that time would be a quota. The price is v12 (no client lacks it)
-  and 2.2 us for a request with another topic than the one before.
+  nobody has asked for yet, and a record written in that time could set a quota. The price: clients use v12,
+  which no client lacks, and a request with another topic than the request before it takes 2.2 us more.
 - Versions that the schemas lack are refused, for all APIs here.
-- ACLs may be changed (CreateAcls, DeleteAcls): no ACL allows a change through Weir, and a client that may
-  alter ACLs may alter the cluster. Fetches, offsets and group APIs are left to the brokers' ACLs, too.
+- ACLs may be changed (CreateAcls, DeleteAcls): Weir refuses changes of protected topics whatever the ACLs
+  allow, and a client that may alter ACLs may alter the cluster anyway. Fetches, offsets and group APIs are
+  left to the brokers' ACLs, too.
 - A preferred election changes no record, and is forwarded. An unclean election can lose records, and is
   refused, also if it names no topic and so applies to all.
 - WriteTxnMarkers and the replication APIs (StopReplica, AlterPartition, ...) are forwarded: a cluster's ACLs

@@ -70,7 +70,7 @@ class _Change:
     results: str
     """Name of the array of results in the response."""
     refused: Callable[[Any, str], object]
-    """Function (entry, topic's name) that returns a result for the response: Weir has refused the entry."""
+    """Function (entry, topic's name) that returns the result for a topic's entry that Weir has refused."""
 
 
 def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
@@ -142,7 +142,9 @@ class _Guarded:
         return Query(self._without(request, change, names))
 
     def _names(self, request: Message, change: _Change) -> set[str]:
-        """Return the names of the protected topics that the request would change."""
+        """Return the names of the protected topics that the request would change. None are changed by a
+        preferred election of leaders.
+        """
         if isinstance(request, ElectLeadersRequest) and request.election_type != _UNCLEAN:
             return set()
         return {
@@ -152,7 +154,9 @@ class _Guarded:
         }
 
     def _noted(self, names: set[str]) -> bool:
-        """Log a change of these protected topics, if any; return True if the change must be refused."""
+        """Log that the client changes, or tries to change, these protected topics. Return True if the change
+        must be refused, because the client is no admin.
+        """
         if names and self._refuses:
             self._protected.refused(self._context, self._plan.api_key, names)
         elif names:
@@ -160,8 +164,9 @@ class _Guarded:
         return bool(names) and self._refuses
 
     def _by_id(self, request: DeleteTopicsRequest, change: _Change) -> BrokerQuery:
-        """Ask the broker for the protected topics' ids, forward the deletion of all other topics, and return
-        the response, with refusals of the protected topics.
+        """Process a DeleteTopics request by topic id: ask the broker for the protected topics' ids, and
+        forward the deletion of all topics that the client may delete. Return the response, with refusals of
+        the other topics.
         """
         there = yield from broker_topics(self._context, sorted(self._protected.names))
         ids = {topic.topic_id: name for name, topic in there.by_name.items() if name in self._protected.names}
@@ -199,8 +204,8 @@ class _Guarded:
         return (yield from forward(plan, request, response_type(plan.api_key)))
 
     def _transaction(self, request: AddPartitionsToTxnRequest) -> Decision | None:
-        """Refuse the whole request if it adds a protected topic, because a broker adds all partitions or
-        none. Return None if the request is to be forwarded as usual.
+        """Process AddPartitionsToTxn: refuse the whole request if it adds a protected topic, because a broker
+        adds all partitions or none. Return None if the request is to be forwarded as usual.
         """
         topics = [*request.v3_and_below_topics]
         topics += [topic for one in request.transactions for topic in one.topics]

@@ -1,9 +1,9 @@
 """Produce: records for protected topics are refused.
 
 Most requests have one topic, the same as the previous request of their connection. `_NamesProtected` compares
-that topic, and the request is not parsed. A request with several topics is searched for protected names, or
-its fields are scanned: the whole request if it fits into the buffer; else its beginning, and each further
-part before the part is forwarded.
+the request's first bytes with those of the previous request; if they are equal, the request is not parsed. A
+request with several topics is searched for protected names, or its fields are scanned: the whole request if
+it fits into the buffer; else its beginning, and each further part before the part is forwarded.
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ if TYPE_CHECKING:
 NAMED_MAX: Final = max(
     version for version in schema_of(ProduceRequest).versions if names_topics(ProduceRequest, version)
 )
-"""Last version of Produce with topic names."""
+"""Last version of Produce whose requests name their topics; later versions have topic ids."""
 OVERHEAD_BYTES_MAX: Final = 16 * 1024
-"""Maximum number of bytes, without the records, of a refused produce request that is decoded to be answered.
-The connection is closed at a larger request.
+"""Maximum number of bytes, without the records, of a refused produce request that Weir answers with an error
+response. At a larger request Weir closes the connection, because it would have to decode the request for the
+response.
 """
 _LENGTHS_BYTES: Final = 10
-"""Maximum size (bytes) of the count of topics and the length of the first name together."""
+"""Maximum size (bytes) of two fields of a produce request together: the number of topics, and the length of
+the first topic's name.
+"""
 _TIMEOUT_BYTES: Final = 4
 _MANY: Final = -2
 SEARCHED_BYTES_MAX: Final = 16 * 1024
-"""Maximum size (bytes) of a request for which searching it for names takes less time than scanning its
-fields.
+"""Maximum size (bytes) of a produce request in which Weir searches the bytes for protected names. In a larger
+request, scanning the fields takes less time than such a search.
 """
 
 
@@ -110,8 +113,8 @@ def _passed(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Return the decision of the other capabilities, which do not know protected topics. Cache it for equal
-    requests, except those that may name a protected topic.
+    """Return the decision of the other capabilities (such as bandwidth quotas), which do not know protected
+    topics. A cached decision is then used only for requests that name no protected topic.
     """
     decision = inner(context, data, frame, end, complete)
     context.client.cache_unless(plan, _NamesProtected(protected, flexible=plan.flexible_request))
@@ -119,8 +122,8 @@ def _passed(
 
 
 class _NamesProtected:
-    """Function object (type `NeedsLook`) that says whether a cached decision must not be used for a produce
-    request. It returns False if the request certainly names no protected topic.
+    """Function object (type `NeedsLook`) that returns True if a produce request may name a protected topic. A
+    cached decision must not be used for such a request.
     """
 
     __slots__ = ("_flexible", "_known", "_protected")
@@ -129,8 +132,8 @@ class _NamesProtected:
         self._protected = protected
         self._flexible = flexible
         self._known = b""
-        """Bytes from timeout_ms to the topic's name in the latest request with one topic that is not
-        protected.
+        """Bytes from the field timeout_ms to the end of the topic's name, in the latest request with only one
+        topic, which was not protected. A request with the same bytes needs no look.
         """
 
     def __call__(self, data: bytearray, position: int, end: int, complete: bool) -> bool:
@@ -152,9 +155,11 @@ class _NamesProtected:
 def _only_topic(
     data: bytearray, position: int, end: int, complete: bool, *, flexible: bool
 ) -> tuple[bytes, int]:
-    """Return the name of the request's only topic, and the position behind the name. The position is
-    INCOMPLETE if more bytes are needed, and `_MANY` unless there is exactly one topic. The array of topics
-    begins at `position`. Raises ProtocolError if the bytes are malformed.
+    """Return the name of the request's only topic, and the position behind the name. The array of topics
+    begins at `position`.
+
+    The returned position is INCOMPLETE if more bytes are needed, and `_MANY` if the request has no topic or
+    several. Raises ProtocolError if the bytes are malformed.
     """
     if not complete and end - position < _LENGTHS_BYTES:
         return b"", INCOMPLETE
@@ -276,7 +281,7 @@ def _refusal(request: ProduceRequest, throttle_ms: int) -> ProduceResponse:
 
 
 class _Every:
-    """A container whose `in` is True for every topic."""
+    """A stand-in for a set of all topic names: `in` is True for every topic."""
 
     def __contains__(self, _topic: object) -> bool:
         return True
@@ -297,8 +302,8 @@ def _close(context: Context, names: Collection[str]) -> None:
 
 
 class _Watch:
-    """A byte counter that closes the connection if records for a protected topic arrive. It leaves the
-    counting to another byte counter.
+    """A byte counter that closes the connection if a client that is no admin sends records for a protected
+    topic. Another byte counter, if any, counts the bytes.
     """
 
     __slots__ = ("_context", "_counter", "_protected", "_scan")
@@ -312,7 +317,10 @@ class _Watch:
         self._counter = counter
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Scan the body's next bytes for protected topics before they are forwarded. Raises ProtocolError."""
+        """Scan the body's next bytes for records of protected topics, before these bytes are forwarded. Close
+        the connection at such records unless the client is an admin. Raises ProtocolError if the other byte
+        counter finds the bytes malformed.
+        """
         context = self._context
         try:
             self._scan.feed(data, start, stop)

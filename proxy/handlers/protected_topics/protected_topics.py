@@ -31,8 +31,8 @@ class ProtectedTopics:
         admins: Collection[str] = (),
         note: Note = _at_once,
     ) -> None:
-        """Begin with these names of topics. `admins` are names of principals; `note` limits the rate of log
-        lines.
+        """Begin with the names of the protected topics. `admins` are the principals that may change these
+        topics; `note` limits the rate of log lines.
         """
         self.names: Final = frozenset(names)
         self.on_wire: Final = frozenset(name.encode() for name in names)

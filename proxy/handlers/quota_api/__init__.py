@@ -4,9 +4,10 @@
 `alterations`, `filters` and `entities` read and write the messages. The package is the example of a response
 that waits for a store (`Defer`), and of a query after which the request is decided about again.
 
-Weir answers an admin only after the broker has just answered a request on the same connection, which costs a
-round trip per request: Weir checks no credentials, so a client could otherwise pretend to be an admin.
-Requests of other clients are denied unread, and the connection is closed at one above 16 KB.
+Before Weir changes quotas or describes them to an admin, it sends the broker a request on the same connection
+and waits for the answer. This costs a round trip per request. Weir checks no credentials, so without the
+broker's answer a client could pretend to be an admin. Requests of other clients are denied unread, and the
+connection is closed at one above 16 KB.
 """
 
 # mypyc: skip, because these requests are rare, so compiling would only make the build longer.

@@ -43,7 +43,7 @@ CLIENT_KEYS: Final = frozenset(
         QuotaKey.CONTROLLER_MUTATION_RATE,
     }
 )
-"""Quota keys that entities of users and client-ids may have (Kafka's QuotaConfig)."""
+"""Keys of the quotas that an entity of a user or a client-id may have (Kafka's QuotaConfig)."""
 IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
 CHANGES_MAX: Final = 10_000
@@ -51,15 +51,21 @@ CHANGES_MAX: Final = 10_000
 (QuorumController.MAX_RECORDS_PER_USER_OP).
 """
 RATE_MAX: Final = 2.0**63
-"""Maximum value of a rate: the largest LONG, as a double. Weir's quota file has the same maximum."""
+"""Maximum value of a quota that is a rate: the largest Java long, as a double. Weir's quota file has the same
+maximum.
+"""
 _MOST: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: (RATE_MAX, "a LONG"),
     QuotaKey.CONSUMER_BYTE_RATE: (RATE_MAX, "a LONG"),
     QuotaKey.CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
 }
-"""Key → (maximum, type) for keys that Kafka stores as whole numbers; other keys are doubles."""
+"""Quota key → (maximum, type), for quotas that Kafka stores as whole numbers. Quotas with other keys are
+doubles.
+"""
 _FRACTION_MAX: Final = 1e-6
-"""Maximum difference from a whole number that Kafka accepts for a key that it stores as a whole number."""
+"""Maximum distance from a whole number at which Kafka still accepts a value for a quota that it stores as a
+whole number.
+"""
 
 _KEYS: Final = {key.value: key for key in QuotaKey}
 

@@ -46,24 +46,24 @@ from weir.quotas import QuotaTable
 _Framing: TypeAlias = Callable[[Message], bytes]
 
 AT_ONCE_MAX: Final = 200
-"""Maximum size (quotas) of a quota table that Weir describes on the reactor's thread (about 1 ms); a larger
-table is described in another thread.
+"""Maximum number of quotas in a quota table that Weir describes on the reactor's thread (this takes about 1
+ms). A larger table is described in another thread.
 """
 DENIED_BYTES_MAX: Final = 16 * 1024
 """Maximum length (bytes) of a request from a client that is no admin, for which Weir sends an error response;
 at a longer request Weir closes the connection.
 """
 NAMED_BYTES_MAX: Final = 512
-"""Maximum length (bytes) of a denied AlterClientQuotas request whose error response names the entity, because
-Kafka's tools look for the name.
+"""Maximum length (bytes) of a denied AlterClientQuotas request whose error response names the request's
+entities. Kafka's tools look for these names; the response to a longer request names none.
 """
 ELEMENTS_MAX: Final = 5 * CHANGES_MAX
 """Maximum number of elements in an AlterClientQuotas request: entries, parts of their entities, and changes
 together.
 """
 COMPONENTS_MAX: Final = 16
-"""Maximum number of components of a filter; a longer filter is refused without being decoded. There are three
-types, so a valid filter has at most three.
+"""Maximum number of components of the filter in a DescribeClientQuotas request. A longer filter is refused
+without being decoded. There are three entity types, so a valid filter has at most three components.
 """
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
@@ -201,8 +201,8 @@ def plan_pass_alter(plan: Plan) -> None:
 def _checked(
     context: Context, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
 ) -> tuple[Refused | None, int] | None:
-    """Return (the error if the client is not permitted, else None; position of the body); None until the
-    request is complete. The body is not read.
+    """Check the client's permission. Return (the error if the client is not permitted, else None; position of
+    the request's body); None until the request is complete. The body is not read.
 
     A long request of a client without permission closes the connection.
     """
@@ -239,8 +239,8 @@ def _authorize_again(context: Context) -> BrokerQuery:
     """Have the broker confirm that the client is authenticated: ask for the metadata of no topic on the
     client's connection.
 
-    A broker closes connections whose clients have not authenticated, or not again in time (KIP-368). Requests
-    that Weir answers must not bypass that.
+    A broker closes the connection of a client that has not authenticated, or has not reauthenticated in time
+    (KIP-368). Requests that Weir answers itself must not bypass that check.
     """
     yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
     context.authorized_again = True
@@ -248,24 +248,24 @@ def _authorize_again(context: Context) -> BrokerQuery:
 
 
 def _authorized_again(context: Context) -> bool:
-    """Return True if the broker has just confirmed that the client is authenticated; reset this for the next
-    request.
+    """Return True if the broker has just confirmed that the client is authenticated. Also reset the
+    confirmation: the next request needs another one.
     """
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
 
 
 def _framing_body(plan: Plan, data: bytearray, frame: int) -> Callable[[bytes], bytes]:
-    """Return a function that makes a response frame of an encoded message; the response answers the request
-    at `frame`.
+    """Return a function that makes a response frame of an encoded response body. The response answers the
+    client's request that begins at `frame`.
     """
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
     return partial(framed_body, plan.api_key, plan.version, correlation_id)
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
-    """Return a function that makes a response frame of a message; the response answers the request at
-    `frame`.
+    """Return a function that encodes a response message and makes a frame of it. The response answers the
+    client's request that begins at `frame`.
     """
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
     return partial(response_frame, plan.api_key, plan.version, correlation_id)

@@ -1,6 +1,7 @@
-"""Entities as in DescribeClientQuotas and AlterClientQuotas (KIP-546): types with names.
+"""Entities of quotas in the form of DescribeClientQuotas and AlterClientQuotas (KIP-546): entity types with
+names.
 
-Client-id prefixes, topics and shadow quotas are Weir's own and have no form on the wire.
+Client-id prefixes, topics and shadow quotas are Weir's own, and cannot be expressed in these messages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ WireEntity: TypeAlias = Mapping[str, str | None]
 """Entity as in messages: entity type → name; None for the default entity of that type."""
 
 _HASH_ORDER: Final = (CLIENT_ID, USER, IP)
-"""Entity types in the order of Java's HashMap, which Kafka's error texts show."""
+"""Entity types in the iteration order of Java's HashMap. Kafka's error texts list the types in this order."""
 
 
 class Refused(Exception):  # noqa: N818  # an answer of the protocol, not a mistake of ours
@@ -60,7 +61,7 @@ def from_wire(wire: WireEntity) -> Entity:
 
 
 def shown(wire: WireEntity) -> str:
-    """Return the text of Kafka's ClientQuotaEntity.
+    """Return the entity in the form in which Kafka's error texts show it (ClientQuotaEntity).
 
     >>> shown({"user": "alice", "client-id": None})
     'ClientQuotaEntity(entries={client-id=null, user=alice})'

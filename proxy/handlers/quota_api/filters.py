@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 EXACT: Final = 0
 DEFAULT: Final = 1
 ANY: Final = 2
-"""Value of match_type that accepts any name, including the default. EXACT accepts one name, DEFAULT only the
-default.
+"""Value of a filter's field match_type by which any name matches, and the default, too. EXACT matches one
+name, DEFAULT only the default.
 """
 _MATCH_NAMES: Final = {EXACT: "EXACT", DEFAULT: "DEFAULT", ANY: "SPECIFIED"}
 
@@ -99,7 +99,9 @@ def _check_match(match_type: int, match: str | None) -> None:
 
 
 def _canonical(ip: str | None) -> str | None:
-    """Return an IP address in Weir's spelling; return other text unchanged, which matches no entity."""
+    """Return an IP address in the spelling that Weir uses. Return text that is no IP address unchanged; it
+    matches no entity.
+    """
     with suppress(ValueError):
         return None if ip is None else canonical_ip(ip)
     return ip

@@ -24,7 +24,7 @@ class QuotaAdmin(Protocol):
 
     def rejection(self, user: str, peer: str) -> str | None:
         """Return the reason, in one line, why this principal at address `peer` may not describe and alter
-        quotas; None if it may.
+        quotas; None if the principal may.
         """
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
@@ -47,7 +47,7 @@ class NoQuotaAdmin:
     table = QuotaTable()
 
     def rejection(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
-        """Return the reason for rejecting a principal, which is the same for all."""
+        """Return the reason for rejecting a principal. Every principal is rejected, for the same reason."""
         return "quotas are not managed here"
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:  # noqa: ARG002

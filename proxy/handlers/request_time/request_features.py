@@ -44,14 +44,16 @@ if TYPE_CHECKING:
     from weir.quotas.costs.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
-"""Maximum number of partitions of a produce request that are read; the others are assumed to be alike."""
+"""Maximum number of partitions that Weir reads in a produce request. It assumes that the other partitions are
+like these.
+"""
 PACKED_MAX: Final = 16
-"""Maximum number of partitions with compressed records whose batches are read, because these take longer to
-read. If there are more, Weir reads a random sample.
+"""Maximum number of partitions with compressed records whose batches Weir reads in a produce request. Reading
+compressed batches takes longer. If there are more, Weir reads a random sample.
 """
 CONFIRMED_EVERY: Final = 16
-"""Number of requests with compressed records in which Weir unpacks, on average, one gzip stream to confirm
-its size.
+"""Average number of requests with compressed records per request in which Weir unpacks one gzip stream, to
+confirm its size.
 """
 _CHANCES: Final = Random()  # noqa: S311  # nobody sees enough of it to guess the next choice
 _BYTES_PER_KB: Final = 1000.0
@@ -59,25 +61,27 @@ _ALL: Final = -1
 _ONE_BATCH: Final = 3
 """First version of Produce in which each partition has one batch, of magic 2 (KIP-98)."""
 _SHAPE_BYTES_MAX: Final = 1024
-"""Maximum length (bytes) of the beginning of a produce request that is kept per connection; client-id and
-topic are rarely longer.
+"""Maximum length (bytes) of the beginning of a produce request that is kept per connection. A longer
+beginning is not kept; client-ids and topics are rarely so long.
 """
 _VARINT_BYTES_MAX: Final = 4
-"""Maximum size (bytes) of the field with the records' length, as a varint, without its last byte."""
+"""Maximum size (bytes), without the last byte, of the varint with the records' length."""
 _LEAST: Final = _VARINT_BYTES_MAX + 1 + ATTRIBUTES_OFFSET + 1
-"""Number of bytes from the last byte of the records' length (the first, if it is a varint) through the codec.
+"""Number of bytes of a produce request that are needed to read the compression codec. They begin at the field
+with the records' length: at its last byte if it is an int32, at its first if it is a varint.
 """
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _DOWN_CONVERTED: Final = ((4, 4), (2, 2))
-"""(version, below): a broker that has this version of Fetch stores records in a format that fetches below
-that version cannot read: magic 2, magic 1. Brokers from 4.0 on have neither.
+"""Pairs (version, below) of Fetch versions: a broker that has `version` stores records in a format (magic 2,
+magic 1) that fetches in versions lower than `below` cannot read. Brokers from 4.0 on accept no such fetches.
 """
 
 
 def extra(plan: Plan, api: ApiCost, chances: Random = _CHANCES) -> Extra | None:
-    """Return the function that computes the extra cost of requests of this plan; None if there is nothing to
-    read, or the version is unknown. `chances` decides at random which sizes are confirmed.
+    """Return the function that computes the extra cost of requests of this plan: the cost in addition to that
+    of the request's length. None if there is nothing to read, or the version is unknown. `chances` is the
+    random generator that decides which sizes are confirmed.
     """
     known = schema.api(plan.api_key)
     if known is None or plan.version not in known.request.versions:
@@ -90,8 +94,9 @@ def extra(plan: Plan, api: ApiCost, chances: Random = _CHANCES) -> Extra | None:
 
 
 def converted(version: int, newest: int | None) -> bool:
-    """Return True if the broker must convert records for fetches of this version (KafkaApis,
-    down-conversion). `newest` is the broker's last version of Fetch; None stands for a current broker.
+    """Return True if the broker must convert records to an older format for fetches of this version
+    (KafkaApis, down-conversion). `newest` is the broker's last version of Fetch; None stands for a current
+    broker.
     """
     for spoken, below in _DOWN_CONVERTED:
         if newest is None or newest >= spoken:
@@ -100,7 +105,9 @@ def converted(version: int, newest: int | None) -> bool:
 
 
 def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
-    """Return the function that computes the extra cost of produce requests of this version."""
+    """Return the function that computes the cost of produce requests of this version in addition to the cost
+    of their length.
+    """
     closely = _Produced(plan, api, chances).look
     flexible = plan.flexible_request
 
@@ -127,7 +134,9 @@ def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
 
 
 class _Produced:
-    """Computes the extra cost of produce requests of one version from their bodies."""
+    """Computes the cost of produce requests of one version in addition to the cost of their length, from
+    their bodies.
+    """
 
     __slots__ = (
         "_acks",
@@ -159,8 +168,8 @@ class _Produced:
         """
         self._unpacks = any(by_codec)
         self._us_unread_max = max(map(mul, self._us_per_unpacked, RATIO_MAX))
-        """Maximum cost (µs) of a byte that Weir does not read: it may be compressed with the most expensive
-        codec.
+        """Maximum cost (µs) per byte of records that Weir has not read: these bytes may be compressed with
+        the most expensive codec.
         """
         self._us, self._us_per_byte = api.us, api.us_per_request_kb / _BYTES_PER_KB
         self._chances = chances
@@ -206,12 +215,12 @@ class _Produced:
         end: int,
         partly: bool,
     ) -> tuple[float, float]:
-        """Return the cost (µs) of unpacking the records, and the maximum that this cost can have. `partly`:
-        extrapolate to the whole body, because only a part was read.
+        """Return the cost (µs) of unpacking the records of a produce request, and the maximum that this cost
+        can have. With `partly`, only a part of the body was read: extrapolate to the whole body.
 
         If there are many batches, Weir chooses at random the batches that it reads and the sizes that it
-        confirms, so that no client can place an expensive batch where it is not seen. On average each batch
-        costs as much as if all were read.
+        confirms. So no client can place an expensive batch where Weir does not look, and the average cost is
+        the same as if all batches were read.
         """
         one_batch = self._plan.version >= _ONE_BATCH
         packed, stop, unread = [], body, 0
@@ -250,8 +259,8 @@ _PARTITION_BYTES_LEAST: Final = 5
 
 
 def fetched(plan: Plan, api: ApiCost) -> Extra | None:
-    """Return the function that computes the extra cost of fetches of this version; None if the version has no
-    fetch sessions.
+    """Return the function that computes the cost of fetches of this version in addition to the cost of their
+    length; None if the version has no fetch sessions.
     """
     epoch_place = field_offset(FetchRequest, plan.version, "session_epoch")
     if epoch_place is None:
@@ -288,8 +297,8 @@ def fetched(plan: Plan, api: ApiCost) -> Extra | None:
 
 
 def _behind_tags(data: bytearray, position: int, end: int, frame: int) -> int:
-    """Return the position of the body of a request whose header has tagged fields, or the end of the bytes at
-    hand.
+    """Return the position of the body of a request whose header has tagged fields; the end of the arrived
+    bytes if the body has not arrived.
     """
     try:
         found = skip_tags(data, position, end, frame)

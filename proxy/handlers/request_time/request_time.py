@@ -135,20 +135,22 @@ CLASSES: Final[Mapping[ApiKey, Charged]] = {
     K.ALTER_SHARE_GROUP_OFFSETS: Charged.GUESSED,
     K.DELETE_SHARE_GROUP_OFFSETS: Charged.GUESSED,
 }
-"""Way in which request time is charged, for every API (a test checks that none is missing). Regardless of
-this, produce requests with acks=0 and brokers' replica fetches are exempt.
+"""Way of charging request time, for every API (a test checks that no API is missing). In spite of this table,
+produce requests with acks=0 and brokers' replica fetches are exempt.
 """
 
 _CONVERTED_BELOW: Final = 4
-"""First version of Fetch that releases from 4.0 on accept. A broker that accepts older versions converts
-records to older formats for them.
+"""First version of Fetch that brokers from 4.0 on accept. A broker that accepts earlier versions converts
+records to older formats for fetches in these versions.
 """
 _ASKED_BY_BROKERS_ONLY: Final = 1
-"""Last version of OffsetForLeaderEpoch that was a cluster action (Kafka 2.0); consumers use later
-versions.
+"""Last version of OffsetForLeaderEpoch that only brokers could send (up to Kafka 2.0, it needed the
+permission ClusterAction). Consumers use later versions.
 """
 _NEWEST_FETCH: Final = ((7, "1.1"), (12, "2.8"))
-"""(version of Fetch, release): a broker without a later version of Fetch has the costs of that release."""
+"""Pairs (version of Fetch, release), in ascending order: a broker whose last version of Fetch is not above
+`version` has the request costs of that release.
+"""
 
 
 def generation(broker: Mapping[int, VersionRange] | None) -> str:
@@ -165,7 +167,7 @@ def generation(broker: Mapping[int, VersionRange] | None) -> str:
 
 
 def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None) -> None:
-    """Set the cost of a plan's requests, by the version used towards the broker."""
+    """Set the request costs of a plan, for the API version that Weir uses towards the broker."""
     known = schema.api(plan.api_key)
     kind = Charged.GUESSED if known is None else CLASSES[ApiKey(plan.api_key)]
     api = table.rest if known is None else table.of(known.name)
@@ -178,8 +180,8 @@ def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None
 
 
 def _was_cluster_action(api_key: int, broker: Mapping[int, VersionRange] | None) -> bool:
-    """Return True if only brokers could send this API in the release of a broker with these versions, because
-    it was a cluster action.
+    """Return True if only brokers could send this API to a broker with these versions, because the broker's
+    release asks for the permission ClusterAction.
     """
     epochs = (broker or {}).get(K.OFFSET_FOR_LEADER_EPOCH)
     return (

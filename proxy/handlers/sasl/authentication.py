@@ -52,7 +52,9 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 
 
 def plan_sasl_handshake(plan: Plan) -> None:
-    """Track the exchange that a SaslHandshake begins. An exchange in progress ends, without success."""
+    """Track the exchange that a SaslHandshake begins. If another exchange was in progress, that one ends
+    without success, unless it is hidden and the broker's response proves its success.
+    """
     request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
     flexible = plan.flexible_request
 
@@ -160,8 +162,8 @@ def _check_length(body: int, end: int, most: int) -> None:
 
 
 def settle(context: Context, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
-    """Act on the meaning `step` of the broker's response to a SASL token: change the principal after success,
-    count a failure.
+    """Act on the broker's response to a SASL token, whose meaning is `step`: change the principal after
+    success, count a failure.
     """
     if step is Step.SUCCEEDED:
         succeeded(context, exchange)
@@ -179,7 +181,7 @@ def succeeded(context: Context, exchange: Exchange) -> None:
 
 
 def _failed(context: Context, exchange: Exchange, error_code: int) -> None:
-    """Keep the principal and count the failure: the broker has refused the client."""
+    """Keep the principal, because the broker has refused the client, and count the failure."""
     context.counters.authentications_failed[exchange.mechanism] += 1
     log.debug(
         "authentication failed",
@@ -209,8 +211,8 @@ def _principal(context: Context, exchange: Exchange) -> str:
 
 
 def _hidden(context: Context, what: str, user: str, why: str) -> str:
-    """Log that clients authenticated by `what` get the substitute name `user`, because Weir cannot see their
-    names; log this once per `what`. Return `user`.
+    """Return the substitute name `user` for clients whose names Weir cannot see. `what` says how these
+    clients authenticate; log the substitution once per `what`.
     """
     context.counters.names_hidden += 1
     if context.identities.first_time(what):

@@ -34,8 +34,8 @@ OTHER: Final = "other"
 SCRAM_SUCCESS: Final = b"v="
 SCRAM_ERROR: Final = b"e="
 _AFTER_SUCCESS: Final = frozenset({ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE})
-"""Error codes of responses to a second SaslHandshake, which show that the hidden exchange before it has
-succeeded: a broker answers so only to a client that authenticates again.
+"""Error codes of the response to a second SaslHandshake that show that the hidden exchange before it has
+succeeded. A broker sends one of these codes only to a client that reauthenticates.
 """
 
 
@@ -70,23 +70,23 @@ class Exchange:
         None.
         """
         self.before = before
-        """Previous exchange, if it was in progress; else None. The broker's response to this SaslHandshake
-        may prove that the previous exchange has succeeded.
+        """Exchange that was in progress when the client sent this SaslHandshake; else None. The
+        broker's response to the SaslHandshake may prove that the earlier exchange has succeeded.
         """
         self.mechanism = mechanism if mechanism in NAMED or mechanism == GSSAPI else OTHER
         self.raw = raw
         self.accepted = False
         """True if the broker has answered the SaslHandshake without an error."""
         self.claimed: Claimed | None = None
-        """Name in the client's latest readable token, which the broker accepts or refuses; None if the token
-        cannot be read.
+        """Name that the client claims in its latest token that Weir could read; the broker then accepts or
+        refuses the client. None if there is no such name.
         """
         self.unreadable = ""
         """Reason why the name in the client's token cannot be read, without any part of the token; empty if
         it can be read.
         """
         self.answers = 0
-        """Number of the broker's responses to tokens, without error, in this exchange."""
+        """Number of tokens in this exchange that the broker has answered without an error."""
         self._claim = claim
         self._tokens = 0
 
@@ -101,15 +101,16 @@ class Exchange:
         return self._tokens > 0
 
     def has_succeeded(self, error_code: int) -> bool:
-        """Return True if this hidden exchange has succeeded. `error_code` is from the broker's response to
-        the client's next SaslHandshake.
+        """Return True if this exchange is hidden (its tokens do not show the name) and has succeeded.
+        `error_code` is from the broker's response to the client's next SaslHandshake.
 
-        A broker closes the connection if it gets a SaslHandshake before the exchange has ended.
+        The response alone proves success: a broker that gets a SaslHandshake before the end of an exchange
+        closes the connection.
         """
         return self.hidden and self.answers > 0 and error_code in _AFTER_SUCCESS
 
     def token(self, token: bytes) -> None:
-        """Record the name that a token from the client claims, or the reason why it cannot be read."""
+        """Record the name that the client's token claims, or the reason why the name cannot be read."""
         self._tokens += 1
         if self.hidden:
             return
@@ -123,8 +124,8 @@ class Exchange:
             self.claimed, self.unreadable, self._tokens = claimed, "", 1
 
     def answer(self, error_code: int, token: bytes, session_lifetime_ms: int = 0) -> Step:
-        """Process the broker's response to the latest token: its error code and token. Return its meaning for
-        the exchange.
+        """Process the broker's response to the latest token: its error code and its token. Return its meaning
+        for the exchange (goes on, has succeeded, has failed).
         """
         if error_code != ErrorCode.NONE or (self.mechanism in SCRAM and token.startswith(SCRAM_ERROR)):
             succeeded_before = self.has_succeeded(error_code)

@@ -38,8 +38,8 @@ class IdentityRules:
 
 
 def identity_rules(settings: Settings) -> IdentityRules:
-    """Return the rules that the settings describe. Raises ConfigError, also if a substitute name would grant
-    rights.
+    """Return the rules that the operator's settings describe. Raises ConfigError if a setting is invalid, or
+    if a substitute name is a principal with special rights.
     """
     claim = settings.sasl_oauthbearer_sub_claim_name.strip()
     if not claim:
@@ -85,8 +85,8 @@ class Identities:
         """Begin with these rules, and no owners of delegation tokens."""
         self.rules = rules or IdentityRules()
         self.behind_sasl: set[int | None] = set()
-        """Node ids of brokers that have accepted a SaslHandshake. Before a login, such a broker accepts no
-        other requests than those of SASL and ApiVersions, so they are not charged.
+        """Node ids of brokers that have accepted a SaslHandshake, and so require SASL. Before a login, such a
+        broker accepts only SASL requests and ApiVersions; requests before a login are therefore not charged.
         """
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._said: set[str] = set()
@@ -106,7 +106,9 @@ class Identities:
         return owner
 
     def first_time(self, what: str) -> bool:
-        """Return True at the first call of the process with this text, so that an event is logged once."""
+        """Return True if this is the first call with this text in the process. Callers use this to log an
+        event only once.
+        """
         new = what not in self._said
         self._said.add(what)
         return new

@@ -16,13 +16,14 @@ from weir.protocol.scanning.field_offsets import field_offset
 from weir.protocol.scanning.topic_names import topics_in
 
 About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[bytes]], set[bytes] | None]"
-"""Function (session, data, body, end, wanted) that returns the topics among `wanted` that the fetch with body
-`data[body:end]` may have; None if it may have any. Raises ProtocolError if the body is malformed.
+"""Function (session, data, body, end, wanted) that returns the topics of a fetch, limited to the topics in
+`wanted`; None if the fetch may have any topic. The fetch has body `data[body:end]`. Raises ProtocolError if
+the body is malformed.
 """
 
 UNKNOWN: Final = -1
 _NO_EPOCH: Final = -1
-"""Epoch in a fetch that has no fetch session. A fetch with epoch 0 begins a fetch session."""
+"""Session epoch of a fetch that uses no fetch session. (A fetch with epoch 0 begins one.)"""
 _ANSWER_HEAD: Final = Struct(">ihi")
 """Struct of the beginning of a Fetch response since v7: throttle time, error code, and id of the fetch
 session.
@@ -41,12 +42,16 @@ class FetchSession:
         self.topics: set[bytes] = set()
         """Topics of the fetch session that have a rate."""
         self.is_known = True
-        """True if the latest fetch has only the topics in `topics`; False if it may have any topic."""
+        """True if Weir knows that the latest fetch has no topics with a rate but those in `topics`; False if
+        it may have any topic.
+        """
         self.other = UNKNOWN
-        """Id of the fetch session that the latest fetch continues, if another connection has begun it."""
+        """Id of the fetch session that the client's latest incremental fetch continues. Another connection
+        may have begun that fetch session.
+        """
         self._head = b""
-        """First bytes of the body of the first response in the fetch session, collected until they contain
-        the id.
+        """First bytes of the first response in the fetch session, from the body's start on. They are
+        collected until they contain the session's id.
         """
 
     def begin(self, topics: set[bytes]) -> None:
@@ -54,11 +59,15 @@ class FetchSession:
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
     def adopt(self) -> None:
-        """Switch to the fetch session `other`, whose topics are learnt from its responses."""
+        """Switch to the fetch session `other`, which another connection has begun. Its topics will be learnt
+        from its responses.
+        """
         self.id, self.topics = self.other, set()
 
     def answered(self, data: bytearray, start: int, stop: int) -> None:
-        """Take the id of the fetch session from `data[start:stop]`, the next bytes of a response's body."""
+        """Read the id of the fetch session in `data[start:stop]`, the next bytes of a response's body. Ignore
+        the bytes if the id is known.
+        """
         if self.id == UNKNOWN and self.is_known and len(self._head) < _ANSWER_HEAD.size:
             end = min(stop, start + _ANSWER_HEAD.size - len(self._head))
             self._head += data[start:end]
@@ -67,7 +76,9 @@ class FetchSession:
 
 
 def about(version: int) -> About:
-    """Return the function that finds the topics of fetches in this version, in which fetches name topics."""
+    """Return the function that finds the topics of fetches in this version. Fetches in this version name
+    topics and do not use topic ids.
+    """
     topics_of = topics_in(FetchRequest, version, "topics")
     session_id, epoch = (
         field_offset(FetchRequest, version, name) for name in ("session_id", "session_epoch")

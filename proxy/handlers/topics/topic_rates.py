@@ -2,19 +2,20 @@
 
 These charges are made in addition to the client's own quotas: this module wraps the plans of `bandwidth`. The
 longest throttle counts. The bytes of a topic's records are counted as the frame arrives, and charged at its
-last byte. If a response is larger than the buffer, its head was already forwarded by then, and the response
-to the next fetch tells the throttle time.
+last byte. The head of a response larger than the buffer was already forwarded when the charge is made; the
+response to the next fetch then tells the throttle time.
 
 Newer versions have topic ids instead of names (KIP-516). While any topic has a rate, these versions are not
 offered to clients. A connection that already uses one is closed, so that the client negotiates again.
 
 While a topic is over its rate, fetches of the topic get no records, on any connection. A connection's first
-records for the topic are held for a limited time, in whichever request they arrive: otherwise a client could
-produce at any rate by opening a connection for each request. A request that is complete, or that begins with
-such records, is held as a whole; of a longer request, the bytes behind those that were read are held. All
-holds of a connection end by one time. A fetch that continues a fetch session names no topics
-(`fetch_sessions`). If this connection began the fetch session, the fetch has the topics named then; if
-another connection began it, the fetch may have any topic.
+records for such a topic are held for a limited time, whether or not they arrive in the connection's first
+request. Otherwise a client could produce at any rate by opening a connection for each request. A request that
+is complete, or that begins with such records, is held as a whole; of a longer request, the bytes behind those
+that were read are held. All holds of a connection end at the same time at the latest, which the first hold
+fixes. A fetch that continues a fetch session names no topics (`fetch_sessions`). If this connection began the
+fetch session, the fetch has the topics named then; if another connection began it, the fetch may have any
+topic.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ class TopicByteCounter:
         self._bytes.feed(data, start, stop)
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return the time (ms) for which to hold the bytes of a request that were not counted yet; 0 for no
-        hold. They are held if this connection produces to a topic for the first time while that topic is over
-        its rate.
+        """Return the time (ms) for which to hold those bytes of a request that were not counted yet; 0 for no
+        hold. The bytes are held if this connection produces to a topic for the first time while that topic is
+        over its rate.
         """
         seen = context.client.topics_produced
         new = [name for name in self._bytes.begun if name not in seen]
@@ -82,8 +83,8 @@ class TopicByteCounter:
 
 
 class FetchByteCounter(TopicByteCounter):
-    """Counts the records of a fetch response by topic, and tells the fetch session, if any, its id and
-    topics.
+    """Counts the records of a fetch response by topic. If the fetch has a fetch session, the counter also
+    gives the session's object the id and the topics in the response.
     """
 
     __slots__ = ("_session",)
@@ -113,7 +114,9 @@ class FetchByteCounter(TopicByteCounter):
         return super().charge(now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
-        """Charge the bytes that were forwarded: a client that closes early has received them."""
+        """Charge the records that were forwarded of a response whose other bytes will not come, because the
+        connection has closed: the client has received these records.
+        """
         self._rates.charge(self._bytes.begun, now_ms, told=False)
 
 
@@ -144,13 +147,15 @@ def plan_produce(plan: Plan) -> None:
 
 
 def _may_hold(context: Context, rates: TopicRates) -> bool:
-    """Return True if any topic is over its rate, so that the request's topics must be known."""
+    """Return True if any topic is over its rate. The request's topics must then be read, because the request
+    may have to be held.
+    """
     return context.first_hold_ms(rates.throttled_until_ms()) > 0
 
 
 def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicByteCounter | None:
-    """Return a counter that has read the body of the produce request `data[frame:end]`; None if the body
-    cannot be read.
+    """Return a byte counter that has counted the bytes of the produce request `data[frame:end]`; None if the
+    body cannot be read.
     """
     byte_counter = TopicByteCounter(rates, ProduceRequest, plan.version)
     try:
@@ -204,8 +209,8 @@ def plan_fetch(plan: Plan) -> None:
 def _metered(
     context: Context, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
 ) -> Forward:
-    """Track the fetch session of the fetch with body `data[body:end]`; return the decision that has its
-    response counted.
+    """Track the fetch session of the fetch with body `data[body:end]`. Return the decision to forward the
+    fetch and to count its response by topic.
     """
     session = context.fetch_session = context.fetch_session or FetchSession()
     try:
@@ -234,8 +239,8 @@ def _with_topics(tell: Tell | None) -> Tell:
 
 
 def _tell(context: Context, ledger: ClientLedger) -> int:
-    """Count, for the topics of the latest fetch, a response from which Weir has removed the records; return
-    the throttle time (ms).
+    """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
+    Return the throttle time (ms).
     """
     rates, session = _rates_of(context, ledger), context.fetch_session
     if rates is None or session is None:
@@ -244,7 +249,9 @@ def _tell(context: Context, ledger: ClientLedger) -> int:
 
 
 def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
-    """Return the rates that apply to the client's fetches; None if no rate applies."""
+    """Return the topic rates that apply to the client's fetches; None if no topic has such a rate, or if the
+    client is a broker.
+    """
     topics = ledger.topics
     if topics is None or not topics.fetch.names or context.client.is_broker:
         return None
@@ -252,7 +259,9 @@ def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
 
 
 def _named(session: FetchSession) -> list[str] | None:
-    """Return the topics that a fetch of this fetch session may have; None for any topic."""
+    """Return the topics with a rate that the latest fetch of this fetch session may have; None if it may have
+    any topic.
+    """
     return [name.decode() for name in session.topics] if session.is_known else None
 
 
@@ -277,8 +286,8 @@ _NAMING_MAX: Final[Mapping[int, int]] = {
 
 
 def _unnamed(context: Context, plan: Plan, rates: TopicRates) -> Wait | None:
-    """Close the connection, which uses a version without topic names, if a topic's rate is enforced; the
-    client then negotiates again. Return None if no rate is enforced, WAIT after closing.
+    """Close the connection if a topic's rate is enforced: the connection uses a version without topic names,
+    and its client will negotiate versions again. Return None if no rate is enforced, WAIT after closing.
     """
     if not rates.enforces:
         return None

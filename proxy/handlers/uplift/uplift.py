@@ -57,11 +57,11 @@ def learn_versions(context: Context) -> BrokerQuery:
 
 
 def plan_unknown(plan: Plan) -> None:
-    """Fill the plan of a request that depends on the broker's versions while these are unknown: ask the
-    broker for them, once per connection, then decide about the request again.
+    """Fill the plan of a request that depends on the broker's versions while these are unknown. Ask the
+    broker for its versions, once per connection; then decide about the request again.
 
-    Within a SASL exchange, forward the request unchanged instead: a broker accepts neither the request nor
-    ApiVersions there, and answers with an error.
+    Within a SASL exchange, forward the request unchanged and do not ask: there a broker accepts neither the
+    request nor ApiVersions, and answers with an error.
     """
     unasked = plan.admit
 
@@ -98,7 +98,9 @@ def raised(plan: Plan, version: int, route: Route) -> Plan:
 
 
 def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
-    """Return an `admit` that overwrites the version in the header of a request that is forwarded."""
+    """Return an `admit` (function that decides about requests) that decides like `inner`. In the header of
+    each request that is forwarded, it overwrites the version with the broker's.
+    """
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         decision = FORWARD if inner is None else inner(context, data, frame, end, complete)
@@ -111,7 +113,7 @@ def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
 
 def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
     """Return a rewrite that inserts throttle_time_ms at the beginning of a response's body, or at its end if
-    `last`. The rewrite also makes the changes of the rewrite `inner`.
+    `last`. It also makes the changes of another rewrite, `inner`.
     """
 
     def rewrite(
@@ -132,8 +134,9 @@ def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
 
 
 def _overwritten(inner: Rewrite | None, throttle: FieldOffset) -> Rewrite:
-    """Return a rewrite that replaces the broker's throttle time by Weir's: a broker older than KIP-219 has
-    delayed its response until its own throttle time was over.
+    """Return a rewrite that replaces the broker's throttle time in a response by Weir's. A broker older than
+    KIP-219 has already delayed the response for its own throttle time, so the client must not wait for that
+    time again.
     """
 
     def rewrite(
@@ -162,10 +165,11 @@ def check(plan: Plan, request: Message) -> Pieces[None]:
 
 
 def forward(plan: Plan, request: Message, answer: type[R], version: int | None = None) -> Asking[R]:
-    """Send the client's request to the broker, and return the response. The request has the broker's version,
-    or `version`, another one that the broker has.
+    """Send the client's request to the broker, and return the response. The request is encoded in the
+    broker's version of the plan, or in `version` if given.
 
-    Raises EncodeError if that version lacks a field that the client has set; `check` finds this in advance.
+    Raises EncodeError if that version lacks a field that the client has set; call `check` before to find this
+    out without sending anything.
     """
     found = yield from ask(request, plan.broker_version if version is None else version, answer)
     if plan.broker_waits:
@@ -175,8 +179,8 @@ def forward(plan: Plan, request: Message, answer: type[R], version: int | None =
 
 
 def _mark_unknown(answer: Message, version: int) -> None:
-    """Set fields that the broker's version lacks to "unknown" where their defaults would have another
-    meaning.
+    """Set fields of a response to "unknown" if the broker's version lacks them and if their defaults would
+    tell the client something else.
     """
     if isinstance(answer, FindCoordinatorResponse) and version < _MESSAGES_FROM:
         answer.error_message = None
@@ -195,8 +199,8 @@ _MESSAGES_FROM: Final = 1
 
 
 def _translate(plan: Plan) -> Admit:
-    """Return an `admit` that has a query translate each request to the broker's version and the response
-    back, because the two versions differ in layout.
+    """Return an `admit` (function that decides about requests) for versions that differ in layout from the
+    broker's. A query translates each request to the broker's version, and the response back.
     """
     codec_ = codec(request_type(plan.api_key), plan.version)
 
@@ -222,8 +226,8 @@ def _translated(context: Context, plan: Plan, request: Message) -> BrokerQuery:
 
 
 def unsupported(request: Message, why: str) -> Pieces[Message]:
-    """Return a response with error UNSUPPORTED_VERSION, for a request that the broker's version cannot
-    express.
+    """Return a response with error UNSUPPORTED_VERSION. It answers a request with content that the broker's
+    version cannot express.
     """
     code, text = ErrorCode.UNSUPPORTED_VERSION, f"the broker is too old for this request: {why}"
     match request:

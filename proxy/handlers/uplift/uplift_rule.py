@@ -26,8 +26,8 @@ from weir.protocol.versions import VersionRange
 
 
 class Kind(IntEnum):
-    """Change that a request in a version that the broker lacks needs, with its response. Each kind includes
-    the kinds before it.
+    """Kind of change by which Weir turns a request and its response from the client's version to one that the
+    broker has, and back. Each kind includes the kinds before it.
     """
 
     PATCH = 1
@@ -35,8 +35,8 @@ class Kind(IntEnum):
     THROTTLE = 2
     """Overwrite the version number in the request, and insert throttle_time_ms into the response."""
     TRANSLATE = 3
-    """Decode the request in the client's version and encode it in the broker's; the response the other way
-    round.
+    """Decode the request in the client's version and encode it in the broker's. Decode the response in the
+    broker's version and encode it in the client's.
     """
 
 
@@ -46,16 +46,18 @@ class Route(NamedTuple):
     broker_version: int
     kind: Kind
     throttle: Position | None
-    """Position at which THROTTLE inserts the field; None for the other kinds."""
+    """Position (first or last) in the response at which the kind THROTTLE inserts throttle_time_ms; None for
+    the other kinds.
+    """
     broker_waits: bool
-    """True if the broker's throttle_time_ms is over when its response arrives, because brokers before KIP-219
-    delay responses. A client of the offered version would wait again.
+    """True if the broker is older than KIP-219 and waits out throttle_time_ms before it responds, while the
+    client's version makes the client wait after the response. The client would wait twice.
     """
 
 
 class Taken(NamedTuple):
-    """Kind of change by which Weir supplies the difference between two neighbouring versions of an API, and
-    the reason.
+    """Kind of change by which Weir supplies one version of an API on the basis of the version before it, and
+    the reason why the change is enough.
     """
 
     kind: Kind
@@ -106,7 +108,7 @@ later, clients do so from version 0 on.
 _DATA_PATH: Final = "clients use versions that have throttle_time_ms, and nothing may be added to this path"
 
 NEVER: Final[Mapping[int, str]] = {ApiKey.PRODUCE: _DATA_PATH, ApiKey.FETCH: _DATA_PATH}
-"""APIs that are never uplifted, with the reason."""
+"""APIs for which Weir offers only versions that the broker has, each with the reason."""
 
 _PRODUCER_FENCED: Final = "the broker may answer PRODUCER_FENCED (KIP-588)"
 _TRANSACTION_ABORTABLE: Final = "the broker may answer TRANSACTION_ABORTABLE (KIP-890)"
@@ -144,8 +146,8 @@ EXCEPTIONS: Final[Mapping[tuple[int, int], str]] = {
     (ApiKey.SHARE_GROUP_DESCRIBE, 1): _STABLE,
     (ApiKey.SHARE_ACKNOWLEDGE, 1): _STABLE,
 }
-"""Versions that change nothing on the wire and are nevertheless not offered, because they change meanings
-unrelated to quotas.
+"""Versions that Weir does not offer beyond the broker's, although they change nothing on the wire: they
+change meanings unrelated to quotas. Each has its reason.
 """
 
 _HAS_THROTTLE: Final = "the response has throttle_time_ms (KIP-124)"
@@ -188,15 +190,15 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.CREATE_PARTITIONS, 2): Taken(Kind.TRANSLATE, "flexible encoding"),
     (ApiKey.CREATE_PARTITIONS, 3): Taken(Kind.PATCH, _MAY_REFUSE),
 }
-"""Versions that Weir can supply although the rule for throttle_time_ms does not cover them, or not
-completely.
+"""Versions that Weir can supply although they change more than throttle_time_ms and the wait for it, each
+with the kind of change and the reason.
 """
 
 
 @cache
 def taken(api_key: int, version: int) -> Taken | None:
-    """Return the kind of change, and the reason, by which Weir supplies the difference from `version` - 1 to
-    `version`; None if Weir does not supply it.
+    """Return the change by which Weir supplies `version` on the basis of `version` - 1, with the reason; None
+    if Weir cannot supply `version` in this way.
     """
     known = versions(api_key)
     if api_key in NEVER or known is None or version not in known or version - 1 not in known:
@@ -223,13 +225,16 @@ def reach(api_key: int, broker_max: int) -> int:
 
 
 def may_be_uplifted(api_key: int, version: int) -> bool:
-    """Return True if a broker may lack this version and Weir then offers it."""
+    """Return True if Weir offers this version to clients of a broker that lacks it but has the version before
+    it.
+    """
     return taken(api_key, version) is not None
 
 
 def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
-    """Return the way in which a request in `version` reaches a broker with these versions; None if the
-    request is forwarded unchanged, or if Weir does not offer the version.
+    """Return the way in which a request in `version` reaches a broker that has the versions `broker`. Return
+    None if the broker has `version`, so that the request is forwarded unchanged, or if Weir does not offer
+    it.
     """
     if not broker or not broker.max < version <= reach(api_key, broker.max):
         return None
@@ -256,10 +261,10 @@ def offered(
     """Return the versions offered to clients, by API key: those that both the broker and Weir have, and those
     that Weir adds.
 
-    Weir answers the APIs `own` itself, whatever versions the broker has; it adds no API to a broker that
-    lists none. An API that the broker lacks is offered in its last version only: some clients infer the
-    broker's age from v0 of an API (kafka-python takes a broker with DescribeClientQuotas v0 for a 2.6 that
-    has transactions).
+    Weir answers the APIs `own` itself, whatever versions the broker has. No API is added if the broker's
+    versions are empty. An API that the broker lacks is offered in its last version only: some clients infer
+    the broker's age from v0 of an API. (kafka-python takes a broker with DescribeClientQuotas v0 for Kafka
+    2.6, and then expects transactions.)
     """
     told = {
         api_key: VersionRange(both.min, reach(api_key, both.max)) if uplift else both
@@ -275,10 +280,10 @@ def offered(
 
 
 def beyond(request: Message, broker_version: int) -> str | None:
-    """Describe the part of a request that no field of `broker_version` can express; return None if all parts
-    can be expressed.
+    """Describe the part of a request that cannot be expressed in `broker_version`, though all its fields
+    exist there; return None if there is no such part.
 
-    Fields that the older version lacks need no check: encoding raises EncodeError unless they have their
+    Fields that `broker_version` lacks need no check: encoding raises EncodeError unless they have their
     defaults.
     """
     if isinstance(request, CreateTopicsRequest) and broker_version < 4 and _wants_defaults(request):
