@@ -123,7 +123,7 @@ class Mutation(ABC, Generic[Q]):
         return lambda topic: by_name.get(topic.name)
 
     def done(self, topic: Topic, result: Result) -> None:
-        """Record that a topic was created, grown or deleted, with the number of partitions that it has now."""
+        """Record that a topic was created, grown or deleted, with its present number of partitions."""
         partitions, topic_id = self.left(topic, result)
         cluster = self.context.cluster
         if topic.name and partitions is not None:
