@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 NO_LIMITS: Final = ClientLedger()
 
 TIMED_IN_FLIGHT_MAX: Final = 32
-"""Maximum number of requests in flight on a connection whose client has a quota for request time. All of them
-may be forwarded before the first is charged, even if the client is far below its quota.
+"""Maximum number of requests in flight on a connection whose client has a quota for request time. Weir
+charges a request at its response, so it may have forwarded this many requests before the first charge shows
+that the client is over its quota.
 """
 NAME_BYTES_MAX: Final = 1024
 """Maximum length (bytes) of a client-id that is cached with its ledger. The ledger of a longer client-id is
@@ -174,7 +175,7 @@ class Client:
         a client over its quota gets responses without records.
         """
         self.topics_produced: set[bytes] = set()
-        """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
+        """Names, in UTF-8, of the topics with a rate to which this connection has begun to produce."""
         self.parse_cache = ParseCache()
         self.usage = usage
         """Object that counts this connection's usage; None if usage is not recorded."""
@@ -232,8 +233,8 @@ class Client:
 
     @property
     def quota_client_id(self) -> str:
-        """Client-id of the latest request, as quotas see it; empty if it is not cached, because it is longer
-        than `NAME_BYTES_MAX`.
+        """Client-id of the latest request. Its value is the one by which quotas are found: the name set for
+        clients without a client-id, if the request has none or has one longer than `NAME_BYTES_MAX`.
         """
         return self._cached_client_id[2:].decode("utf-8", "replace") or self._quotas.unnamed
 

@@ -77,7 +77,9 @@ class ConnectionLimits:
     stream_above_bytes: int = 256 * 1024
     """Maximum size (bytes) of a frame that may be buffered whole. Larger frames are forwarded in parts."""
     held_bytes_max: int = 1024 * 1024
-    """Maximum length (bytes) of a request that is kept until all of it has arrived (`Plan.whole`)."""
+    """Maximum length (bytes) of a request that is kept until all of it has arrived, because Weir must read it
+    as a whole.
+    """
     first_hold_ms_max: int = 5_000
     """Maximum time (ms) for which a new connection's first request is held for throttles that other
     connections of its client have caused; 0 for no hold, as at a broker.
@@ -183,7 +185,9 @@ class Connection:
         self.throttled_until_ms = 0
         """Time (ms) until which no request is taken from the client (KIP-219)."""
         self.held_until_ms = 0
-        """Time (ms) until which no response is sent to the client (hold mode only)."""
+        """Time (ms) until which no response is sent to the client. Used only in hold mode, in which Weir
+        delays throttled responses, as brokers did before KIP-219.
+        """
         self.left: tuple[int, ...] | None = None
         """Progress of a client that has closed its half, at the latest check: numbers of requests in flight,
         of response bytes still to arrive, of unread client bytes, and of unsent bytes. A change of these
@@ -299,8 +303,8 @@ class Connection:
         return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
 
     def client_room_bytes(self, now_ms: int) -> int:
-        """Return the maximum number of bytes that the transport may read from the client now; 0 for no
-        maximum.
+        """Return the maximum number of bytes that the transport may read from the client now. 0 means no
+        maximum: a new request may be taken.
         """
         return 0 if self.may_take(now_ms) else self.request_rest_bytes
 
@@ -375,7 +379,7 @@ class Connection:
     # Transitions
 
     def transition(self, event: Event) -> None:
-        """Set the state that follows the present one after this event, as `NEXT` says."""
+        """Set the state that follows the present state after this event; the table `NEXT` has the states."""
         self.state = NEXT[self.state][event]
 
     def mute(self, throttle_ms: int) -> int:
@@ -500,7 +504,9 @@ class Connection:
 
     @property
     def cluster(self) -> ClusterState:
-        """Topics of the cluster that Weir has seen. All connections to the cluster share the object."""
+        """Facts about the cluster's topics: recent changes and pending automatic creations. All connections
+        to the cluster share the object.
+        """
         return self.plans.cluster
 
     @property

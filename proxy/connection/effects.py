@@ -86,9 +86,8 @@ requests take about 0.25 ms.
 
 
 class Clock:
-    """Time in microseconds, for intervals shorter than the resolution of `now_ms`.
-
-    The reactor sets the time once per turn and shares the clock with all connections.
+    """Time in microseconds, for intervals shorter than the resolution of `now_ms`. The reactor sets the time
+    once per pass of its loop, and shares the clock with all connections.
     """
 
     __slots__ = ("frames_max", "now_us")

@@ -125,11 +125,15 @@ class RequestInFlight:
         """
 
     def ask(self, correlation_id: int) -> None:
-        """Expect the broker's response to the query's next request, which has this correlation id."""
+        """Expect the broker's response to the next request of a query. `correlation_id` is the correlation id
+        of that request.
+        """
         self.correlation_id = correlation_id
 
     def answer(self, frame: bytes) -> None:
-        """Set the frame with which Weir answers the request; a query has returned the frame."""
+        """Turn this record of a query into the record of a request that Weir answers with `frame`, the
+        response that the query has returned.
+        """
         self.kind, self.reply, self.query, self.local = LOCAL, frame, None, None
 
     def tell(self, until_ms: int) -> None:

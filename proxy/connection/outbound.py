@@ -152,8 +152,8 @@ class Outbound:
         self._emptied.feed(data, body, end)
 
     def _empty_rest(self, rest_bytes: int) -> None:
-        """Wait for `rest_bytes` further bytes of the response whose records are being removed; with 0, send
-        the response.
+        """Expect `rest_bytes` further bytes of the response whose records are being removed. If `rest_bytes`
+        is 0, send the response.
         """
         self._connection.response_rest_bytes = rest_bytes
         if not rest_bytes:
@@ -367,7 +367,7 @@ class Outbound:
 
     def _check_kept(self, length: int) -> None:
         """Close the connection if a response of this frame length (bytes) is too long to be kept until all of
-        it has arrived. In hold mode, a response may also wait for the end of a throttle; then only its first
+        it has arrived. A response that hold mode delays is exempt while the throttle lasts: only its first
         part is kept.
         """
         connection = self._connection

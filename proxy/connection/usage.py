@@ -92,22 +92,23 @@ class ConnectionUsage:
         self.at_hand = usage_counters
 
     def grown(self, length: int) -> None:
-        """Add `length` (bytes, negative if the response became shorter) to the counted size of the present
-        response, because a rewrite has changed that size.
+        """Add `length` (bytes) to the counted size of the response that began last, because a rewrite has
+        changed its size. `length` is negative if the response became shorter.
         """
         if self.at_hand is not None:
             self.at_hand.grown(length)
 
     def throttled(self, quota: int, throttle_ms: int) -> None:
-        """Count a throttle time (ms) that the present response tells the client because of a quota (an index
-        of `ByQuota`).
+        """Count as usage a throttle time (ms) that the latest response tells the client. `quota` is an index
+        of `ByQuota`: the quota that the client has exceeded.
         """
         if self.at_hand is not None:
             self.at_hand.throttled(quota, throttle_ms)
 
     def measured(self, *, under_way: bool) -> None:
-        """With `under_way`, keep the present request's trace open: the response's bytes are being counted and
-        will be charged at its end. Without, note that the bytes were charged.
+        """Note that the bytes of the latest response are being counted, and will be charged at its end
+        (`under_way`), or that they were charged. While they are being counted, the trace of the request stays
+        open.
         """
         if self.at_hand is not None:
             self.at_hand.measured(under_way=under_way)

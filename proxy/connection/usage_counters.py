@@ -32,7 +32,7 @@ class PendingCounters:
         self.active: list[UsageCounters] = []
         """Usage counters that have counted an event since the last drain."""
         self.interval = 0
-        """Number of the current interval: counts the drains so far."""
+        """Number of drains so far, which is also the number of the current interval."""
         self.traces: list[RequestTrace] = []
         """Requests of sampled clients that no call of `take_traces` has taken yet, in the order of their
         arrival.
@@ -178,8 +178,9 @@ class UsageCounters:
         """
 
     def measured(self, *, under_way: bool) -> None:
-        """With `under_way`, keep the request's trace open: the response's bytes are being counted and will be
-        charged at its end. No effect in this class; `RequestTrace` overrides the method.
+        """Keep the trace of a request open while the bytes of its response are being counted (`under_way`),
+        because they are charged at the response's end. No effect in this class; `RequestTrace` overrides the
+        method.
         """
 
     def seen(self) -> None:
@@ -306,7 +307,9 @@ class RequestTrace(UsageCounters):
         return self._answered_in < self._pending.interval - 1
 
     def trace(self, broker: int, offset_ms: int, instance: str) -> TraceRecord:
-        """Return the trace as a record. `offset_ms` turns times of the reactor's clock into ms since 1970."""
+        """Return the request's trace as a record (`TraceRecord`). `offset_ms` is added to times
+        of the reactor's clock to get ms since 1970.
+        """
         return TraceRecord(
             version=VERSION,
             time_ms=self.arrived_ms + offset_ms,

@@ -62,8 +62,8 @@ class Forward:
         unread: bool | None = None,
         byte_counter: ByteCounter | None = None,
     ) -> Forward:
-        """Return a copy of this decision with some attributes changed. The byte counter is always replaced;
-        None removes it.
+        """Return a copy of this decision in which the given attributes are changed. The byte counter is
+        replaced in any case; without a new one, the copy has none.
         """
         return Forward(
             charged=self.charged if charged is None else charged,

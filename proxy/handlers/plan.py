@@ -78,7 +78,7 @@ class Client(Protocol):
 
     @property
     def is_broker(self) -> bool:
-        """True if the principal belongs to a broker and `inter_broker` is set."""
+        """True if the principal belongs to a broker and the setting `inter_broker` is on."""
 
     @property
     def recorded(self) -> bool:
@@ -182,7 +182,9 @@ class Context(Protocol):
 
     @property
     def buffer_bytes(self) -> int:
-        """Size (bytes) of the buffer. A longer frame is never in the buffer as a whole."""
+        """Maximum size (bytes) of a frame that Weir buffers until all of it has arrived. A longer frame is
+        processed in parts.
+        """
 
     fetch_session: FetchSession | None
     """Latest fetch session of the connection; None before the first. Kept up to date only while topics have
@@ -257,7 +259,9 @@ class ResponseEdit(NamedTuple):
 
 
 class ByteCounter(Protocol):
-    """Counts bytes of one frame while its parts are forwarded, and charges them at its end."""
+    """Counts bytes of one frame, part by part as the parts are forwarded, and charges the counted bytes at
+    the frame's end.
+    """
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Count the next bytes of the frame's body, `data[start:stop]`. Raises ProtocolError if the bytes are
@@ -295,8 +299,8 @@ Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wa
 """
 NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
 """Function (data, position, end, complete) that returns True if a cached decision must not be used for a
-request: its bytes after `position` may call for another decision. The decision is cached for the bytes before
-`position`. The bytes at hand end at `end`; `complete` is True if the whole frame has arrived. Raises nothing.
+request. The decision was cached for all requests with the same bytes before `position`; this function reads
+the bytes from there to `end`. `complete` is True if the whole frame has arrived. Raises nothing.
 """
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
 """Function (ledger, length, now_ms) that charges a frame and returns the throttle time (ms). The length
@@ -330,13 +334,17 @@ class Plan:
     flexible_response: bool = False
     """True if the response's *header* has tagged fields (never for ApiVersions)."""
     broker_version: int = -1
-    """Version used towards the broker; under uplift it differs from the client's version."""
+    """API version of the requests that Weir sends to the broker. It differs from the client's version if the
+    broker lacks that version and Weir translates it (uplift).
+    """
     broker_waits: bool = False
     """True if the broker waits out its own throttle time before it responds, so the client must not wait for
     that time again. Set only by uplift (client and broker use different versions).
     """
     whole: bool = False
-    """True if `admit` may need the whole request, even if it is larger than the buffer."""
+    """True if a request of this plan may have to be kept until all of it has arrived, because `admit` reads
+    it as a whole, even if the request is larger than the buffer.
+    """
     admit: Admit | None = None
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
@@ -349,7 +357,9 @@ class Plan:
     removes the records from responses (KIP-219). None if Weir never removes records.
     """
     tell: Tell | None = None
-    """Function that counts a response from which Weir has removed the records; None if `over` is None."""
+    """Function that counts a throttled response from which Weir has removed the records; None if Weir never
+    removes records from responses of this plan.
+    """
     byte_counter: Callable[[Context, ClientLedger], ByteCounter | None] | None = None
     """Function that returns the byte counter for a charged response; None if no bytes are to be counted.
     Called only if topic rates apply to the client.
@@ -368,10 +378,12 @@ class Plan:
     throttle: FieldOffset | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[int], StreamRewrite] | None = None
-    """Function that returns the rewriter of a response whose body has this length (bytes)."""
+    """Function (length of the response's body in bytes) that returns a rewriter for a response larger than
+    the buffer, which changes the body part by part.
+    """
     edit: Callable[[Message, AdvertisedAddresses], None] | None = None
-    """Function that replaces the addresses in a decoded response of a query; None if the response has no
-    addresses.
+    """Function that replaces the brokers' addresses in a decoded response which a query has received from the
+    broker; None if such responses contain no addresses.
     """
     requests: int = 0
     """Number of requests with this API key and version that clients have sent."""

@@ -131,7 +131,7 @@ class Plans(dict[tuple[int, int], Plan]):
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
         self.costs = costs or Overrides()
-        """Request costs that the operator has set in place of the shipped ones."""
+        """Request costs that the operator has set. They replace the costs that Weir is shipped with."""
         self.protected = protected or ProtectedTopics()
         self.broker: Mapping[int, VersionRange] | None = None
         """Version ranges of the broker, by API key; None if unknown."""

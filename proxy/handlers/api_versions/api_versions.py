@@ -40,8 +40,8 @@ VERSIONS_BYTES_MAX: Final = 16 * 1024
 
 
 def plan_api_versions(plan: Plan) -> None:
-    """Replace the versions in ApiVersions responses by those that Weir offers: the ones that both the broker
-    and Weir know, and those of uplift. The last result is cached.
+    """Replace the versions in ApiVersions responses by those that Weir offers: versions that both the broker
+    and Weir know, and versions that Weir translates for the broker (uplift). The last result is cached.
     """
     codec_ = codec(ApiVersionsResponse, plan.version)
     cached: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None

@@ -71,7 +71,7 @@ class ChargedMutation(ABC, Generic[M]):
         """
 
     def finish(self) -> int:
-        """Record the charges in the budgets; return the throttle time (ms)."""
+        """Record the request's charges in the budgets of its client. Return the throttle time (ms)."""
         if self._shadow is not None:
             self._shadow.finish(self.context.now_ms)
         return self.late.finish(self.context.now_ms)

@@ -67,7 +67,7 @@ class HarmlessRequests:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Facts about the topics of one cluster that partition mutation quotas need; all connections of a process
+    """Facts about the topics of one cluster that partition mutation quotas need. All connections of a process
     share the object.
     """
 

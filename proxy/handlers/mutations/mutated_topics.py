@@ -52,7 +52,7 @@ class Topic:
     """One topic of a CreateTopics, CreatePartitions or DeleteTopics request, and its cost."""
 
     entry: object
-    """The element of the request's array of topics that names this topic."""
+    """Element of the request's array of topics that describes this topic."""
     name: str | None
     cost: int
     """Number of partitions charged when the topic is admitted; 0 if the broker is sure to refuse the topic.
@@ -112,7 +112,7 @@ class Mutation(ABC, Generic[Q]):
 
     @abstractmethod
     def merged(self, results: Iterable[Result]) -> Answer:
-        """Return one response that contains these results."""
+        """Return one response of this API that contains these results of topics."""
 
     def finder(self, results: Sequence[Result]) -> Pieces[Finder]:
         """Return a function that finds a topic's result among `results`. The work is done in pieces, with
@@ -184,12 +184,14 @@ class Creation(Mutation[CreateTopicsRequest]):
         return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreateTopicsResponse:
-        """Return one response that contains these results."""
+        """Return one CreateTopics response that contains these results of topics."""
         return CreateTopicsResponse(topics=list(results))  # type: ignore[arg-type]  # all from such answers
 
 
 _DEFAULT: Final = -1
-"""Number of partitions or replicas in a CreateTopics request that stands for the broker's default."""
+"""Value in a CreateTopics request, for the number of partitions or of replicas, by which the client asks for
+the broker's default.
+"""
 _NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 
 
@@ -259,7 +261,7 @@ class Growth(Mutation[CreatePartitionsRequest]):
         return (None if self.request.validate_only else topic.entry.count), topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
-        """Return one response that contains these results."""
+        """Return one CreatePartitions response that contains these results of topics."""
         return CreatePartitionsResponse(results=list(results))  # type: ignore[arg-type]  # all from such answers
 
 
@@ -332,7 +334,7 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         return 0, topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:
-        """Return one response that contains these results."""
+        """Return one DeleteTopics response that contains these results of topics."""
         return DeleteTopicsResponse(responses=list(results))  # type: ignore[arg-type]  # all from such answers
 
     def finder(self, results: Sequence[Result]) -> Pieces[Finder]:

@@ -109,7 +109,7 @@ class _EnforcedMutation(ChargedMutation[M]):
         self._charge = self._budget.begin(strict=self.strict)
 
     def finish(self) -> int:
-        """Record the charges in the budgets; return the throttle time (ms)."""
+        """Record the request's charges in the budgets of its client. Return the throttle time (ms)."""
         return max(self._charge.finish(self.context.now_ms), super().finish())
 
     def answer(self) -> Asking[Answer]:

@@ -34,7 +34,7 @@ class PendingCreation:
     ledger: MutationLedger
     until_ms: int
     charged: int = 0
-    """Number of the topic's partitions that were charged already."""
+    """Number of partitions of the topic that were charged before the topic appeared."""
 
 
 class PendingCreations:

@@ -84,7 +84,7 @@ class _Heartbeat:
         self._ledger = ledger
         self._request = request
         self._late = ledger.begin_late()
-        """Charge for partitions that are known only after the broker has answered."""
+        """Charge for partitions whose number Weir learns only after the broker has answered the heartbeat."""
         self._charge = None if ledger.enforced is None else ledger.enforced.begin(strict=False)
         """Charge that is made before the heartbeat is forwarded; None without an enforced quota."""
         self._charged: dict[str, int] = {}

@@ -114,7 +114,7 @@ def _passed(
     complete: bool,
 ) -> Decision | Wait:
     """Return the decision of the other capabilities (such as bandwidth quotas), which do not know protected
-    topics. A cached decision is then used only for requests that name no protected topic.
+    topics. If they cache the decision, it is not used for requests that may name a protected topic.
     """
     decision = inner(context, data, frame, end, complete)
     context.client.cache_unless(plan, _NamesProtected(protected, flexible=plan.flexible_request))
@@ -187,7 +187,7 @@ def _many(
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Return the decision about a request with several topics."""
+    """Return the decision about a produce request with several topics; some may be protected."""
     if not complete and end - frame < context.buffer_bytes:
         return WAIT
     scan = None
@@ -345,7 +345,9 @@ class _Watch:
         return 0 if self._counter is None else self._counter.charge(now_ms, told=told)
 
     def first_hold_ms(self, context: Context) -> int:
-        """Return the time (ms) for which to hold the bytes of the request that were not counted yet."""
+        """Return the time (ms) for which to hold the request's bytes that were not counted yet, because they
+        go to a topic over its rate; 0 for no hold.
+        """
         return 0 if self._counter is None else self._counter.first_hold_ms(context)
 
     def cut(self, now_ms: int) -> None:

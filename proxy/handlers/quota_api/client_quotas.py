@@ -150,7 +150,7 @@ class _Prepared(NamedTuple):
 
     frame: bytes
     changes: Changes
-    """Changes to store; empty if Weir sends the response without storing anything."""
+    """Changes that Weir must store before it sends the response; empty if there is nothing to store."""
     alterations: Alterations
 
     def failed(self, reason: str) -> AlterClientQuotasResponse:
@@ -164,7 +164,9 @@ def _prepare(
     body: bytes,
     framed: Callable[[bytes], bytes],
 ) -> BrokerQuery:
-    """Decode and check a request in pieces, and have the broker authorize the client before a change."""
+    """Decode and check an AlterClientQuotas request in pieces. If it changes quotas, have the broker confirm
+    before that the client is still authenticated.
+    """
     try:
         request = yield from codec_.decode_in_pieces(body, elements_max=ELEMENTS_MAX)
     except ProtocolError as error:

@@ -20,7 +20,9 @@ IP: Final = "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)
 
 WireEntity: TypeAlias = Mapping[str, str | None]
-"""Entity as in messages: entity type → name; None for the default entity of that type."""
+"""Entity in the form of Kafka's messages: entity type → name; None instead of a name for the default entity
+of that type.
+"""
 
 _HASH_ORDER: Final = (CLIENT_ID, USER, IP)
 """Entity types in the iteration order of Java's HashMap. Kafka's error texts list the types in this order."""

@@ -92,7 +92,7 @@ class Identities:
         self._said: set[str] = set()
 
     def learn_owner(self, token_id: str, owner: str) -> None:
-        """Record the owner of a delegation token, as told by a broker."""
+        """Record the principal that owns a delegation token, which a broker's response has named."""
         self._owners[token_id] = owner
         self._owners.move_to_end(token_id)
         if len(self._owners) > OWNERS_MAX:

@@ -222,8 +222,8 @@ def _metered(
 
 
 def _over(context: Context, ledger: ClientLedger) -> int:
-    """Return the time (ms) until which a topic of the latest fetch is over its rate. Return 0 if no topic is
-    over its rate, or in hold mode, because responses then keep their records.
+    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is. In
+    hold mode return 0, too: Weir then delays responses and never removes their records.
     """
     rates, session = _rates_of(context, ledger), context.fetch_session
     if rates is None or session is None or context.hold:

@@ -48,8 +48,8 @@ _THROTTLE: Final = Struct(">i")
 
 
 def learn_versions(context: Context) -> BrokerQuery:
-    """Ask the broker for its versions, because the client has not sent ApiVersions; set them in the
-    connection.
+    """Ask the broker for its versions, and use the plans for these versions on the connection from then on.
+    Needed because the client has not sent ApiVersions.
     """
     answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     context.meet_broker(ranges(answer))
@@ -76,8 +76,8 @@ def plan_unknown(plan: Plan) -> None:
 
 
 def raised(plan: Plan, version: int, route: Route) -> Plan:
-    """Return the plan for a client's `version` that the broker lacks, made of the plan for the broker's
-    version.
+    """Return the plan for `version`, which the client uses and the broker lacks. The plan is made of `plan`,
+    for a version that the broker has.
     """
     taller = replace(plan, version=version, broker_version=plan.version, broker_waits=route.broker_waits)
     if route.kind is Kind.TRANSLATE:

@@ -41,7 +41,7 @@ class Kind(IntEnum):
 
 
 class Route(NamedTuple):
-    """Way in which a request in a version that the broker lacks reaches the broker."""
+    """Way in which Weir passes on a request in a version that the broker lacks."""
 
     broker_version: int
     kind: Kind
