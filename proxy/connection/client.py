@@ -292,8 +292,8 @@ class Client:
         )
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the cached decision, if it is for `plan`, to requests for which `needs_look` returns
-        False. All other requests are decided about anew.
+        """Restrict the use of the cached decision, if it is for `plan`, to requests for which `needs_look`
+        returns False. For all other requests Weir makes a new decision.
         """
         if self.parse_cache.plan is plan:
             self.parse_cache.unless = needs_look

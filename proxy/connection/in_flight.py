@@ -33,9 +33,11 @@ class Kind(IntEnum):
     throttle time is written into it.
     """
     LOCAL = 2
-    """Weir responds with the frame `reply`."""
+    """Weir itself responds, with the frame in the field `reply`; the request does not go to the broker."""
     DEFERRED = 3
-    """Weir responds as soon as `deferred` has a frame."""
+    """Weir itself responds, as soon as the response in the field `deferred` is ready; the request does not go
+    to the broker.
+    """
     QUERY = 4
     """The broker responds, to a request that Weir's query `query` has sent; or the query has paused and no
     request is at the broker.

@@ -480,8 +480,8 @@ class Inbound:
             self._check_held(plan, data, frame)
 
     def _check_held(self, plan: Plan, data: bytearray, frame: int) -> None:
-        """Close the connection if a request that fills the buffer may not be kept until all of it has arrived
-        (`Plan.whole`, `ConnectionLimits.held_bytes_max`).
+        """Close the connection if a request fills the buffer and may not be kept until all of it has arrived:
+        its plan needs only the first fields, or the request is longer than `ConnectionLimits.held_bytes_max`.
         """
         length, held_bytes_max = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
         if self._connection.client.before_login:

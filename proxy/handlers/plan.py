@@ -124,8 +124,8 @@ class Client(Protocol):
         """
 
     def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
-        """Restrict the cached decision, if it is for `plan`, to requests for which `needs_look` returns
-        False. All other requests are decided about anew.
+        """Restrict the use of the cached decision, if it is for `plan`, to requests for which `needs_look`
+        returns False. For all other requests Weir makes a new decision.
         """
 
 
@@ -290,7 +290,9 @@ class StreamRewrite(Protocol):
     """Changes bytes of one response body in place while its parts are forwarded."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Process the body's next bytes, `data[start:stop]`, and change them if needed."""
+        """Process the body's next bytes, `data[start:stop]`: change them in place, or leave them if they need
+        no change.
+        """
 
 
 Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"

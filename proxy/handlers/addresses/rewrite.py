@@ -45,14 +45,14 @@ Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Replace the brokers' addresses in Metadata responses. The topics, which follow the addresses, are not
-    decoded.
+    """Replace the brokers' addresses by Weir's in Metadata responses. The topics, which follow the addresses,
+    are not decoded.
     """
     plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", edit_metadata)
 
 
 def plan_describe_cluster(plan: Plan) -> None:
-    """Replace the brokers' addresses in DescribeCluster responses (KIP-700)."""
+    """Replace the brokers' addresses by Weir's in DescribeCluster responses (KIP-700)."""
     plan.rewrite = _head(codec(DescribeClusterResponse, plan.version), "brokers", _edit_describe_cluster)
 
 
@@ -118,24 +118,32 @@ def _coordinators(context: Context, version: int, request: FindCoordinatorReques
 
 
 def plan_produce_endpoints(plan: Plan) -> None:
-    """Replace the addresses in the tagged field NodeEndpoints of Produce responses (KIP-951, from v10 on)."""
+    """Replace the brokers' addresses by Weir's in Produce responses: in the tagged field NodeEndpoints
+    (KIP-951, from v10 on).
+    """
     if plan.version >= 10:
         _plan_tagged_endpoints(plan, ProduceResponse)
 
 
 def plan_fetch_endpoints(plan: Plan) -> None:
-    """Replace the addresses in the tagged field NodeEndpoints of Fetch responses (KIP-951, from v16 on)."""
+    """Replace the brokers' addresses by Weir's in Fetch responses: in the tagged field NodeEndpoints
+    (KIP-951, from v16 on).
+    """
     if plan.version >= 16:
         _plan_tagged_endpoints(plan, FetchResponse)
 
 
 def plan_share_fetch_endpoints(plan: Plan) -> None:
-    """Replace the addresses in the array NodeEndpoints at the end of ShareFetch responses (KIP-932)."""
+    """Replace the brokers' addresses by Weir's in ShareFetch responses: in the array NodeEndpoints at their
+    end (KIP-932).
+    """
     _plan_last_endpoints(plan, ShareFetchResponse)
 
 
 def plan_share_acknowledge_endpoints(plan: Plan) -> None:
-    """Replace the addresses in the array NodeEndpoints at the end of ShareAcknowledge responses (KIP-932)."""
+    """Replace the brokers' addresses by Weir's in ShareAcknowledge responses: in the array NodeEndpoints at
+    their end (KIP-932).
+    """
     _plan_last_endpoints(plan, ShareAcknowledgeResponse)
 
 
@@ -236,9 +244,10 @@ def _wait_for_head(body: int, end: int, most: int) -> Wait:
 def _tail(
     codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, mask: Callable[[int], StreamRewrite]
 ) -> Rewrite:
-    """Return a function that replaces the addresses in the array or tagged field `endpoints` of a response,
-    without decoding the fields before it. `nothing` is the encoded empty field: a response with these bytes
-    is forwarded unchanged. A field longer than `ENDPOINTS_BYTES_MAX` is masked.
+    """Return a function that replaces the brokers' addresses in the array or tagged field `endpoints` of a
+    response, without decoding the fields before it. A response in which this
+    field is empty (its bytes are `nothing`) is forwarded unchanged. A field longer than
+    `ENDPOINTS_BYTES_MAX` is overwritten.
     """
 
     def rewrite(

@@ -50,8 +50,9 @@ second with ZooKeeper.
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Record missing topics in responses to clients with a mutation quota, and charge the topics once they
-    exist.
+    """Record topics that are missing in Metadata responses, because the broker may be creating them
+    automatically, and charge them to the client that has asked once they exist. Only for clients with a
+    mutation quota.
     """
     codec_ = codec(MetadataRequest, plan.version)
     flexible = plan.flexible_request
@@ -91,8 +92,8 @@ def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _comple
 
 
 def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
-    """Ask the broker for pending topics of the client, which earlier Metadata requests may have created, and
-    charge those that exist.
+    """Charge topics that earlier Metadata requests of the client have created automatically: ask the broker
+    for the topics that were missing then, and charge those that exist now.
     """
     expected = context.cluster.pending_creations.looked_for(ledger)
     if expected:
@@ -104,7 +105,9 @@ def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge)
 def _charge_arrived(
     context: Context, ledger: MutationLedger, charge: LateCharge, there: Topics
 ) -> Pieces[None]:
-    """Charge this ledger for its pending topics that are among the existing topics `there`."""
+    """Charge this ledger for those existing topics `there` that were missing when the ledger's clients asked
+    for them, and that the broker has since created.
+    """
 
     def charge_if_pending(found: Found) -> None:
         pending = context.cluster.pending_creations.take(found.name, ledger)
@@ -122,8 +125,9 @@ def _watched(
     request: MetadataRequest,
     asked: Asked | None,
 ) -> BrokerQuery:
-    """Forward the client's Metadata request. Charge pending topics that exist by now, and record the missing
-    topics in the response as pending. Return the response.
+    """Forward the client's Metadata request and return the response. Charge topics that were missing in
+    earlier responses and exist now. Record topics that are missing in this response, because the broker may
+    be creating them.
     """
     charge = ledger.begin_late()
     yield from charge_created(context, ledger, charge)
@@ -149,8 +153,8 @@ def _watched(
 
 
 def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
-    """Record a missing topic as pending: the broker may be creating it. Return 1 if the topic was not
-    recorded because its ledger has too many pending topics; else 0.
+    """Record a missing topic, which the broker may be creating. Return 1 if the topic was not recorded
+    because the ledger has too many such topics already; else 0.
     """
     cluster, now_ms = context.cluster, context.now_ms
     if cluster.recent_topics.exists(name, now_ms):  # Metadata is late
@@ -161,8 +165,9 @@ def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
 def _asked(
     context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
-    """Forward the Metadata request; return the response. In strict mode, remove the permission to create
-    topics if the client's balance is negative, or would be if each of its pending topics cost one partition.
+    """Forward the Metadata request; return the response. With `auto_creation = "strict"`, first remove the
+    permission to create topics if the client's balance is negative. Topics that the broker may still be
+    creating for the client lower the balance by one partition each.
     """
     budget, strict = ledger.enforced, context.cluster.strict_auto_creation
     pending = context.cluster.pending_creations.number(ledger) if strict else 0

@@ -66,8 +66,8 @@ class ChargedMutation(ABC, Generic[M]):
 
     @abstractmethod
     def answer(self) -> Asking[Answer]:
-        """Forward the request, or part of it, to the broker; charge the topics that are changed; return the
-        response for the client.
+        """Forward the request, or part of it, to the broker. Charge the client for the topics that are
+        created, grown or deleted. Return the response for the client.
         """
 
     def finish(self) -> int:

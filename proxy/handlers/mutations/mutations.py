@@ -47,8 +47,8 @@ from weir.quotas import NO_LEDGER, MutationLedger
 M = TypeVar("M", bound=Message)
 
 ROUNDS_MAX: Final = 16
-"""Maximum number of times that Weir forwards topics of one request. If the broker refuses topics, Weir
-refunds their charges, and then forwards further topics that the quota admits.
+"""Maximum number of times that Weir forwards a part of one request. After each part, Weir refunds the charges
+of topics that the broker has refused; the quota may then admit further topics, which form the next part.
 """
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER

@@ -16,13 +16,15 @@ PENDING_MS: Final = 30_000
 broker's Metadata still lacks it.
 """
 PENDING_MAX_EACH: Final = 1000
-"""Maximum number of pending creations per ledger."""
+"""Maximum number of pending creations (missing topics that the broker may be creating) per ledger."""
 LOOKED_FOR_MAX: Final = 50
 """Maximum number of pending creations that Weir looks for at the broker during one request of a client.
 Looking for them costs as much as the request itself.
 """
 PENDING_MAX: Final = 100_000
-"""Maximum number of pending creations of all ledgers; at more, the oldest is dropped."""
+"""Maximum number of pending creations (missing topics that the broker may be creating) of all ledgers
+together. When one more is added, the oldest is dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class PendingCreations:
         return len(self._pending)
 
     def add(self, names: Iterable[str], ledger: MutationLedger, now_ms: int, charged: int = 0) -> int:
-        """Add missing topics, which are charged to this ledger if the broker creates them. Return the number
-        of topics that were not added, because the ledger has `PENDING_MAX_EACH` already.
+        """Record missing topics that are charged to this ledger if the broker creates them. Return the number
+        of topics that were not recorded, because the ledger has `PENDING_MAX_EACH` already.
         """
         without_room = 0
         for name in names:
@@ -71,17 +73,19 @@ class PendingCreations:
         return without_room
 
     def expects(self, name: str, now_ms: int) -> bool:
-        """Return True if this topic is pending and was added less than `PENDING_MS` ago."""
+        """Return True if the broker may still be creating this topic: Weir has recorded less than
+        `PENDING_MS` ago that the topic is missing.
+        """
         known = self._pending.get(name)
         return known is not None and known.until_ms > now_ms
 
     def number(self, ledger: MutationLedger) -> int:
-        """Return the number of pending creations that would be charged to this ledger."""
+        """Return the number of missing topics whose creation would be charged to this ledger."""
         return len(self._names.get(ledger, {}))
 
     def looked_for(self, ledger: MutationLedger) -> list[str]:
-        """Return at most `LOOKED_FOR_MAX` pending topics of this ledger, to be looked for at the broker.
-        Calls take turns: topics returned now come last in the next calls.
+        """Return at most `LOOKED_FOR_MAX` topics that the broker may be creating and that this ledger pays
+        for. The caller asks the broker for them. Topics returned now come last in the next calls.
         """
         own = self._names.get(ledger, {})
         names = list(islice(own, LOOKED_FOR_MAX))

@@ -48,7 +48,9 @@ _Subtopology = StreamsGroupHeartbeatRequest.Subtopology | StreamsGroupDescribeRe
 
 
 def plan_streams_group_heartbeat(plan: Plan) -> None:
-    """Charge StreamsGroupHeartbeat requests for the internal topics that the broker then creates."""
+    """Charge the client of a StreamsGroupHeartbeat request for the internal topics that the broker creates
+    because of the request.
+    """
     codec_ = codec(StreamsGroupHeartbeatRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:

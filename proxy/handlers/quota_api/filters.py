@@ -36,8 +36,8 @@ _MATCH_NAMES: Final = {EXACT: "EXACT", DEFAULT: "DEFAULT", ANY: "SPECIFIED"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Filter of entities. It accepts an entity that has all of these types with fitting names, and, if
-    `strict`, no other types.
+    """Filter of a DescribeClientQuotas request. It accepts an entity that has all entity types of the filter,
+    with names that match. If `strict`, the entity may have no other types.
     """
 
     exact: Mapping[str, str | None]

@@ -1,16 +1,16 @@
 """Features of a request that change its request time, read from its body.
 
 Produce: whether acks waits for all replicas, the number of partitions, and the unpacked size of compressed
-records (`unpacked_sizes`), because brokers unpack them to validate. If a producer repeats requests with one
-partition, the beginning is known from the previous request; then only the batch's codec is read.
+records (`unpacked_sizes`), because brokers unpack them to validate. If a producer's requests have one
+partition and begin with the same bytes as its previous request, only the batch's codec is read.
 
 Fetch: an incremental fetch (KIP-227) lists only changed partitions, but the broker reads all partitions of
 the fetch session. So such a fetch is charged for the difference in length from the longest fetch of that
 fetch session on this connection. Fetch sessions begun on other connections are unknown; clients begin one per
 connection.
 
-The functions here refuse no request and raise no error. Their work is bounded, whatever counts the request
-contains.
+The functions here refuse no request and raise no error. Their work is bounded, even if a request claims to
+have millions of partitions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ _SHAPE_BYTES_MAX: Final = 1024
 beginning is not kept; client-ids and topics are rarely so long.
 """
 _VARINT_BYTES_MAX: Final = 4
-"""Maximum size (bytes), without the last byte, of the varint with the records' length."""
+"""Maximum size (bytes) of the records' length in a produce request as a varint, not counting the varint's
+last byte.
+"""
 _LEAST: Final = _VARINT_BYTES_MAX + 1 + ATTRIBUTES_OFFSET + 1
 """Number of bytes of a produce request that are needed to read the compression codec. They begin at the field
 with the records' length: at its last byte if it is an int32, at its first if it is a varint.

@@ -52,8 +52,8 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 
 
 def plan_sasl_handshake(plan: Plan) -> None:
-    """Track the exchange that a SaslHandshake begins. If another exchange was in progress, that one ends
-    without success, unless it is hidden and the broker's response proves its success.
+    """Track the SASL exchange that a SaslHandshake begins. An exchange that was in progress ends; it counts
+    as successful only if the broker's response to the SaslHandshake shows that.
     """
     request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
     flexible = plan.flexible_request

@@ -34,8 +34,9 @@ OTHER: Final = "other"
 SCRAM_SUCCESS: Final = b"v="
 SCRAM_ERROR: Final = b"e="
 _AFTER_SUCCESS: Final = frozenset({ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE})
-"""Error codes of the response to a second SaslHandshake that show that the hidden exchange before it has
-succeeded. A broker sends one of these codes only to a client that reauthenticates.
+"""Error codes of a broker's response to a second SaslHandshake from which Weir concludes that the exchange
+before it has succeeded. A broker sends one of these codes only to a client that reauthenticates. Used for
+mechanisms whose tokens Weir cannot read.
 """
 
 
