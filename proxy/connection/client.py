@@ -152,8 +152,8 @@ class Client:
         self.ledger = NO_LIMITS
         """Quotas and charges of the client that sent the latest request; `identify` looks up the ledger."""
         self.time_ledger: ClientLedger | None = None
-        """Ledger to which the time of requests is charged or recorded: the same object as `ledger`. None if
-        request time is neither charged nor recorded.
+        """Ledger (quotas of the client) to which request time is charged, and for which it is counted as
+        usage: the same object as `ledger`. None if request time is neither charged nor counted.
         """
         self.in_flight_max = in_flight_max
         """Maximum number of requests of the client that may be in flight on this connection."""

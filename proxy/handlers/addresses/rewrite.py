@@ -245,9 +245,8 @@ def _tail(
     codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, mask: Callable[[int], StreamRewrite]
 ) -> Rewrite:
     """Return a function that replaces the brokers' addresses in the array or tagged field `endpoints` of a
-    response, without decoding the fields before it. A response in which this
-    field is empty (its bytes are `nothing`) is forwarded unchanged. A field longer than
-    `ENDPOINTS_BYTES_MAX` is overwritten.
+    response, without decoding the fields before it. A response in which this field is empty (its bytes are
+    `nothing`) is forwarded unchanged. A field longer than `ENDPOINTS_BYTES_MAX` is overwritten.
     """
 
     def rewrite(

@@ -19,8 +19,8 @@ HARMLESS_MAX: Final = 1000
 removed.
 """
 HARMLESS_BYTES_MAX: Final = 10_000
-"""Maximum length (bytes) of a Metadata request that `HarmlessRequests` keeps. Weir decodes a longer request
-whenever it is sent.
+"""Maximum length (bytes) of a Metadata request that Weir remembers in `HarmlessRequests`, because it could
+not create a topic. A longer request is not remembered, and is decoded whenever it is sent.
 """
 
 

@@ -47,8 +47,8 @@ class Filter:
     strict: bool
 
     def matches(self, entity: WireEntity) -> bool:
-        """Return True if the filter accepts the entity. A filter without types accepts every entity; if it is
-        strict, none.
+        """Return True if the filter accepts the entity. A filter that names no entity types accepts every
+        entity, or no entity if it is strict (accepts no types but its own).
         """
         if self.strict and len(entity) != len(self.exact) + len(self.types):
             return False

@@ -65,9 +65,7 @@ _SHAPE_BYTES_MAX: Final = 1024
 beginning is not kept; client-ids and topics are rarely so long.
 """
 _VARINT_BYTES_MAX: Final = 4
-"""Maximum size (bytes) of the records' length in a produce request as a varint, not counting the varint's
-last byte.
-"""
+"""Maximum number of bytes before the last one, in a varint that has the length of a partition's records."""
 _LEAST: Final = _VARINT_BYTES_MAX + 1 + ATTRIBUTES_OFFSET + 1
 """Number of bytes of a produce request that are needed to read the compression codec. They begin at the field
 with the records' length: at its last byte if it is an int32, at its first if it is a varint.

@@ -56,8 +56,8 @@ class Route(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Kind of change by which Weir supplies one version of an API on the basis of the version before it, and
-    the reason why the change is enough.
+    """Way in which Weir offers a version that the broker lacks, if the version before it is available: the
+    kind of change that requests and responses need, and the reason why that change is enough.
     """
 
     kind: Kind
