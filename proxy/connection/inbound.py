@@ -45,8 +45,8 @@ small packets does not make a request cheaper.
 
 
 REPLY_FRAMES: Final = 8
-"""Number of forwarded frames that take as long as one reply of Weir's own. A turn (pass of the reactor's
-loop) processes at most `Clock.frames_max` frames, and each such reply counts as this number.
+"""Number of frames as which one reply of Weir's own counts. A turn (pass of the reactor's loop) processes at
+most `Clock.frames_max` frames of a connection's client.
 """
 
 
