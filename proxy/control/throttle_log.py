@@ -32,7 +32,9 @@ from weir.quotas.limiters.budgets import UNLIMITED
 log = structlog.get_logger("weir.throttle")
 
 PERIOD_S: Final = 5.0
-"""Time (s) between two looks at the counters; a beginning is logged at most this much later."""
+"""Time (s) between two reads of the counters. So the beginning of an episode is logged at most this time
+late.
+"""
 QUIET_MS: Final = 30_000
 """Time (ms) without a throttle after which an episode has ended. It is longer than the window of a rate, so
 that a client that stays at its quota has one episode.
@@ -74,16 +76,16 @@ class _Episode:
 
     began_ms: int
     latest_ms: int
-    """Time (ms) of the latest look that has found new throttles."""
+    """Time (ms) at which new throttles of this episode were last found."""
     told_ms: int
-    """Time (ms) of the latest line."""
+    """Time (ms) of the latest log line about this episode."""
     total: Throttled
-    """Throttles since the beginning."""
+    """Number and time of the throttles since the episode began."""
     untold: Throttled
-    """Throttles since the latest line."""
+    """Number and time of the throttles since the latest log line about this episode."""
 
     def add(self, new: Throttled, now_ms: int) -> None:
-        """Add throttles that were counted since the previous look."""
+        """Add throttles of the episode's entity to the episode, found at `now_ms`."""
         self.latest_ms = now_ms
         self.total, self.untold = self.total.plus(new), self.untold.plus(new)
 
@@ -110,14 +112,18 @@ class ThrottleLog:
         self._shadow = shadow
         self._events = SHADOW if shadow else ENFORCED
         self._read: dict[Who, Throttled] = {}
-        """Counts of the previous look."""
+        """Counts of throttles by entity and quota, as the previous call of `look` has read them."""
         self._episodes: dict[Who, _Episode] = {}
         self._others = Throttled()
-        """Throttles of entities without an episode since the latest line about them."""
+        """Throttles of entities that have no log lines of their own, since the latest line about such
+        entities.
+        """
         self._entities = 0
-        """Number of these entities, in the look that has found most since the latest line about them."""
+        """Largest number of entities without log lines of their own that one call of `look` has found
+        throttled, since the latest line about such entities.
+        """
         self._others_ms = -math.inf
-        """Time (ms) of the latest line about others."""
+        """Time (ms) of the latest log line about the entities that have no lines of their own."""
 
     def look(self, now_ms: int) -> Iterator[None]:
         """Read the counters, and log beginnings, episodes that last, and ends, in steps of about a
@@ -138,8 +144,9 @@ class ThrottleLog:
     def _compare(
         self, found: dict[Who, Throttled], longest: list[tuple[Who, Throttled]], now_ms: int
     ) -> Iterator[None]:
-        """Add the throttles since the previous look to their episodes. Put entities without an episode into
-        `longest`, those with the longest throttles, as many as have room; count the others.
+        """Add the throttles since the previous call of `look` to the episodes of their entities. Put
+        throttled entities without an episode into `longest`, as long as `NAMED_MAX` allows: those with the
+        longest throttle times. Count the others together.
         """
         before, self._read = self._read, found
         room, others = max(NAMED_MAX - len(self._episodes), 0), 0
