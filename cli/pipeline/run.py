@@ -164,7 +164,7 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _list(console: Console, listing: Listing) -> None:
-    """Print a table. Its lines are never cut to the terminal's width, because programs may read the output."""
+    """Print a table. Lines are never cut to the terminal's width, because programs may read the output."""
     cells = [listing.columns, *([_shown(cell) for cell in row] for row in listing.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     is_number = [

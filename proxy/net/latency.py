@@ -11,8 +11,7 @@ from typing import Final
 from weir.protocol.api import ApiKey
 
 SAMPLE: Final = 16
-"""Number of reads from a client of which one is measured, on each connection, beginning with the first read.
-"""
+"""Number of reads from a client up to the next measured one; each connection's first read is measured."""
 FORWARD_BOUNDS_US: Final = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
 """Upper bounds (µs) of the buckets for forwarding a request."""
 ANSWER_BOUNDS_US: Final = (
