@@ -68,7 +68,7 @@ def _of_json(text: str) -> QuotaTable:
 
 
 def _as_written(listed: Entry) -> dict[str, object]:
-    """Return an entry of the JSON as the TOML table that a quota file would have for the entry. Raises
+    """Return the TOML table that a quota file would have for this JSON object with an entity's quotas. Raises
     EntryError.
     """
     pacing = {} if listed.pacing is None else {"pacing": listed.pacing}

@@ -143,7 +143,7 @@ class FileSource(_Configured):
 
     @property
     def name(self) -> str:
-        """Path of the file."""
+        """Path of the quota file, as messages show it."""
         return clean(self._path)
 
     def load(self) -> QuotaTable:

@@ -40,9 +40,11 @@ QUIET_MS: Final = 30_000
 that a client that stays at its quota has one episode.
 """
 REMIND_MS: Final = 60_000
-"""Time (ms) between two lines about an episode that lasts."""
+"""Time (ms) between two log lines about an entity that is throttled all the time."""
 NAMED_MAX: Final = 20
-"""Maximum number of episodes, of enforced and of shadow quotas each, that have lines of their own."""
+"""Maximum number of entities whose throttling has log lines of its own at a time, for enforced quotas; the
+same number for shadow quotas.
+"""
 MUTATIONS: Final = QuotaKey.CONTROLLER_MUTATION_RATE
 PERCENT_DIGITS: Final = 2
 """Number of decimal places of a rate of request time (percent) in a log line. Other rates are logged as whole
@@ -51,7 +53,7 @@ numbers.
 
 
 class _Events(NamedTuple):
-    """Texts of the log lines."""
+    """Texts of the log lines about throttling, for enforced quotas or for shadow quotas."""
 
     begins: str
     goes_on: str
@@ -90,12 +92,12 @@ class _Episode:
         self.total, self.untold = self.total.plus(new), self.untold.plus(new)
 
     def has_ended(self, now_ms: int) -> bool:
-        """Return True if the last throttle is over, and no other has come for `QUIET_MS`."""
+        """Return True if the last throttle is over, and no new throttle was found for `QUIET_MS`."""
         return now_ms - self.latest_ms >= QUIET_MS and self.total.until_ms <= now_ms
 
 
 class ThrottleLog:
-    """Logs the episodes of enforced quotas, or with `shadow` those of shadow quotas."""
+    """Logs who is throttled by enforced quotas, or with `shadow` who would be by shadow quotas."""
 
     def __init__(
         self,
@@ -126,8 +128,8 @@ class ThrottleLog:
         """Time (ms) of the latest log line about the entities that have no lines of their own."""
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """Read the counters, and log beginnings, episodes that last, and ends, in steps of about a
-        millisecond. The caller serves sockets at each yield.
+        """Read the counters of throttles. Log where throttling of an entity has begun, goes on, or has ended.
+        The work is done in steps of about a millisecond; the caller serves sockets at each yield.
         """
         found: dict[Who, Throttled] = {}
         yield from read_throttles(self._registry, self._connections, found, now_ms, shadow=self._shadow)
@@ -177,7 +179,7 @@ class ThrottleLog:
         )
 
     def _remind(self, now_ms: int) -> None:
-        """Log the episodes that last, each once a minute."""
+        """Log, once a minute for each entity, that its throttling goes on."""
         for who, episode in self._episodes.items():
             if now_ms - episode.told_ms >= REMIND_MS and episode.untold.count:
                 untold, episode.untold, episode.told_ms = episode.untold, Throttled(), now_ms
@@ -190,7 +192,7 @@ class ThrottleLog:
                 )
 
     def _end(self, now_ms: int) -> None:
-        """Log the ends of episodes."""
+        """Log each episode (an entity's throttling by one quota) that has ended, and forget it."""
         ended = [(who, episode) for who, episode in self._episodes.items() if episode.has_ended(now_ms)]
         for who, episode in ended:
             del self._episodes[who]
@@ -199,7 +201,7 @@ class ThrottleLog:
             log.info(self._events.ended, **self._whose(who), **_counts(who, episode.total), lasted_s=lasted_s)
 
     def _say_others(self, now_ms: int) -> None:
-        """Log the throttles of entities without an episode, at most once a minute."""
+        """Log the throttles of all entities beyond `NAMED_MAX` in one line, at most once a minute."""
         if self._others.count and now_ms - self._others_ms >= REMIND_MS:
             others, self._others = self._others, Throttled()
             entities, self._entities = self._entities, 0
@@ -212,8 +214,8 @@ class ThrottleLog:
             )
 
     def _whose(self, who: Who) -> dict[str, object]:
-        """Return the fields that name the quota, the entity and the winning entry of the quotas, which is
-        None if the entry has been removed.
+        """Return the fields of a log line that name the quota, the throttled entity, and the quota entry that
+        sets the limit; the last is None if the entry has been removed.
         """
         key, tags = who
         names = {name: value for name, value in tags._asdict().items() if value}
@@ -241,8 +243,8 @@ def _rate_and_limit(who: Who, throttled: Throttled) -> dict[str, object]:
 
 
 def _from(who: Who, connections: Connections) -> dict[str, object]:
-    """Return the fields with the number of connections and some of their addresses. The budgets of topics and
-    addresses belong to no connections.
+    """Return the fields of a log line with the number of the entity's connections and some of their
+    addresses. Return no fields for a topic or an IP address, whose budgets belong to no connections.
     """
     tags = who[1]
     if tags.topic or tags.ip:

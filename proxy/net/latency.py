@@ -13,7 +13,7 @@ from weir.protocol.api import ApiKey
 SAMPLE: Final = 16
 """Number of reads from a client up to the next measured one; each connection's first read is measured."""
 FORWARD_BOUNDS_US: Final = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
-"""Upper bounds (µs) of the buckets for forwarding a request."""
+"""Upper bounds (µs) of the buckets in the histogram of the time to forward a request."""
 ANSWER_BOUNDS_US: Final = (
     200,
     500,
@@ -29,7 +29,7 @@ ANSWER_BOUNDS_US: Final = (
     1_000_000,
     5_000_000,
 )
-"""Upper bounds (µs) of the buckets for a broker's answer."""
+"""Upper bounds (µs) of the buckets in the histogram of the time until a broker answers."""
 OTHERS: Final = "others"
 _NAMES: Final = {ApiKey.PRODUCE.value: "Produce", ApiKey.FETCH.value: "Fetch"}
 

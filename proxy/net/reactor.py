@@ -4,17 +4,20 @@ Sockets are registered with epoll once, level-triggered; a ready socket is handl
 sockets share one receive buffer, so ten thousand idle connections need no memory for reading. Timers are one
 heap: the earliest deadline is the timeout of epoll.
 
-A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. A turn handles ready
-sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work.
-The next turn begins with the ready sockets that are left. The remaining time of `TURN_US` goes to timers and
-to work left by earlier turns (`later`). So sockets without such work go first.
+A turn (one pass of the loop) is short, so that a client that keeps Weir busy delays the others by
+milliseconds. A turn handles ready sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each
+handler does a bounded amount of work. The next turn begins with the ready sockets that are left. The
+remaining time of `TURN_US` goes to timers and to work left by earlier turns (`later`). So sockets without
+such work go first.
 
 A callback that raises ends at most its own connection. Every callback is guarded here: its exception is
 reported (`on_error`), and passed to the handler that was registered with the callback.
 
-If more than `BUSY_SOCKETS` sockets are ready in a round, or left by earlier turns, a connection gets fewer
-frames of a turn (`BUSY_FRAMES`) and reads fewer bytes (`BUSY_BYTES`). Then the round is short, connections
-with many frames wait in `later`, and a connection that asks little waits for the others that ask little.
+If more than `EVENTS_MAX` sockets are ready, the poll reports them in several turns, a *round*. If the sockets
+of a round and the calls left by earlier turns are together more than `BUSY_SOCKETS`, a connection may handle
+fewer frames in a turn (`BUSY_FRAMES`) and read fewer bytes (`BUSY_BYTES`). Then the round is short,
+connections with many frames wait in `later`, and a connection with few frames waits only for the others with
+few frames.
 
 The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
@@ -43,7 +46,8 @@ log = structlog.get_logger("weir")
 
 BUFFER_BYTES: Final = 256 * 1024
 EVENTS_MAX: Final = 16
-"""Maximum number of ready sockets that a turn handles. The kernel reports the others first in the next turn.
+"""Maximum number of ready sockets that a turn (pass of the reactor's loop) handles. The kernel reports the
+other ready sockets first in the next turn.
 """
 TURN_US: Final = 2_000
 """Time (µs) that a turn (one pass of the reactor's loop) may take. After this time the turn calls no more
@@ -218,8 +222,8 @@ class Reactor:
         self._later.append((call, failed))
 
     def timeout_s(self) -> float | None:
-        """Return the time (s) for which a driver may wait for sockets: until the next timer; None
-        without timers.
+        """Return the time (s) for which a driver may wait for sockets: 0 if work is left, else the time until
+        the next timer; None if there are no timers.
         """
         if self._later or self._left:
             return 0

@@ -30,8 +30,8 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""
 
 DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
-"""Reasons for which Weir itself ends a connection while its client may still send. The client's socket
-lingers then, so that the responses on their way arrive.
+"""Reasons for which Weir itself ends a connection while its client may still send. The client's socket then
+stays open for a moment, so that responses on their way are not lost.
 """
 HEADS_BYTES: Final = 4096
 """Number of bytes by which a new buffer for a large frame is larger than twice the bytes read so far: room
@@ -185,13 +185,15 @@ class Relay:
             self._reactor.latencies.note_answer(in_flight[0].plan.api_key, waited_us)
 
     def _woken(self) -> None:
-        """Send the bytes that the connection has prepared although no bytes were read."""
+        """Send bytes that the connection has produced by itself, such as a response of Weir's own, and not
+        from bytes that were read now.
+        """
         if not self._closed:
             self._reactor.run(self._flush_woken, self._failed)
 
     def _slowly_ready(self, side: Side, events: int) -> None:
-        """Handle the events of a side's socket if the relay is not in its usual state, for example with bytes
-        kept or unsent. An error of the socket closes the relay.
+        """Handle the events of a side's socket that `_pass_on` cannot: room to send, errors, or reading while
+        bytes are kept or unsent. An error of the socket closes the relay.
         """
         try:
             self._side_ready(side, events)
@@ -365,7 +367,9 @@ class Relay:
     # The process's limit
 
     def _hold(self) -> None:
-        """Report to `Reactor.buffered` how many bytes the relay keeps or has not sent."""
+        """Update `held_bytes`, and report the change to `Reactor.buffered`, which limits the bytes that all
+        relays hold.
+        """
         if self._closed:
             return
         held = self._client.held_bytes + self._broker.held_bytes
