@@ -1,4 +1,4 @@
-"""`python -m weir.cli`: the `weir` command without a PATH."""
+"""Run the `weir` command as `python -m weir.cli`, for shells whose PATH lacks the program `weir`."""
 
 from weir.cli.main import main
 

@@ -17,7 +17,7 @@ PATIENCE_S: Final = 5.0
 """Timeout (s) for connecting to the admin endpoint, and for each part of its response."""
 ANSWER_BYTES_MAX: Final = 8 << 20
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
-"""Hosts in the configuration with which Weir listens at all addresses of its machine."""
+"""Values of a listener's host in the configuration that stand for all addresses of the machine."""
 
 
 class AdminError(Exception):

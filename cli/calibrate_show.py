@@ -21,8 +21,8 @@ class CoefficientEntry(msgspec.Struct):
     """JSON object for one coefficient of an API's cost: its value before and after the calibration."""
 
     api: str
-    """Name of the API; `cold` for the additional cost at an idle broker, `rest` for all APIs without own
-    coefficients.
+    """Name of the API; `cold` for the time that a request costs more at a broker that was idle before; `rest`
+    for all APIs without coefficients of their own.
     """
     coefficient: str
     old: float | None

@@ -30,7 +30,7 @@ upstream_option: Final = click.option(
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else."
 )
-"""Options of `weir demo` and `weir pipeline demo`."""
+"""The option --json, which `weir demo` and `weir pipeline demo` share."""
 
 
 @click.command(epilog=EXAMPLES)

@@ -1,4 +1,6 @@
-"""Show the progress of long work on a terminal: nothing in the first two seconds, nothing in a pipe."""
+"""Show the progress of long work on a terminal: nothing in the first two seconds, and nothing if stderr is no
+terminal.
+"""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ class Quantity(click.ParamType[float]):
     def __init__(
         self, unit: str, least: float | None = None, most: float | None = None, *, above: bool = False
     ) -> None:
-        """Accept values in `unit` from `least` to `most`; with `above`, only values greater than `least`.
-        None is no bound.
+        """Accept values in `unit` from `least` to `most`; with `above`, only values greater than `least`. A
+        bound that is None does not limit the values.
         """
         self.name = METAVARS[unit].lower()
         self._unit = unit
@@ -44,8 +44,9 @@ class Quantity(click.ParamType[float]):
         return number
 
     def _number(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number that the text says. A number without unit may have any form that Python reads:
-        -1 and nan get a message about the bounds.
+        """Return the number in the option's text, converted to the option's unit. A text without unit may be
+        any number that Python reads, such as -1 or nan: `convert` then rejects it with a message about the
+        bounds.
         """
         for plain in (int, float):
             try:

@@ -52,7 +52,9 @@ class Uplifted(msgspec.Struct):
     min: int
     max: int
     kind: str
-    """Kind of change that Weir makes to these versions: patch, throttle or translate."""
+    """Kind of change: `patch` changes only the version number in the request; `throttle` also adds
+    throttle_time_ms to the response; `translate` encodes request and response anew.
+    """
 
 
 class Entry(msgspec.Struct):

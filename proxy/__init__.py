@@ -11,8 +11,8 @@ them), `counters`, `close_reasons`, `logs` and `log_writer` (log lines, and the 
 
 - An internal error closes only the connection in which it occurred, with a stack trace in the log and a
   close reason of its own: a bug must not end other connections.
-- A broker's listener is bound in the same turn of the reactor, before the response that names the broker is
-  sent: no client can connect before the listener is open.
+- A broker's listener is open before the response that names the broker is sent, so that no client connects
+  too early.
 - TCP keepalive ends connections whose peer has vanished. Log lines that peers can cause are limited to one a
   second of each kind.
 """

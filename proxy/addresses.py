@@ -43,8 +43,8 @@ class AdvertisedListeners(Protocol):
         """
 
     def unmapped(self, node_ids: list[int]) -> str | None:
-        """Return the settings to change if some of these node ids have no listener, as one line; None if all
-        have one.
+        """Return a line that tells operators which settings to change, if some of these node ids have no
+        listener; None if all have one.
         """
 
 
@@ -65,11 +65,11 @@ class PortRange:
         return port if self.first <= port <= self.last and node_id >= 0 else None
 
     def fitted(self, node_ids: list[int]) -> PortRange:
-        """Return a range of the same ports that serves these node ids; this one if it serves them, or if none
-        is found.
+        """Return a range of the same ports that serves these node ids. Return this range itself if it serves
+        them, or if no such range exists.
 
-        The first node id is a multiple of the number of ports. So the result is the same at each start,
-        whichever brokers are away.
+        The first node id is a multiple of the number of ports. So the result is the same at each start, even
+        if some brokers are down.
         """
         if self.unmapped(node_ids) is None:
             return self
@@ -89,8 +89,8 @@ class PortRange:
         return host
 
     def unmapped(self, node_ids: list[int]) -> str | None:
-        """Return the settings to change if some of these node ids have no port, as one line; None if all have
-        one.
+        """Return a line that tells operators which settings to change, if some of these node ids have no
+        port; None if all have one.
         """
         strange = [node_id for node_id in sorted(node_ids) if self.port(node_id) is None]
         if not strange:
@@ -173,8 +173,8 @@ class AddressBook:
         return self._listeners.port(node_id)
 
     def fit(self, node_ids: list[int]) -> None:
-        """Choose the first node id of the ports, if it is not configured (0), no broker is known yet, and the
-        cluster's node ids do not fit.
+        """Derive the first node id of the port range from the cluster's node ids, if these do not fit the
+        range. Do nothing if the first node id is configured, or if a broker is known already.
         """
         listeners = self._listeners
         if self._upstream or not isinstance(listeners, PortRange) or listeners.first_node_id:
@@ -216,8 +216,8 @@ class AddressBook:
         return self._listeners.host(node_id, host)
 
     def unmapped(self, node_ids: list[int]) -> str | None:
-        """Return the settings to change if some of these node ids have no listener, as one line; None if all
-        have one.
+        """Return a line that tells operators which settings to change, if some of these node ids have no
+        listener; None if all have one.
         """
         return self._listeners.unmapped(node_ids)
 

@@ -29,7 +29,8 @@ class CloseReason(StrEnum):
     """
     TOPIC_PROTECTED = "topic_protected"
     """A client that is no admin has sent records for one of Weir's own topics, in a request that Weir could
-    not answer.
+    not answer with an error. Examples: the client expects no response (acks=0), or Weir had already forwarded
+    a part of the request when it read the topic's name.
     """
     REQUEST_MALFORMED = "request_malformed"
     NAME_UNREADABLE = "name_unreadable"

@@ -1,8 +1,9 @@
-"""Detect changed files: compare stamps once a second.
+"""Detect changed files: once a second, compare each file's stamp (modification time, size and inode).
 
-A stamp changes with every way of replacing a file, also if a link at any level of the path is swapped, as
-Kubernetes does. Programs may write one of several files first, so a change counts once two successive looks
-find the same stamps. A look takes microseconds; it runs in a thread, because a network file system may hang.
+The stamp changes with every way of replacing a file, also if a link at any level of the path is swapped, as
+Kubernetes does. Programs may replace several files one after another, so a change counts once two successive
+comparisons find the same stamps. A comparison takes microseconds; it runs in a thread, because a network file
+system may hang.
 """
 
 from __future__ import annotations

@@ -176,8 +176,8 @@ def _notice(count: int) -> str:
 
 
 def _raw(file: TextIO) -> Raw:
-    """Return the unbuffered file below a text file. A text file without one, as in tests, has its buffer
-    returned.
+    """Return the unbuffered file below a text file. If the text file has none, as in tests, return its
+    buffer.
     """
     raw: Raw = getattr(file.buffer, "raw", file.buffer)
     return raw

@@ -170,11 +170,12 @@ async def _main(
 
 
 async def _collect_garbage() -> None:
-    """Collect young objects as usual, all objects once an hour, and those of the start never.
+    """Make Python's garbage collector look at young objects as usual, at all objects once an hour, and never
+    at those that exist after the start.
 
     A full run looks at every object and stops the reactor: for 36 ms after the start, for 110 ms with 100,000
-    clients. Python would begin one whenever a quarter of the objects is new, so clients could cause them.
-    Closed connections need no run: they leave no reference cycles.
+    clients. Python would begin one whenever a quarter of the objects is new, so clients could cause full
+    runs. Closed connections need no run: they leave no reference cycles.
     """
     gc.collect()
     gc.freeze()

@@ -150,8 +150,8 @@ def _nobody(line: str) -> None:
 
 
 def _connector(brought: tuple[Path, ...]) -> dict[str, str]:
-    """Return the Spark settings that load the connector's jars; none under spark-submit, which loads its own
-    (`--packages`). Raises CommandError if a jar is missing.
+    """Return the Spark settings that load the jars of Spark's Kafka connector. Return no settings under
+    spark-submit, which loads the jars itself (`--packages`). Raises CommandError if a jar is missing.
     """
     if submitted():
         return {}

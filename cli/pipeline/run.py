@@ -29,7 +29,7 @@ LOOK_S: Final = 0.5
 """Time (s) between two updates of the progress line on the terminal."""
 PATTERN: Final = "*?[]{}\\"
 MAKES_LAKE: Final = "ingest"
-"""Name of the job that creates the lake."""
+"""Name of the job that creates the lake, the directory with the pipeline's tables."""
 NEEDED: Final = ("pyspark", "pandas", "pyarrow")
 
 
@@ -74,8 +74,8 @@ def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
 
 
 def _check_lake(root: str) -> None:
-    """Raise CommandError if a lake on this machine is missing, before Spark takes seconds to start. Only
-    Spark knows lakes with a URL; on a cluster, also a plain path may be on another file system.
+    """Raise CommandError if the lake (the directory of the tables) is missing on this machine, before Spark
+    takes seconds to start. A lake whose path is a URL is not checked, because only Spark can reach it.
     """
     if "://" not in root and not Path(root.removeprefix("file:")).is_dir():
         raise CommandError(f"--lake {clean(root)}: no such directory; weir pipeline ingest creates a lake")
@@ -164,9 +164,7 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _list(console: Console, listing: Listing) -> None:
-    """Print a table with columns as wide as needed, also on narrow terminals, because programs read the
-    output through pipes.
-    """
+    """Print a table. Lines are never cut to the terminal's width, because programs may read the output."""
     cells = [listing.columns, *([_shown(cell) for cell in row] for row in listing.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     is_number = [

@@ -111,8 +111,8 @@ def set_(
 
 
 def _options(before: Options, pacing: str | None, scope: str | None) -> Options | None:
-    """Return `before`, the present options of an entry, with the pacing and scope that the command gives;
-    None if the command gives neither. Raises click.UsageError.
+    """Return the options `before` of an entry, with the pacing and scope that the command line gives in place
+    of the old ones; None if the command line gives neither. Raises click.UsageError.
     """
     if pacing is None and scope is None:
         return None
@@ -175,7 +175,9 @@ class Outcome(NamedTuple):
         return self.sets_options or any(one.before != one.after for one in self.changes)
 
     def joined(self, other: Outcome) -> Outcome:
-        """Return both outcomes as one, without options, which each entry may have of its own."""
+        """Return one outcome with the changes of this and the other outcome. Its `options` is None, because
+        the two may set different options.
+        """
         return Outcome(
             self.changes + other.changes,
             self.diff + other.diff,

@@ -50,8 +50,9 @@ class StepJson(msgspec.Struct):
     value: int | float | None
     mode: str | None
     verdict: str
-    """Result for the entry: `wins`; `counted` (shadow); `outranked` by another entry; `not meant` for clients
-    without client-id; or `no entry`, if the level has none for the client.
+    """Result for the entry: `wins`; `counted`, a shadow entry that would win if it were enforced; `outranked`
+    by an entry of higher precedence; `not meant` for this client, because it has no client-id; or `no entry`,
+    if this level has no entry for the client.
     """
     reason: str
 
@@ -213,8 +214,8 @@ def _report(source: Source, found: Explanation, time: Spent) -> Report:
 
 
 def _options(charge: Charge, limit: Limit | None) -> tuple[str | None, str | None]:
-    """Return the pacing and the scope of a limit; None in place of an option that the quota does not have,
-    and of both without a limit.
+    """Return the pacing and the scope of a limit, each None if quotas of this kind have no such option; both
+    None if `limit` is None.
     """
     if limit is None:
         return None, None

@@ -58,7 +58,7 @@ class Report(msgspec.Struct):
     credentials: int | None
     """Number of SCRAM credentials in the znodes read from ZooKeeper; null for an import from brokers."""
     output: str | None
-    """Path of the file written by --output; null without one."""
+    """Path of the file written by --output; null without --output."""
     dry_run: bool
     changes: list[ChangeEntry] | None
     """Changes made in the store by --apply; null without --apply."""

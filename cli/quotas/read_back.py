@@ -68,7 +68,9 @@ def _of_json(text: str) -> QuotaTable:
 
 
 def _as_written(listed: Entry) -> dict[str, object]:
-    """Return an entry as the table that a quota file would have for it. Raises EntryError."""
+    """Return the TOML table that a quota file would have for this JSON object with an entity's quotas. Raises
+    EntryError.
+    """
     pacing = {} if listed.pacing is None else {"pacing": listed.pacing}
     scope = {} if listed.scope == PLAIN.scope.value else {"scope": listed.scope}
     return {**_names(listed.entity), "mode": listed.mode, **pacing, **scope, **listed.quotas}

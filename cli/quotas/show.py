@@ -174,7 +174,9 @@ def compare(
 
 
 def _readable(key: QuotaKey, value: float) -> str:
-    """Return a large number of bytes as text with a unit; "" for a small number and for other quotas."""
+    """Return a quota's value as text with a unit such as MiB/s, if the quota is in bytes and the value is
+    large; else "".
+    """
     if key in BYTE_RATES:
         for size, unit in _UNITS:
             if value >= size:

@@ -69,8 +69,8 @@ class Source(Protocol):
         """Return all quotas of the store. Raises CommandError if it cannot be read."""
 
     def load_for_change(self) -> QuotaTable:
-        """Return all quotas of the store; none if it is a file that `alter` will create. Raises
-        CommandError.
+        """Return all quotas of the store; no quotas if the store is a file that does not exist, because
+        `alter` will create the file. Raises CommandError.
         """
 
     def alter(
@@ -143,7 +143,7 @@ class FileSource(_Configured):
 
     @property
     def name(self) -> str:
-        """Path of the file."""
+        """Path of the quota file, as messages show it."""
         return clean(self._path)
 
     def load(self) -> QuotaTable:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 AT_ONCE: Final = 500
-"""Maximum number of requests in progress at a time."""
+"""Maximum number of requests to ZooKeeper that have no response yet."""
 
 
 T = TypeVar("T")
@@ -100,8 +100,8 @@ def _connected(place: ZooKeeperAddress) -> Iterator[KazooClient]:
 
 
 def _check_open(place: ZooKeeperAddress, hosts: Iterable[tuple[str, int]]) -> None:
-    """Raise ZooKeeperError if none of the hosts accepts a connection. kazoo would try until the time is over,
-    and not tell why.
+    """Raise ZooKeeperError if none of the hosts accepts a connection. kazoo, the client library, would try
+    again until its timeout, and then not tell the reason.
     """
     failures = []
     for host, port in hosts:

@@ -77,7 +77,9 @@ def inspect(config_file: Path | None, options: Mapping[str, object], report: Rep
 
 
 def _of_checked(checked: config.Config) -> Iterator[str]:
-    """Yield the mistakes that show only when Weir starts: in TLS files, and settings for another store."""
+    """Yield the mistakes that otherwise show only when Weir starts: TLS files that cannot be used, and
+    settings that do not apply to the configured quota store.
+    """
     for attempt in (
         lambda: config.check_quota_store(checked.settings),
         *(files.load for files in checked.tls.files),
@@ -112,8 +114,8 @@ def _of_usage_directory(settings: Settings) -> Iterator[str]:
 
 
 def _misspelt(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each environment variable that is almost one of Weir's. Others that begin so may be
-    Kubernetes's own (WEIR_SERVICE_HOST).
+    """Yield a line for each environment variable whose name is almost one that Weir reads. Other names that
+    begin with WEIR_ are no mistakes: Kubernetes sets some itself, such as WEIR_SERVICE_HOST.
     """
     keys = Settings.__struct_fields__
     for name in environment:

@@ -39,7 +39,7 @@ class Report(msgspec.Struct):
     """The JSON object that `weir config show --json` prints."""
 
     file: str | None
-    """Path of the configuration file; null without one."""
+    """Path of the configuration file; null if no file is used."""
     settings: dict[str, Shown]
     """Settings in effect by key."""
 
@@ -116,7 +116,9 @@ def show(config_file: Path | None, as_json: bool, **options: object) -> None:
 
 
 def _source(key: str, in_file: frozenset[str]) -> str:
-    """Return the source of the setting `key` in this invocation."""
+    """Return the source of the setting `key` in this run of the command: option, environment, file or
+    default.
+    """
     match click.get_current_context().get_parameter_source(key):
         case ParameterSource.COMMANDLINE:
             return "option"

@@ -32,10 +32,14 @@ config_option: Final = click.option(
 
 
 class SettingOption(click.Option):
-    """An option made from a key. If its value comes from the environment, errors name the variable."""
+    """A command option made from a key of the configuration. If its value comes from the environment, error
+    messages name the environment variable.
+    """
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
-        """Return the place of a mistake for error messages; click calls this method."""
+        """Return the name that an error message gives to the option: its environment variable if the value
+        comes from there, else the option itself. click calls this method.
+        """
         if ctx is not None and ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
             return f"environment variable {self.envvar}"
         return super().get_error_hint(ctx)

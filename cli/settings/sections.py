@@ -119,7 +119,7 @@ ENVIRONMENT_HELP: Final = (
     "the variable, the variable overrides the configuration file."
 )
 _WHOLE: Final = "weir.cli.settings.sections.whole"
-"""Key of a context's `meta`: True if all options are to be listed."""
+"""Key in the `meta` dictionary of click's context. Its value is True if the help is to list all options."""
 
 
 class SectionedCommand(click.Command):

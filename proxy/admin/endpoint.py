@@ -2,10 +2,12 @@
 
 Hypercorn's own server is not used: it has no limit of connections, an error of one connection ends all, and
 it waits without limit for clients that do not read, even when it stops. Here connections are few and short,
-fail independently, and have a time limit for sending. A slow client's connection is closed when another
-client needs the place, so /healthz is always served. Clients that have sent no request yet have places of
-their own, because slow clients that come again at once would otherwise take the place of a client within the
-moment between its connection and its request.
+fail independently, and have a time limit for sending.
+
+The number of connections is limited, separately for those that have sent a request (`REQUESTS_MAX`) and those
+that have not yet (`WAITING_MAX`). If a limit is reached, a new client replaces the oldest slow one, so
+/healthz is always served. With only one limit, slow clients that reconnect at once could replace a client
+between its connection and its request.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ log = structlog.get_logger("weir.admin")
 REQUESTS_MAX: Final = 32
 """Maximum number of connections whose requests are being answered."""
 WAITING_MAX: Final = 512
-"""Maximum number of connections that have sent no complete head of a request. One takes 20 KB."""
+"""Maximum number of connections that have not yet sent the complete head of a request. Each uses 20 KB of
+memory.
+"""
 SEND_S: Final = 10.0
 """Maximum time (s) for which a client may take to receive a response."""
 IDLE_S: Final = 5
@@ -179,9 +183,9 @@ class Endpoint:
             bounded.close()
 
     def _begin(self, stream: _Stream) -> bool:
-        """Give this connection, whose request has arrived, a place among those that are answered. If all
-        places are taken, close the oldest connection that waits for its client to receive; if no connection
-        does, close this one and return False.
+        """Count this connection, whose request has arrived, among those that are answered. If `REQUESTS_MAX`
+        are answered already, close the oldest one whose client is slow to receive its response. If no client
+        is slow, close this connection instead and return False.
         """
         self._waiting.pop(stream, None)
         if len(self._asked) >= REQUESTS_MAX:
@@ -225,7 +229,7 @@ class _Stream:
 
 
 def _close_first(streams: dict[_Stream, None]) -> _Stream:
-    """Remove the oldest of these connections, close and return it."""
+    """Remove the oldest connection from `streams`, close it, and return it."""
     oldest = next(iter(streams))
     del streams[oldest]
     oldest.close()

@@ -77,7 +77,7 @@ class Entity(NamedTuple):
     tokens: float = 0.0
     """Current balance (partitions) of a mutation budget; 0 for other budgets."""
     entry: str = ""
-    """Entity of the entry of the quotas that wins for the budget; empty if the entry was removed."""
+    """Entity of the quota entry that sets the budget's limit, as text; empty if the entry was removed."""
     refused: int = 0
     """Number of topics in requests that were refused because a mutation budget was exhausted; 0 for other
     budgets.

@@ -181,8 +181,8 @@ def _sessions(server: Server) -> Iterator[Metric]:
 
 
 def _closed(server: Server) -> Iterator[Row]:
-    """Yield the number of closed connections by reason and broker; also zeros, because `rate` does not see a
-    counter whose first sample is above 0.
+    """Yield the number of closed connections by reason and broker, also if the number is 0: Prometheus'
+    function `rate` ignores a counter's first increase if the counter did not exist before.
     """
     counts = server.counters.closed_at
     nodes: list[int | None] = [None, *sorted(server.address_book.nodes)]

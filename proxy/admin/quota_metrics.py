@@ -41,7 +41,9 @@ API_SLICE: Final = 100
 Of: TypeAlias = Callable[[Entity], float]
 """Function that takes the values of a budget and returns one of them, such as its rate."""
 Values: TypeAlias = Callable[[Of], list[Row]]
-"""Function that applies an `Of` to every budget, and returns samples with the budgets' labels."""
+"""Function that calls an `Of` with the values of every budget, and returns the results as samples with the
+budgets' labels.
+"""
 
 
 def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:

@@ -27,7 +27,7 @@ CLIENT_ID: Final = "client_id"
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
 PERCENT: Final = 100
-"""Number of units charged for one second of one thread's time: budgets count request time in percent of a
+"""Amount charged to a budget for one second of one thread's time: budgets count request time in percent of a
 second.
 """
 OTHERS: Final = "others"

@@ -84,13 +84,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(NamedTuple):
-    """The settings as read, before those are checked that depend on each other."""
+    """Settings as read from file and options: each value is valid by itself, but checks that compare settings
+    are still to come.
+    """
 
     settings: Settings
     in_file: frozenset[str]
     """Keys that the configuration file sets."""
     mistakes: list[str]
-    """Values that a key cannot have, and unknown keys. The settings have the defaults in their place."""
+    """Lines about unknown keys, and about values that a key cannot have. `settings` has the default for such
+    a key.
+    """
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -122,8 +126,8 @@ def read(path: Path | None, options: Mapping[str, object]) -> Draft:
 
 
 def all_mistakes(draft: Draft) -> list[str]:
-    """Return every mistake in the settings, each as one line. Checks that mention a mistaken key are left
-    out.
+    """Return every mistake in the settings, each as one line. If a key has an invalid value, leave out
+    further mistakes whose text names this key, because they may be consequences.
     """
     found = []
     for check in _CHECKS:
@@ -140,7 +144,9 @@ def _keys_in(text: str) -> set[str]:
 
 
 def _usable(where: str, values: Mapping[str, object], mistakes: list[str]) -> dict[str, object]:
-    """Return the values that their keys can have; add a line to `mistakes` for each of the others."""
+    """Return the settings with a known key and a valid value; add a line to `mistakes` for each of the
+    others.
+    """
     usable = {}
     for key, value in values.items():
         try:
@@ -234,7 +240,7 @@ def _check_usage(settings: Settings) -> None:
 
 
 def check_quota_store(settings: Settings) -> None:
-    """Raise ConfigError if a setting does not go with the quota store."""
+    """Raise ConfigError if a setting is given that the configured quota store does not use."""
     if settings.quota_store == "file":
         if settings.quota_snapshot:
             raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")

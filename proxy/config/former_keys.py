@@ -23,15 +23,15 @@ _IN_TABLES: Final = {
     "connections.max_per_ip": "max_connections_per_ip",
     "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
 }
-"""Tables in which earlier releases had keys. For a table: the prefix of its keys today, if the prefix is not
-the table's name. For a key in a table: the key today.
+"""Present keys for the keys that earlier releases had in TOML tables. Either "table.key" → present key; or
+"table" → prefix of the present keys, if the prefix is not the table's name.
 """
 _KEYS: Final = frozenset(field.name for field in msgspec.structs.fields(Settings))
 
 
 def outside_tables(table: str, inside: Mapping[str, object]) -> Iterator[str]:
-    """Yield the text "table.name as key" for every old key in a table, and in the tables within that table;
-    `key` is the key to write now.
+    """Yield a text such as "brokers.upstream as upstream" for each key of an earlier release in this TOML
+    table and its subtables: the old place, and the key to write now.
     """
     for name, value in inside.items():
         place = f"{table}.{name}"

@@ -1,7 +1,7 @@
 """The keys of the configuration: types, bounds, defaults and descriptions. `config` reads and checks them.
 
-A capability that needs more than the values of its settings (a parsed list, the content of a file) has a
-function that makes rules of its own from `Settings`; `config` calls that function.
+A capability may need more than the values of its settings, such as a parsed list or the content of a file. It
+then has a function that makes an object of checked rules from `Settings`; `config` calls that function.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class Task(StrEnum):
     EXPIRY = "expiry"
     QUOTA_STORE = "quota_store"
     REACTOR = "reactor"
-    """Callbacks of the reactor that raised an exception. The reactor is not restarted; at worst, the
-    connection of the callback has ended.
+    """Name for callbacks of the reactor (sockets and timers) that have raised an exception. The reactor goes
+    on after a failure: at most the callback's connection ends.
     """
     THROTTLE_LOG = "throttle_log"
     TLS_FILES = "tls_files"

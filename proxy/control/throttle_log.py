@@ -32,15 +32,19 @@ from weir.quotas.limiters.budgets import UNLIMITED
 log = structlog.get_logger("weir.throttle")
 
 PERIOD_S: Final = 5.0
-"""Time (s) between two looks at the counters; a beginning is logged at most this much later."""
+"""Time (s) between two reads of the counters. So the beginning of an episode is logged at most this time
+late.
+"""
 QUIET_MS: Final = 30_000
 """Time (ms) without a throttle after which an episode has ended. It is longer than the window of a rate, so
 that a client that stays at its quota has one episode.
 """
 REMIND_MS: Final = 60_000
-"""Time (ms) between two lines about an episode that lasts."""
+"""Time (ms) between two log lines about an entity that is throttled all the time."""
 NAMED_MAX: Final = 20
-"""Maximum number of episodes, of enforced and of shadow quotas each, that have lines of their own."""
+"""Maximum number of entities whose throttling has log lines of its own at a time, for enforced quotas; the
+same number for shadow quotas.
+"""
 MUTATIONS: Final = QuotaKey.CONTROLLER_MUTATION_RATE
 PERCENT_DIGITS: Final = 2
 """Number of decimal places of a rate of request time (percent) in a log line. Other rates are logged as whole
@@ -49,7 +53,7 @@ numbers.
 
 
 class _Events(NamedTuple):
-    """Texts of the log lines."""
+    """Texts of the log lines about throttling, for enforced quotas or for shadow quotas."""
 
     begins: str
     goes_on: str
@@ -74,26 +78,26 @@ class _Episode:
 
     began_ms: int
     latest_ms: int
-    """Time (ms) of the latest look that has found new throttles."""
+    """Time (ms) at which new throttles of this episode were last found."""
     told_ms: int
-    """Time (ms) of the latest line."""
+    """Time (ms) of the latest log line about this episode."""
     total: Throttled
-    """Throttles since the beginning."""
+    """Number and time of the throttles since the episode began."""
     untold: Throttled
-    """Throttles since the latest line."""
+    """Number and time of the throttles since the latest log line about this episode."""
 
     def add(self, new: Throttled, now_ms: int) -> None:
-        """Add throttles that were counted since the previous look."""
+        """Add throttles of the episode's entity to the episode, found at `now_ms`."""
         self.latest_ms = now_ms
         self.total, self.untold = self.total.plus(new), self.untold.plus(new)
 
     def has_ended(self, now_ms: int) -> bool:
-        """Return True if the last throttle is over, and no other has come for `QUIET_MS`."""
+        """Return True if the last throttle is over, and no new throttle was found for `QUIET_MS`."""
         return now_ms - self.latest_ms >= QUIET_MS and self.total.until_ms <= now_ms
 
 
 class ThrottleLog:
-    """Logs the episodes of enforced quotas, or with `shadow` those of shadow quotas."""
+    """Logs who is throttled by enforced quotas, or with `shadow` who would be by shadow quotas."""
 
     def __init__(
         self,
@@ -110,18 +114,22 @@ class ThrottleLog:
         self._shadow = shadow
         self._events = SHADOW if shadow else ENFORCED
         self._read: dict[Who, Throttled] = {}
-        """Counts of the previous look."""
+        """Counts of throttles by entity and quota, as the previous call of `look` has read them."""
         self._episodes: dict[Who, _Episode] = {}
         self._others = Throttled()
-        """Throttles of entities without an episode since the latest line about them."""
+        """Throttles of entities that have no log lines of their own, since the latest line about such
+        entities.
+        """
         self._entities = 0
-        """Number of these entities, in the look that has found most since the latest line about them."""
+        """Largest number of entities without log lines of their own that one call of `look` has found
+        throttled, since the latest line about such entities.
+        """
         self._others_ms = -math.inf
-        """Time (ms) of the latest line about others."""
+        """Time (ms) of the latest log line about the entities that have no lines of their own."""
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """Read the counters, and log beginnings, episodes that last, and ends, in steps of about a
-        millisecond. The caller serves sockets at each yield.
+        """Read the counters of throttles. Log where throttling of an entity has begun, goes on, or has ended.
+        The work is done in steps of about a millisecond; the caller serves sockets at each yield.
         """
         found: dict[Who, Throttled] = {}
         yield from read_throttles(self._registry, self._connections, found, now_ms, shadow=self._shadow)
@@ -138,8 +146,9 @@ class ThrottleLog:
     def _compare(
         self, found: dict[Who, Throttled], longest: list[tuple[Who, Throttled]], now_ms: int
     ) -> Iterator[None]:
-        """Add the throttles since the previous look to their episodes. Put entities without an episode into
-        `longest`, those with the longest throttles, as many as have room; count the others.
+        """Add the throttles since the previous call of `look` to the episodes of their entities. Put
+        throttled entities without an episode into `longest`, as long as `NAMED_MAX` allows: those with the
+        longest throttle times. Count the others together.
         """
         before, self._read = self._read, found
         room, others = max(NAMED_MAX - len(self._episodes), 0), 0
@@ -170,7 +179,7 @@ class ThrottleLog:
         )
 
     def _remind(self, now_ms: int) -> None:
-        """Log the episodes that last, each once a minute."""
+        """Log, once a minute for each entity, that its throttling goes on."""
         for who, episode in self._episodes.items():
             if now_ms - episode.told_ms >= REMIND_MS and episode.untold.count:
                 untold, episode.untold, episode.told_ms = episode.untold, Throttled(), now_ms
@@ -183,7 +192,7 @@ class ThrottleLog:
                 )
 
     def _end(self, now_ms: int) -> None:
-        """Log the ends of episodes."""
+        """Log each episode (an entity's throttling by one quota) that has ended, and forget it."""
         ended = [(who, episode) for who, episode in self._episodes.items() if episode.has_ended(now_ms)]
         for who, episode in ended:
             del self._episodes[who]
@@ -192,7 +201,7 @@ class ThrottleLog:
             log.info(self._events.ended, **self._whose(who), **_counts(who, episode.total), lasted_s=lasted_s)
 
     def _say_others(self, now_ms: int) -> None:
-        """Log the throttles of entities without an episode, at most once a minute."""
+        """Log the throttles of all entities beyond `NAMED_MAX` in one line, at most once a minute."""
         if self._others.count and now_ms - self._others_ms >= REMIND_MS:
             others, self._others = self._others, Throttled()
             entities, self._entities = self._entities, 0
@@ -205,8 +214,8 @@ class ThrottleLog:
             )
 
     def _whose(self, who: Who) -> dict[str, object]:
-        """Return the fields that name the quota, the entity and the winning entry of the quotas, which is
-        None if the entry has been removed.
+        """Return the fields of a log line that name the quota, the throttled entity, and the quota entry that
+        sets the limit; the last is None if the entry has been removed.
         """
         key, tags = who
         names = {name: value for name, value in tags._asdict().items() if value}
@@ -234,8 +243,8 @@ def _rate_and_limit(who: Who, throttled: Throttled) -> dict[str, object]:
 
 
 def _from(who: Who, connections: Connections) -> dict[str, object]:
-    """Return the fields with the number of connections and some of their addresses. The budgets of topics and
-    addresses belong to no connections.
+    """Return the fields of a log line with the number of the entity's connections and some of their
+    addresses. Return no fields for a topic or an IP address, whose budgets belong to no connections.
     """
     tags = who[1]
     if tags.topic or tags.ip:

@@ -30,7 +30,9 @@ A = TypeVar("A", bound=Limiter)
 
 Counted: TypeAlias = Budget | MutationBudget | ConnectionBudget
 Who: TypeAlias = tuple[QuotaKey, Tags]
-"""Quota and tags of a budget; brokers are not distinguished."""
+"""Quota of a budget, and the names of the clients that share the budget (`Tags`). All brokers' budgets of one
+quota and name have the same `Who`.
+"""
 Connected: TypeAlias = Callable[[], Iterable[Client]]
 """Function that returns the clients of all open connections."""
 
@@ -169,7 +171,9 @@ def read_connections(
 def _drawn_on(
     client: Client, mutations: ClientQuotas[MutationBudget] | None, *, shadow: bool
 ) -> Iterator[Who]:
-    """Yield the quota and tags of each budget that the client's connection is charged to."""
+    """Yield the quota and the tags (names of the clients that share it) of each budget that the client's
+    requests are charged to.
+    """
     ledger = client.ledger.shadow if shadow else client.ledger
     if ledger is not None:
         if ledger.produce is not None:

@@ -29,8 +29,8 @@ GRACE_MS: Final = 2_000
 AGAIN_MS: Final = 50
 """Time (ms) between two closes, as long as the number of bytes is above the limit."""
 STRICT_MS: Final = 60_000
-"""Time (ms) after a close because of the limit in which relays are closed without grace: clients similar to
-the closed ones may take their place.
+"""Time (ms) after relays were closed because of the limit, in which relays are closed at once when the limit
+is exceeded, without waiting for `GRACE_MS`: clients similar to the closed ones may take their place.
 """
 CLOSED_MAX: Final = 32
 """Maximum number of relays that are closed at a time, which takes a millisecond or two."""

@@ -4,17 +4,20 @@ Sockets are registered with epoll once, level-triggered; a ready socket is handl
 sockets share one receive buffer, so ten thousand idle connections need no memory for reading. Timers are one
 heap: the earliest deadline is the timeout of epoll.
 
-A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. A turn handles ready
-sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each handler does a bounded amount of work.
-The next turn begins with the ready sockets that are left. The remaining time of `TURN_US` goes to timers and
-to work left by earlier turns (`later`). So sockets without such work go first.
+A turn (one pass of the loop) is short, so that a client that keeps Weir busy delays the others by
+milliseconds. A turn handles ready sockets, at most `EVENTS_MAX`, until `TURN_US` have passed, and each
+handler does a bounded amount of work. The next turn begins with the ready sockets that are left. The
+remaining time of `TURN_US` goes to timers and to work left by earlier turns (`later`). So sockets without
+such work go first.
 
 A callback that raises ends at most its own connection. Every callback is guarded here: its exception is
 reported (`on_error`), and passed to the handler that was registered with the callback.
 
-If more than `BUSY_SOCKETS` sockets are ready in a round, or left by earlier turns, a connection gets fewer
-frames of a turn (`BUSY_FRAMES`) and reads fewer bytes (`BUSY_BYTES`). Then the round is short, connections
-with many frames wait in `later`, and a connection that asks little waits for the others that ask little.
+If more than `EVENTS_MAX` sockets are ready, the poll reports them in several turns, a *round*. If the sockets
+of a round and the calls left by earlier turns are together more than `BUSY_SOCKETS`, a connection may handle
+fewer frames in a turn (`BUSY_FRAMES`) and read fewer bytes (`BUSY_BYTES`). Then the round is short,
+connections with many frames wait in `later`, and a connection with few frames waits only for the others with
+few frames.
 
 The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
@@ -43,18 +46,25 @@ log = structlog.get_logger("weir")
 
 BUFFER_BYTES: Final = 256 * 1024
 EVENTS_MAX: Final = 16
-"""Maximum number of ready sockets that a turn handles. The kernel reports the others first in the next turn.
+"""Maximum number of ready sockets that a turn (pass of the reactor's loop) handles. The kernel reports the
+other ready sockets first in the next turn.
 """
 TURN_US: Final = 2_000
-"""Time (µs) from the beginning of a turn after which it begins no more sockets, timers and work of earlier
-turns, except one of each.
+"""Time (µs) that a turn (one pass of the reactor's loop) may take. After this time the turn calls no more
+sockets; of the due timers and the calls left by earlier turns, it still runs a few.
 """
 BUSY_SOCKETS: Final = 64
-"""Number of ready sockets and of calls left by earlier turns above which a connection gets less of a turn."""
+"""Number of waiting sockets and calls above which the reactor limits the work for one connection in a turn
+(one pass of its loop), to `BUSY_FRAMES` and `BUSY_BYTES`.
+"""
 BUSY_FRAMES: Final = 4
-"""`Clock.frames_max` above `BUSY_SOCKETS`. Fewer frames for each read cost more CPU for a frame."""
+"""Maximum number of Kafka frames that a connection may handle in a turn while more than `BUSY_SOCKETS` wait.
+A smaller number would cost more CPU for each frame.
+"""
 BUSY_BYTES: Final = 64 * 1024
-"""Maximum number of bytes of a read above `BUSY_SOCKETS`: kept bytes are copied at each visit."""
+"""Maximum number of bytes of one read while more than `BUSY_SOCKETS` wait. The bytes behind the frames that a
+connection may handle in a turn are kept and copied, so larger reads would cost more copying.
+"""
 CHECKED_EVERY: Final = 8
 """Number of timers that are called between two readings of the clock."""
 INTERNAL_ERROR: Final = "internal error, the connection is closed; please report this"
@@ -62,7 +72,8 @@ TIMERS_SWEPT_MIN: Final = 1024
 """Number of timers below which cancelled ones stay in the heap until their deadline."""
 
 TURN_BOUNDS_US: Final = (1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000)
-"""Bounds (µs) of the histogram of the lengths of turns."""
+"""Upper bounds (µs) of the buckets in the histogram of the durations of turns (passes of the reactor's loop).
+"""
 
 Ready: TypeAlias = Callable[[int], None]
 """Function to call with the events (`proxy.net.poll`) of a ready socket."""
@@ -85,8 +96,8 @@ class Timer:
 
 
 class Turns:
-    """Statistics of the reactor's turns: their number and lengths. The time of waiting for sockets is not
-    part of a turn.
+    """Statistics of the reactor's turns (passes of its loop): their number and durations. A turn's duration
+    does not include the time of waiting for sockets.
     """
 
     __slots__ = ("busy_us", "longer", "longest_us", "number", "within")
@@ -101,8 +112,8 @@ class Turns:
         self.longer = 0
         """Number of turns longer than a millisecond."""
         self.within = [0] * len(TURN_BOUNDS_US)
-        """Number of turns by length: a turn counts for the smallest of `TURN_BOUNDS_US` that it does not
-        exceed.
+        """Number of turns longer than a millisecond, by bucket: a turn counts for the smallest bound in
+        `TURN_BOUNDS_US` that it does not exceed. Turns longer than all bounds are not in this list.
         """
 
     def note(self, length_us: int) -> None:
@@ -130,24 +141,31 @@ class Reactor:
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.clock = Clock(clock_us())
+        """Clock that all connections share: the time (µs) at which the current pass of the loop began."""
         self.latencies = Latencies()
-        """Latency of a sample of the requests of all connections."""
-        """Clock that all connections share. Its time (µs) is that at which the current turn began."""
+        """Durations of a sample of the requests of all connections: forwarding, and the broker's answer."""
         self.now_ms = self.clock.now_us // 1000
-        """Time (ms) at which the current turn began."""
+        """Time (ms) at which the current turn (pass of the reactor's loop) began."""
         self.epoll = epoll or select.epoll()
         self.read_bytes_max = 0
         """Maximum number of bytes of a read; 0 for the size of the buffer."""
         self._round: set[int] = set()
-        """Sockets that the present round has reported. A round ends when its first socket is ready again."""
+        """Descriptors of the sockets that the poll has reported in the present round. If more than
+        `EVENTS_MAX` sockets are ready, the poll reports them in several turns: a round, which ends when its
+        first socket is reported again.
+        """
         self._round_sockets = 0
-        """Number of sockets of the latest whole round; 0 if one turn handles all ready sockets."""
+        """Number of ready sockets in the latest round (turns until a socket is reported again) that has
+        ended; 0 if one turn handles all ready sockets.
+        """
         self.on_error: Failed = log_error
         """Function that counts and logs an exception of a callback."""
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
         self._left: list[tuple[int, int]] = []
-        """Ready sockets (descriptor, events) that the latest turn had no time for."""
+        """Ready sockets (descriptor, events) that the latest turn did not handle, because its time
+        (`TURN_US`) was over.
+        """
         self._later: deque[tuple[Callable[[], None], Failed | None]] = deque()
         self.turns = Turns()
         """Statistics of the turns: their number and lengths."""
@@ -198,14 +216,14 @@ class Reactor:
         return timer
 
     def later(self, call: Callable[[], None], failed: Failed | None = None) -> None:
-        """Call `call` once, in the next turn that has time left after its ready sockets and timers; call
-        `failed` if that raises.
+        """Call `call` once, in a later turn, after the turn's ready sockets and timers; call `failed` if that
+        raises.
         """
         self._later.append((call, failed))
 
     def timeout_s(self) -> float | None:
-        """Return the time (s) for which a driver may wait for sockets: until the next timer; None
-        without timers.
+        """Return the time (s) for which a driver may wait for sockets: 0 if work is left, else the time until
+        the next timer; None if there are no timers.
         """
         if self._later or self._left:
             return 0
@@ -217,8 +235,8 @@ class Reactor:
         return max(timers[0][0] - self._clock_us() // 1000, 0) / 1000 if timers else None
 
     def turn(self, wait_s: float | None) -> None:
-        """Wait until a socket is ready, for at most `wait_s` (None: without limit), then handle ready sockets
-        and due timers.
+        """Wait until a socket is ready, for at most `wait_s` (None: without limit). Then handle ready
+        sockets, due timers, and calls left by earlier turns, for about `TURN_US`.
         """
         events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
         if len(events) == EVENTS_MAX or self._round or self._round_sockets:
@@ -244,7 +262,9 @@ class Reactor:
         self.turns.note(self._clock_us() - now_us)
 
     def _share_turn(self, events: list[tuple[int, int]]) -> None:
-        """Count the sockets of a round, and set what a connection may do in a turn."""
+        """Count the sockets of a round (turns until a socket is reported again). If more than `BUSY_SOCKETS`
+        wait, limit the frames and bytes that each connection may handle in a turn.
+        """
         if events is not self._left:
             if len(events) < EVENTS_MAX:
                 self._round_sockets = 0
@@ -301,8 +321,8 @@ class Reactor:
                     return
 
     def _run_later(self) -> None:
-        """Run calls that earlier turns left (`later`), the oldest first, until the time of the turn is over;
-        at least one call.
+        """Run the calls given to `later`, the oldest first, until the time of the turn is over; at least one
+        call.
         """
         for _ in range(len(self._later)):  # calls added in this turn wait for the next turn
             call, failed = self._later.popleft()

@@ -1,10 +1,10 @@
 """A relay: a client socket, a broker socket, and the connection between them. It moves bytes and decides
 nothing.
 
-The relay reads into the reactor's shared buffer, has the connection judge the bytes, and sends the
-connection's effects with one call. It keeps bytes that a short send has left over, and per side the bytes
-that the connection has not consumed; these are put in front of the next read. The connection decides which
-sockets to read, when to come back and when to close (`Connection.settle`).
+The relay reads into the reactor's shared buffer, passes the bytes to the connection, and sends the bytes that
+the connection hands out. It keeps bytes that a socket did not accept, and per side the bytes that the
+connection has not consumed; these are put in front of the next read. The connection decides which sockets to
+read, when to come back and when to close (`Connection.settle`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""
 
 DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
-"""Reasons for which Weir itself ends a connection while its client may still send. The client's socket
-lingers then, so that the responses on their way arrive.
+"""Reasons for which Weir itself ends a connection while its client may still send. The client's socket then
+stays open for a moment, so that responses on their way are not lost.
 """
 HEADS_BYTES: Final = 4096
-"""Number of bytes added to twice the kept bytes for the size of a larger buffer, so that a frame of the
-greatest length fits with its head.
+"""Number of bytes by which a new buffer for a large frame is larger than twice the bytes read so far: room
+for the frame's header.
 """
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
@@ -74,7 +74,8 @@ class Relay:
         connection.client_end, connection.broker_end = self._client, self._broker
         self._on_end = on_end
         self._calm = True
-        """True if both sides are read, and the kept bytes of each side wait only for more bytes of that side.
+        """True if the relay is in its usual state: both sockets are read, and kept bytes wait for nothing but
+        more bytes of the same side. Then `_obey` is called only if the connection demands a change.
         """
         self._closed = False
         self._resumes = False
@@ -184,13 +185,15 @@ class Relay:
             self._reactor.latencies.note_answer(in_flight[0].plan.api_key, waited_us)
 
     def _woken(self) -> None:
-        """Send the bytes that the connection has prepared although no bytes were read."""
+        """Send bytes that the connection has produced by itself, such as a response of Weir's own, and not
+        from bytes that were read now.
+        """
         if not self._closed:
             self._reactor.run(self._flush_woken, self._failed)
 
     def _slowly_ready(self, side: Side, events: int) -> None:
-        """Handle the events of a side's socket, in the general case; an error of the socket closes the
-        relay.
+        """Handle the events of a side's socket that `_pass_on` cannot: room to send, errors, or reading while
+        bytes are kept or unsent. An error of the socket closes the relay.
         """
         try:
             self._side_ready(side, events)
@@ -324,7 +327,7 @@ class Relay:
         self._obey()
 
     def _flush(self) -> None:
-        """Send the bytes that the connection has put into its effects."""
+        """Send the bytes that the connection has put into `effects.to_broker` and `effects.to_client`."""
         effects = self.connection.effects
         if effects.to_broker:
             segments, effects.to_broker = effects.to_broker, []
@@ -364,7 +367,9 @@ class Relay:
     # The process's limit
 
     def _hold(self) -> None:
-        """Report to `Reactor.buffered` how many bytes the relay keeps or has not sent."""
+        """Update `held_bytes`, and report the change to `Reactor.buffered`, which limits the bytes that all
+        relays hold.
+        """
         if self._closed:
             return
         held = self._client.held_bytes + self._broker.held_bytes
@@ -418,7 +423,9 @@ class Relay:
             self._reactor.later(self._resume, self._failed)
 
     def _resume(self) -> None:
-        """Process the frames that an earlier turn has left."""
+        """Process the frames that were kept because the connection had reached its limit of frames for one
+        turn.
+        """
         self._resumes = False
         if not self._closed:
             self.connection.begin_turn()

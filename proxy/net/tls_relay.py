@@ -74,8 +74,8 @@ class TlsRelay(Relay):
             self._reactor.modify(side.fd, WRITE)
 
     def _unstalled(self, side: Side, events: int) -> int:
-        """Return the events to handle. Add READ if reading had waited for room to send and there is room
-        now.
+        """Return the events to handle: `events`, and READ if the TLS library had to send before it could
+        read, and the socket now has room to send.
         """
         for tls_side, sock in self._tls_sides:
             if tls_side is side and sock.wants_write and events & WRITE:

@@ -15,8 +15,8 @@ from typing import Final
 RECORD_BYTES: Final = 16 * 1024
 """Size of the largest TLS record, and so of the largest read from the library."""
 LONELY_BYTES: Final = 1024
-"""Size (bytes) below which a TLS record is usually one whole request. After such a record, polling for the
-next one is cheaper than looking for it in the library.
+"""Size (bytes) of a read from the TLS library below which the read was probably one whole request. No further
+read is tried then, because waiting for the next poll costs less CPU.
 """
 
 

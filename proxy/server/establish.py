@@ -221,7 +221,9 @@ class Connector:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
     def _known(self, node_id: int | None) -> int | None:
-        """Return the node id if it is a broker's; else None, because clients can send any server name."""
+        """Return `node_id` if a known broker has it; else None. Clients can ask for any node id by server
+        name.
+        """
         return node_id if node_id in self._address_book.nodes else None
 
     def _note_error(self, error: Exception, node_id: int | None) -> None:

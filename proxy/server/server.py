@@ -193,19 +193,21 @@ class Server:
 
     @property
     def plans(self) -> Plans:
-        """Plans of every (API key, version) that clients have used; `requests` counts their requests. Read
-        only.
+        """Plans (how Weir handles requests) for every pair of API key and version that clients have used,
+        with the number of these requests. Read only.
         """
         return self._plans
 
     @property
     def turns(self) -> Turns:
-        """Statistics of the reactor's turns: their number and lengths."""
+        """Statistics of the reactor's turns (passes of its loop): their number and durations."""
         return self._reactor.turns
 
     @property
     def latencies(self) -> Latencies:
-        """Histograms of the latency of a sample of the requests."""
+        """Histograms of the time to forward a request, and of the time until the broker answers, for a sample
+        of the requests.
+        """
         return self._reactor.latencies
 
     @property
@@ -226,7 +228,7 @@ class Server:
         return from_clients, from_brokers
 
     def _run_soon(self, call: Callable[[], None]) -> None:
-        """Have Trio call `call` in its next turn. Callable from any thread."""
+        """Have Trio call `call` soon, on Trio's thread. Callable from any thread."""
         assert self._token is not None
         self._token.run_sync_soon(call)
 

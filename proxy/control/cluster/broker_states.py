@@ -35,19 +35,25 @@ class BrokerStates:
         return node_id not in self._down
 
     def reached(self, node_id: int | None) -> None:
-        """Record a successful connection; None for a broker whose node id is unknown."""
+        """Record a successful connection to a broker. `node_id` is None for a broker whose node id is
+        unknown; such a connection is ignored.
+        """
         if node_id in self._outages:
             self._down.discard(node_id)
             self._outages[node_id].over(node_id=node_id)
 
     def failed(self, node_id: int | None, reason: str) -> None:
-        """Record a failed connection; None for a broker whose node id is unknown."""
+        """Record a failed connection to a broker. `node_id` is None for a broker whose node id is unknown;
+        such a connection is ignored.
+        """
         if node_id is not None:
             self._down.add(node_id)
             self._outages.setdefault(node_id, _outage()).failed(node_id=node_id, reason=reason)
 
     def listed(self, node_ids: Collection[int], known: Iterable[int]) -> None:
-        """Record which of the known brokers the cluster lists."""
+        """Record which of the brokers in `known` the cluster's metadata lists, in `node_ids`: a broker is
+        down while it is not listed.
+        """
         for node_id in known:
             if node_id not in node_ids:
                 self._unlisted.add(node_id)

@@ -1,8 +1,9 @@
 """Weir's own questions to the cluster: its brokers (Metadata), and a broker's API versions. Each question has
 a connection of its own.
 
-Weir also learns brokers from the responses that it forwards. By asking, it opens their listeners before the
-first client needs one, and notices brokers that appear or move while no client is connected.
+Weir also learns brokers from the responses that it forwards. Because Weir asks too, a broker's listener is
+open before the first client needs it, and Weir notices brokers that appear or move while no client is
+connected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SASL login of Weir's own connections: PLAIN (RFC 4616), SCRAM (RFC 5802, KIP-84).
 
 Brokers from 1.0 on take tokens in SaslAuthenticate requests (KIP-152) and tell the reason of a refusal. Older
-brokers take tokens without a Kafka header, and close the connection if they refuse. The response to
-ApiVersions, which brokers send before the login, shows which of the two a broker does.
+brokers take tokens without a Kafka header, and close the connection if they refuse. Weir asks for the
+broker's ApiVersions before the login, to learn if the broker has SaslAuthenticate.
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ def _held(path: Path) -> Iterator[None]:
     """Hold a lock during the block, so that no other Weir and no `weir quotas` alters the quota file. Raises
     StoreError if another process keeps the lock.
 
-    The locked file is one beside the quota file that only its owner can open: a directory could be locked by
-    any process that may read it.
+    The lock is on a separate file beside the quota file, and only the file's owner can open that file. A lock
+    on the directory would not do: any process that may read a directory can lock it.
     """
     lock = path.with_name(f".{path.name}.lock")
     fd = _locked(path, lock)

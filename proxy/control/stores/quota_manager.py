@@ -210,8 +210,8 @@ class QuotaManager:
             await in_steps(registry.refresh())
 
     def _prepare(self, table: QuotaTable) -> bool:
-        """Compare the table with the stored one, and precompute the slow part of putting it in force. Return
-        False if the two are equal. Runs in a thread.
+        """Precompute the slow part of putting the table in force. Return False, and compute nothing, if the
+        table equals the one in force. Runs in a thread.
         """
         if table == self._table:
             return False

@@ -182,8 +182,8 @@ class Stored:
         """Begin without quotas."""
         self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
         self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
-        """Values by quota: first those of enforced entries, then those of shadow entries. A QuotaTable takes
-        the two as they are, because a conversion of many would be slow.
+        """Values by quota: first those of enforced entries, then those of shadow entries. The dictionaries
+        have the form that QuotaTable uses, because converting many quotas would be slow.
         """
         self._options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
 

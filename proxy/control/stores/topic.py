@@ -119,7 +119,9 @@ class TopicStore:
     name = "topic"
 
     def __init__(self, topic: Log, facts: Callable[[], Awaitable[ClusterFacts]]) -> None:
-        """Begin without reading the topic. `facts` asks the cluster for its facts, and raises StoreError."""
+        """Begin without reading the topic. `facts` is a coroutine function that asks the cluster for its
+        `ClusterFacts`, and raises StoreError if no broker answers.
+        """
         self._log = topic
         self._facts = facts
         self._made = False

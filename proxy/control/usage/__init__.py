@@ -11,12 +11,13 @@ is a field with a default in `usage.records`, counted by `UsageCounters` and set
 
 - While usage is recorded, the cost of every request is estimated; otherwise only of requests that are
   charged.
-- A request keeps its counters until its response, and a count on drained counters makes them active again.
-  So no count is lost or counted twice, and a drain may pause between records to let sockets be served.
+- A request keeps a reference to its client's counters until its response. If the counters were read
+  meanwhile, the next count puts them back into the set to be read. So no count is lost or counted twice, and
+  reading may pause between records to let sockets be served.
 - A hash of its names decides whether a client is sampled (`usage_trace_share`): every broker samples the
   same clients.
 - A throttle is counted where its throttle time is computed. Mutations of clients without a mutation
   quota are counted, too.
 - Records beyond `usage_queue_records`, and traced requests beyond 100,000 per broker, are counted as
-  dropped; clients beyond `usage_entities_max` share the overflow entity.
+  dropped; clients beyond `usage_entities_max` are counted together, as the overflow entity.
 """

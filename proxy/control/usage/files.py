@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class FileRules(NamedTuple):
-    """Limits of the usage files: age and size at which a file is finished, and the size of all finished
-    files.
+    """Limits of the usage files: age (s) and size (bytes) at which a file is finished and a new one begun,
+    and the maximum size of all finished files.
     """
 
     rotate_s: float
@@ -46,7 +46,7 @@ class _Writing(NamedTuple):
 
 
 class Files:
-    """An `Outlet` that writes files into the usage directory."""
+    """A destination of usage records (`Outlet`): files in the usage directory."""
 
     def __init__(
         self,

@@ -21,7 +21,9 @@ QUIET_S: Final = 4.0
 
 
 class Kind(StrEnum):
-    """Kind of a record: usage of a client, or a trace of one request. Names of files and topics have it."""
+    """Kind of a usage record: usage of a client, or a trace of one request. Each kind has its own files, or
+    its own topic.
+    """
 
     USAGE = "usage"
     TRACE = "trace"

@@ -101,7 +101,9 @@ def _producer(properties: Mapping[str, object]) -> Sender:
 
 
 class Topic:
-    """An `Outlet` that writes to a topic. A record counts as written once the cluster has acknowledged it."""
+    """A destination of usage records (`Outlet`): a topic. A record counts as written once the cluster has
+    acknowledged it.
+    """
 
     def __init__(
         self,

@@ -20,10 +20,10 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The keywords of RFC 2253 in Java (AVAKeyword)."""
+"""Keywords of RFC 2253 by object identifier of the attribute type, as in Java's AVAKeyword."""
 STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; other types are written in
-hex.
+"""DER tags of the string types that are written as text: UTF8String, PrintableString, T61String, IA5String,
+GeneralString, BMPString. Values of other types are written in hex.
 """
 ESCAPED: Final = frozenset(',=+<>#;"\\')
 SPACE: Final = " \r"
@@ -36,7 +36,9 @@ validity.
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a DER certificate. Raises ValueError."""
+    """Return the subject of a DER certificate in the form of RFC 2253, such as `CN=alice,O=example`. Raises
+    ValueError.
+    """
     from cryptography import x509  # slow to import, and needed only for client certificates
 
     try:
@@ -85,7 +87,7 @@ def _character(character: str) -> str:
 
 
 def _elements(content: bytes) -> Iterator[bytes]:
-    """Yield consecutive elements, with tags and lengths. Raises ValueError."""
+    """Yield the DER elements in `content`, each with its tag and length. Raises ValueError."""
     position = 0
     while position < len(content):
         start, length = _head(content, position)
@@ -102,7 +104,9 @@ def _content(element: bytes) -> bytes:
 
 
 def _head(data: bytes, position: int = 0) -> tuple[int, int]:
-    """Return the offset and length of the content of the element at `position`. Raises ValueError."""
+    """Return the offset (bytes) of the content of the DER element at `position`, and the content's length.
+    Raises ValueError.
+    """
     if len(data) < position + 2:
         raise ValueError("a certificate's name is cut short")
     first, start = data[position + 1], position + 2

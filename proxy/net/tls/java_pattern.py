@@ -1,4 +1,4 @@
-"""Java's regular expressions as Python's: those with the same meaning, or that can be translated.
+"""Translate Java's regular expressions to Python's, if Python can express their meaning.
 
 Mapping rules for principals are written for Java. A pattern that Python reads differently could give one
 client another's name, so any construct not known to be the same is an error.
@@ -11,7 +11,7 @@ from typing import Final
 
 LINE_END: Final = "\\n\\r\\u0085\\u2028\\u2029"
 BEFORE_LAST_LINE_END: Final = f"(?=(?:\\r\\n|[{LINE_END}])?\\Z)"
-"""Java's `$` and `\\Z`."""
+"""Python pattern for Java's `$` and `\\Z`: the end of the text, or the position before a last line end."""
 
 _OUTSIDE: Final = re.compile(
     r"""
@@ -78,7 +78,9 @@ def _outside(match: re.Match[str]) -> str:
 
 
 def _character_class(pattern: str, start: int) -> tuple[str, int]:
-    """Return the character class that begins behind `[`, for Python, and its end. Raises ValueError."""
+    """Translate the character class whose `[` ends at offset `start` of Java's pattern. Return the class for
+    Python, and the offset behind its `]`. Raises ValueError.
+    """
     negated = pattern.startswith("^", start)
     first = start = start + negated
     parts = ["[^" if negated else "["]

@@ -115,7 +115,8 @@ def _rule(match: re.Match[str]) -> Rule:
 def _with_literal_references(replacement: str, groups: int) -> str:
     """Escape each `$` in a replacement that refers to a group that the pattern lacks, as Kafka does.
 
-    If there are several, Kafka puts the backslashes of all but the first in the wrong places; so does this.
+    If there are several, Kafka puts the backslashes of all but the first in the wrong places. This function
+    does the same, so that a rule gives the same name as in Kafka.
     """
     if not groups:
         return replacement

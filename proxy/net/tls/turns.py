@@ -1,5 +1,6 @@
-"""Turns of the threads that compute handshakes. A thread is held while one step is computed, and addresses
-have their turns one after another: an address with a thousand clients delays another one by a step.
+"""Turns of the threads that compute TLS handshakes. A thread computes one step of a handshake at a time, and
+clients' addresses get threads in turn. So an address with a thousand clients delays another address by one
+step only.
 """
 
 from __future__ import annotations
