@@ -33,8 +33,9 @@ Scrape = Callable[[], Awaitable[str]]
 """
 
 GATHER_S: Final = 1.5
-"""Time (s) for which finished loads are collected before one scrape reads the cost of all of them: a scrape
-is slow, and a broker's metric forgets usage after 10 s.
+"""Time (s) for which loads (requests that are sent repeatedly) are collected before one scrape reads the cost
+of all of them. A scrape is slow, so one per load would take too long; and a broker's metric forgets usage
+after 10 s.
 """
 SCRAPE_S: Final = 20.0
 SCRAPE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -92,9 +93,9 @@ class JmxProbe:
                 self._has_quotas = False
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """Scrape the exporter once. Return, for each load in `pending`, the broker's time (µs) that its
-        requests took, or the reason why the time is unknown. Raises CalibrationError if the exporter shows
-        none of the client-ids.
+        """Scrape the exporter once. Return, for each finished load in `pending` (a request that was sent
+        repeatedly), the broker's time (µs) that its requests took, or the reason why the time is unknown.
+        Raises CalibrationError if the exporter shows none of the client-ids.
         """
         before_s = trio.current_time()
         text = await self._scrape()

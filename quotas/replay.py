@@ -111,8 +111,8 @@ class _Kind(Protocol):
 
     @property
     def over_until_ms(self) -> int:
-        """Time (ms) until which the budget is throttled, so that responses of fetches have no records and are
-        not charged; 0 for other quotas.
+        """Time (ms) until which the budget for fetched bytes is throttled: until then, responses of fetches
+        have no records and are not charged. 0 for other kinds of quotas.
         """
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
@@ -149,8 +149,8 @@ class _Produce:
 
 
 class _HeldFetches(_Produce):
-    """Rules for fetches in hold mode: each is charged when its response begins, and a connection has one in
-    flight at a time.
+    """Rules for fetches in hold mode (a fetch over the quota still gets its records): each fetch is charged
+    when its response begins, and a connection has one fetch in flight at a time.
     """
 
     __slots__ = ()
@@ -160,8 +160,8 @@ class _HeldFetches(_Produce):
 
 
 class _Fetches(_HeldFetches):
-    """Rules for fetches outside hold mode: each is charged when its response begins. While the budget is
-    throttled, responses have no records and are not charged, and the client repeats the fetch.
+    """Rules for fetches, except in hold mode: each fetch is charged when its response begins. While the
+    budget is throttled, responses have no records and are not charged, and the client repeats the fetch.
     """
 
     __slots__ = ()
@@ -240,7 +240,9 @@ _KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {
 
 
 class Replay:
-    """Simulation of one budget and its connections."""
+    """Simulation of one budget under another limit, and of the connections whose requests were charged to the
+    budget.
+    """
 
     __slots__ = (
         "_again",
@@ -271,8 +273,9 @@ class Replay:
 
         `limit` is in the unit of `key` per second (percent of one thread for request time). `num_samples` and
         `window_s` are those of Kafka's quota manager for `key`. `patience_ms`: time (ms) after which a client
-        gives up a request. `throttle_ms_max`: maximum throttle time (ms). `hold`: True to simulate hold mode.
-        `pacing`: limiter of a byte rate. Raises KeyError if `key` is not a quota of clients.
+        gives up a request. `throttle_ms_max`: maximum throttle time (ms). `hold`: True to simulate hold mode,
+        in which fetches over the quota still get their records. `pacing`: kind of limiter of a byte rate.
+        Raises KeyError if `key` is not a quota of clients.
         """
         self.hours = Hours()
         kind = _HeldFetches if hold and key is QuotaKey.CONSUMER_BYTE_RATE else _KINDS[key]
@@ -321,7 +324,7 @@ class Replay:
                 self._kind.begin(self, connection, asked, now_ms)
 
     def take(self) -> list[Hour]:
-        """Return and remove the hours that are over."""
+        """Return the results of the hours that are over, and remove them from this object."""
         return self.hours.take()
 
     def finish(self) -> list[Hour]:

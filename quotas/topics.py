@@ -177,7 +177,8 @@ class TopicQuotas:
         cluster: TopicQuotas | None = None,
     ) -> None:
         """Begin without rates. `num_samples` and `window_s` are Kafka's `quota.window.num` and
-        `quota.window.size.seconds`. `scope` and `cluster` have the meaning that they have for `TopicRates`.
+        `quota.window.size.seconds`. `scope`: scope of the entries that have budgets here, None for all.
+        `cluster`: topic rates of the entries with cluster scope, whose budgets all brokers share.
         """
         shared: tuple[TopicRates | None, TopicRates | None] = (None, None)
         if cluster is not None:

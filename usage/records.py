@@ -83,12 +83,12 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request of a sampled entity; all requests of such an entity are traced."""
+    """One request of an entity that is traced; all requests of such an entity have a record."""
 
     version: int
     time_ms: int
-    """Unix time (ms) at which the request was charged on arrival, derived from a monotonic clock: within one
-    instance, a change of the system clock does not change the differences.
+    """Unix time (ms) at which the request arrived and was charged. Within one instance of Weir, differences
+    between these times are those of a monotonic clock: changes of the system clock do not affect them.
     """
     instance: str
     broker: int

@@ -47,8 +47,8 @@ records; records of the others are never late.
 
 
 def newest_before(spark: SparkSession, lake: Lake, kind: str, batch: int) -> DataFrame:
-    """Return the time (ms) of the newest record that earlier batches have read from each stream, in the
-    columns of `NEWEST`.
+    """Return the time (ms) of the newest record that batches before this one have read from each stream, in
+    the columns of `NEWEST`.
     """
     row = tables.read(spark, lake.path("ledger", kind, f"batch={batch - 1}"), StructType(LEDGER.fields[:-1]))
     return row.select(fn.inline("newest")).to(NEWEST)

@@ -1,6 +1,7 @@
 """The current quotas: the limit of each entity, and the entries to keep in the new file.
 
-`quotas` resolves the limits, because levels, defaults and prefixes follow its rules.
+The package `quotas` looks up the limits, because its code defines the precedence of entries, defaults and
+prefixes.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class CurrentLimit(NamedTuple):
 def current_limit(
     table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None
 ) -> CurrentLimit:
-    """Return the current limit of an entity in `table`; `user` or `client_id` is None if the level lacks this
-    part.
+    """Return the current limit of an entity in `table`. `user` or `client_id` is None if entities are only
+    client-ids, or only users.
     """
     limits = table.limits(key)
     names = user or "", client_id or ""
@@ -76,7 +77,7 @@ def current_limit(
 
 def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan, level: str) -> DataFrame:
     """Return one row per entity and quota with its current limit: the columns `current` (in the quota's
-    unit), `alone`, `named`, `client_id_prefix` and `members` (1).
+    unit), `alone`, `named`, `client_id_prefix` and `members`, which is 1: the row is for one entity.
     """
     stand_in = ANONYMOUS if plan.level == AUTO and level == "client-id" else None
     shared = spark.sparkContext.broadcast(table)

@@ -132,8 +132,8 @@ def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> Data
 
 
 def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept:
-    """Return the values of the current quota file that the new file keeps. `given` has one row for each
-    entity and quota with a proposal.
+    """Return the values of the current quota file that the new file keeps: those of entities or quotas
+    without a proposal. `given` has one row for each entity and quota with a proposal.
     """
     if plan.current is None:
         return Kept()

@@ -101,8 +101,8 @@ def client_columns() -> list[Column]:
 
 
 def _place() -> dict[str, Column]:
-    """Return the column `broker` of a charge's budget: the broker, or null for mutations, whose budget covers
-    the whole cluster.
+    """Return the column `broker` of a charge: the broker whose budget is charged, or null for mutations,
+    because their budget covers the whole cluster.
     """
     return {"broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker"))}
 

@@ -30,7 +30,7 @@ CLIENT: Final = ("quota", "user", "client_id", "broker")
 
 def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
     """Return the recorded hours (`tables.REPLAY`) from the charges of traces (`charges.of_traces`), grouped
-    by the budgets in `draws`.
+    by budget; `draws` has the budget that each client uses.
     """
     waits = charges.select(
         *CLIENT,
@@ -45,7 +45,8 @@ def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
 
 
 def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
-    """Return the recorded hours (`tables.REPLAY`) from usage records, grouped by the budgets in `draws`.
+    """Return the recorded hours (`tables.REPLAY`) from usage records, grouped by budget; `draws` has the
+    budget that each client uses.
 
     A usage record has only the sum and number of its throttle times; the function assumes that they are
     equally long and evenly spread over the record's interval.
@@ -67,8 +68,8 @@ def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
 
 
 def _by_budget(waits: DataFrame, draws: DataFrame) -> DataFrame:
-    """Replace `user` and `client_id` of each row by those of its budget in `draws`, in the form of
-    `tables.REPLAY`.
+    """Replace `user` and `client_id` of each row by those of the budget that the client uses (`draws`), in
+    the form of `tables.REPLAY`. A client without a budget keeps its names.
     """
     joined = waits.join(draws.drop("candidate"), ["quota", "user", "client_id"], "left")
     limited = F.col("limit").isNotNull()
@@ -97,7 +98,7 @@ def _of_quota(quota: str, charged: Column) -> Column:
 
 
 def _hours(waits: DataFrame) -> DataFrame:
-    """Sum up recorded throttle times by budget and hour, in the columns of `tables.REPLAY`."""
+    """Sum up charges and recorded throttle times by budget and hour, in the columns of `tables.REPLAY`."""
     hour, violated = _hour(F.col("from_ms")), F.when(F.col("violations") > 0, F.col("from_ms"))
     counts = waits.groupBy(*CLIENT, hour.alias("start_ms")).agg(
         F.sum("charged").alias("charged"),

@@ -51,8 +51,8 @@ ROWS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettings:
-    """Settings for the replayed budgets, as in the configuration of `weir run`, and the assumed timeout of
-    clients.
+    """Settings that all replayed budgets share: those of the configuration of `weir run`, and the assumed
+    timeout of clients.
     """
 
     num_samples: int = NUM_SAMPLES_DEFAULT
@@ -82,8 +82,8 @@ class BudgetSettings:
 
 
 def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> DataFrame:
-    """Replay charges (`pipeline.replay.charges`) against the budgets in `draws`; return the hours of each
-    budget (`HOURS`).
+    """Replay charges (`pipeline.replay.charges`) under other limits; return the hours of each budget
+    (`HOURS`). `draws` has the budget and limit of each client under each candidate quota file.
     """
     joined = charges.join(draws, ["quota", "user", "client_id"]).withColumn(
         "broker", F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker"))

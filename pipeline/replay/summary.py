@@ -31,8 +31,8 @@ class Total(NamedTuple):
 
 
 def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
-    """Return the totals of the hours in `tables.REPLAY`, ordered by quota, and by candidate in the order of
-    `names`.
+    """Return the totals of the hours in `tables.REPLAY`, ordered by quota, and then by candidate quota file
+    in the order of `names`.
     """
     of_budgets = hours.groupBy("candidate", *BUDGET).agg(
         F.count("*").alias("hours"),
@@ -114,13 +114,13 @@ def held_back(found: Sequence[Total], span_s: float) -> list[str]:
 
 
 def share(part: float, whole: float) -> str:
-    """Return the share `part` of `whole` as text, such as `12 %`; `some` if `whole` is 0."""
+    """Return the share `part` of `whole` as text, such as `12 %`; the word `some` if `whole` is 0."""
     return f"{100 * min(part / whole, 1):.3g} %" if whole > 0 else "some"
 
 
 def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[str]:
-    """Return one line per candidate and quota that compares the replay of usage records with that of traces
-    of the same clients.
+    """Return one line per candidate quota file and quota that compares two replays of the same clients: from
+    usage records, and from traces.
     """
     trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
     return [

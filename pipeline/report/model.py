@@ -199,7 +199,7 @@ class Spread:
 
     brokers: tuple[Broker, ...]
     rest: Broker | None
-    """Sum over the brokers that are not shown; None if all are shown."""
+    """Summed usage of the brokers that the report does not show; None if it shows all brokers."""
     rest_count: int
     uneven: tuple[Uneven, ...]
 
@@ -228,7 +228,7 @@ class Recommendation:
     raised: int
     lowered: int
     new: int
-    """Number of proposals for entities that have no limit now."""
+    """Number of proposals for entities that the current quota file gives no limit."""
     flags: tuple[tuple[str, int], ...]
     """(flag, number of entities with the flag), in descending order of the number."""
 

@@ -1,4 +1,6 @@
-"""Query usage and throttle times by entity and time, from the roll-ups of one level."""
+"""Query usage and throttle times by entity and time, from the roll-ups of one level (users, client-ids, or
+pairs of both).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ _BY_TIME: Final = (
     _ALL_WAITED,
     *(f"{_ALL_WAITED}_{quota}" for quota in QUOTAS),
 )
-"""Columns of `amounts` that are summed up by time."""
+"""Columns of the result of `amounts` that heat maps show: each is summed up by entity and time."""
 _SUMMED: Final = ("requests", "bytes_in", "bytes_out", "bytes", *_BY_TIME, "excess_bytes", "skew_bytes")
 _RANKED: Final = (*(measure.name for measure in MEASURES), _ALL_WAITED)
 """Columns by which the report ranks entities: it shows the entities with the highest values in a table and in

@@ -40,7 +40,7 @@ own.
 _BYTES_PER_TASK: Final = 16 << 20
 """Size (bytes) of Parquet files per Spark partition, from which the number of partitions is computed."""
 _NAMED: Final = 10
-"""Maximum number of days that a remark lists one by one; more days become a range."""
+"""Maximum number of days that a remark for the operator lists one by one; more days become a range."""
 
 
 @dataclass(slots=True)

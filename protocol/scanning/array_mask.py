@@ -46,7 +46,9 @@ class ArrayMask:
         self._chunks = Chunks(_streamer(found.name, version)())
         self._body_bytes = body_bytes
         self._least_bytes = 2 + sum(map(least_size, slot.struct.fields)) + slot.struct.flexible
-        """Size (bytes) of the array with one element, and of no tagged fields, at least."""
+        """Minimum number of bytes from the array to the end of the body: an array with one element, and the
+        count 0 of tagged fields.
+        """
         self._offset: int | None = None
         """Offset of the array in the body; None until the scan has found it."""
         self._fed = 0

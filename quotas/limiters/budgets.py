@@ -23,8 +23,9 @@ __all__ = ["UNLIMITED", "Budget"]
 class Budget(CountingLimiter):
     """Usage and limit of the clients that share `tags`; one object for all their connections.
 
-    No client waits for the budget of a shadow entry, so this budget is exceeded again and again where an
-    enforced budget would be exceeded once. Its `throttle_ms_total` counts overlapping throttle times once.
+    No client waits for the budget of a shadow entry, so requests keep exceeding it during the throttle time,
+    and the throttle times overlap. The `throttle_ms_total` of such a budget counts overlapping throttle times
+    once.
     """
 
     __slots__ = (

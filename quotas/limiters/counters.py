@@ -1,4 +1,6 @@
-"""The counters of a limiter, and the charges that need only these."""
+"""Base classes of limiters: `Chargeable` has the methods that charge units, `CountingLimiter` the
+counters.
+"""
 
 from __future__ import annotations
 

@@ -66,8 +66,9 @@ class RequestBudget(Budget):
         """
         self._quiet_from_ms = self._quiet_until_ms = now_ms
         self.near = False
-        """True if the last charge found more than half of the limit in use. Each connection then has at most
-        one request in flight, as at a broker: several at once could exceed the limit by far.
+        """True if the last charge found more than half of the limit in use. Each connection of the clients
+        then has at most one request in flight, as at a broker, because several at once could exceed the limit
+        by far.
         """
 
     def charge_api(self, api_key: int, percent: float, now_ms: int) -> int:

@@ -34,7 +34,9 @@ WINDOW_S_DEFAULT = 1
 
 
 class Samples:
-    """A ring of up to N+1 samples. Times are ms on one clock; values have any unit."""
+    """A ring of up to N+1 samples. A sample is the sum of the values recorded in one window of W ms. Times
+    are ms on one clock; values have any unit.
+    """
 
     __slots__ = (
         "_current",
@@ -67,7 +69,9 @@ class Samples:
         self.quiet_from_ms = self.quiet_until_ms = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add `value`, which may be negative, to the current sample. Does not empty expired samples."""
+        """Add `value`, which may be negative, to the current sample. Does not empty expired samples, except
+        one that the ring uses again for a new window.
+        """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._note_span()
@@ -76,7 +80,9 @@ class Samples:
         self._lasts[current] = now_ms
 
     def total(self, now_ms: int) -> float:
-        """Return the sum of the live samples; empty the expired ones, as Kafka does at a reading."""
+        """Return the sum of the samples that have not expired; empty the others, as Kafka does at a reading.
+        A sample expires N windows after its last value was recorded.
+        """
         self._settle(now_ms)
         return reduce(add, self._values)
 
@@ -87,8 +93,8 @@ class Samples:
         self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
     def _settle(self, now_ms: int) -> None:
-        """Empty the samples that have expired, and note until when no other sample can expire. Add a sample
-        if the ring is empty.
+        """Empty the samples that have expired, and set the time (`quiet_until_ms`) until which no other
+        sample can expire. Add a sample if the ring is empty.
         """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             if not self._starts:
@@ -135,8 +141,8 @@ class Samples:
         self.quiet_until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
 
     def _look(self, now_ms: int) -> tuple[float, int]:
-        """Return (sum of the live samples, start in ms of the oldest sample), without emptying the expired
-        samples.
+        """Return (sum of the samples that have not expired, start in ms of the oldest sample). Changes
+        nothing: expired samples are not emptied.
         """
         dead_ms = now_ms - self._lifetime_ms
         total, oldest_ms = 0.0, None

@@ -39,17 +39,20 @@ class Verdict(Enum):
     NOT_MEANT = "not meant"
     """The entry does not apply, because the client has no client-id."""
     NO_ENTRY = "no entry"
-    """No entry of this level is for the client."""
+    """The table has no entry for the client at this level (kind of entity, such as a user with a client-id).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of the explanation: an entry that could apply to the client, or a level that has no such
-    entry.
+    """One line of the explanation: an entry that could apply to the client, or a level (a kind of entity,
+    such as a user with a client-id) that has no such entry.
     """
 
     who: str
-    """Entity of the entry or level, as text, such as `user alice, client-id <default>`."""
+    """Entity of the entry, as text, such as `user alice, client-id <default>`. For a level without an entry,
+    the entity that an entry would have.
+    """
     entity: Entity | None
     """Entity of the entry; None for a level without an entry."""
     value: float | None
@@ -71,7 +74,9 @@ class Charge:
     subject: str
     """Kind of subject: `client`, `topic` or `ip`. A topic's quota applies in addition to the client's."""
     steps: tuple[Step, ...]
-    """Entries and levels that were looked at, in order of precedence."""
+    """Entries that could apply to the subject, and levels (kinds of entities) without such an entry, in order
+    of precedence.
+    """
     limit: Limit | None
     """Limit that is enforced; None if the subject has no enforced limit."""
     shared_by: str
@@ -218,10 +223,12 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
     Yield one step for a candidate without an entry.
     """
     enforced: _Candidate | None = None
-    """First candidate with an enforced entry that applies; None if no candidate so far has one."""
+    """First entity (candidate) with an enforced entry that applies to the client; None if none was found so
+    far.
+    """
     first: _Candidate | None = None
-    """First candidate with an entry that applies, enforced or shadow; None if no candidate so far has one.
-    Only this candidate's shadow entry is counted.
+    """First entity (candidate) with an entry that applies to the client, enforced or shadow; None if none was
+    found so far. Shadow entries of later candidates are outranked.
     """
     for candidate in candidates:
         who, entity, why_not = candidate

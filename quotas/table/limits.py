@@ -29,13 +29,19 @@ class Limit(NamedTuple):
     is_shadow: bool = False
     """True if the limit is counted, not enforced."""
     pacing: Pacing = Pacing.KAFKA
-    """Pacing of the entry, or the default; only used for byte rates."""
+    """Kind of limiter of a byte rate, Kafka's or smooth: that of the entry, or else the default of the table.
+    Other quotas ignore it.
+    """
     scope: Scope = Scope.BROKER
-    """Scope of the budget; only used for byte rates and request time."""
+    """Scope of the budget: one per broker, or one for all brokers of the cluster. Only byte rates and request
+    time have a scope.
+    """
 
 
 class _LevelQuotas(NamedTuple):
-    """All quotas of one level (for a level of prefixes: all prefixes of one length), prepared for lookup."""
+    """All quotas of one level (kind of entity, such as a user with a client-id), prepared for lookup; for a
+    level of prefixes, all prefixes of one length.
+    """
 
     per_user: bool
     """True if each user has a budget of its own."""
@@ -219,8 +225,9 @@ class Limits:
         return value if (key in level.shadows) == self._is_shadow else None
 
     def options_of(self, tags: Tags) -> tuple[Pacing, Scope]:
-        """Return pacing and scope of the limit for the clients that share `tags`; Kafka's if they have no
-        limit. Not for tags of topics or addresses.
+        """Return pacing and scope of the limit for the clients that share `tags`. Return Kafka's pacing and
+        scope (one budget per broker) if no limit applies to these clients. Not for tags of topics or
+        addresses.
         """
         found = self._shared(tags) if self._has_options else None
         return (Pacing.KAFKA, Scope.BROKER) if found is None else self._options(found[0], found[1])

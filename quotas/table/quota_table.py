@@ -24,7 +24,7 @@ class QuotaKey(Enum):
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     """Bytes per second that a client may fetch."""
     REQUEST_PERCENTAGE = "request_percentage"
-    """Percent of one thread's time."""
+    """Request time at a broker that a client may use, in percent of one thread."""
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     """Partitions per second that a client may create, add or delete."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
