@@ -1,9 +1,9 @@
 """Read request costs from throttle times: request quotas of the calibrator's client-ids make the broker
 throttle.
 
-A broker applies quotas some time after they were stored. Therefore one more client-id, the canary, gets a
-quota that any request exceeds: once the broker throttles the canary, all quotas that were stored with its own
-are in force.
+A broker applies quotas some time after they were stored. Therefore one more client-id, called the canary,
+gets a quota that any request exceeds. Once the broker throttles the canary, all quotas that were stored
+together with the canary's quota are in force.
 """
 
 from __future__ import annotations

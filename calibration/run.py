@@ -158,7 +158,7 @@ class Findings:
 
     found: list[CaseReadings]
     left_out: dict[str, str]
-    """Reasons why APIs or cases were not measured, by the name of the API or case."""
+    """Name of an API or of a kind of request (case) that was not measured → the reason."""
     notes: list[str]
     left_behind: list[str] = field(default_factory=list)
     """Descriptions of the topics, groups and quotas that could not be removed, or the errors of the removal.
@@ -269,8 +269,8 @@ class Calibration:
         return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
 
     def _wanted_us(self, case: Case, expected_us: float) -> float:
-        """Return the broker's time (µs) that the requests of one reading should take in total. Cases with
-        pauses get as few requests as possible, because the pauses make them slow.
+        """Return the broker's time (µs) that the requests of one measurement should take together. Requests
+        that are sent after pauses are as few as possible, because the pauses take long.
         """
         return COUNT_WANTED * expected_us if case.pause_s else wanted_us(expected_us)
 
@@ -387,8 +387,8 @@ class Calibration:
             )
 
     async def _working_cases(self) -> list[Case]:
-        """Send the request of each case once; return the cases whose responses have no error. For the others,
-        write the reason into `left_out` of the findings.
+        """Send the request of each case (kind of request) once; return the cases whose responses have no
+        error. For the others, write the reason into `left_out` of the findings.
         """
         good = []
         names = {code.value: code.name for code in ErrorCode}
@@ -493,7 +493,8 @@ class Calibration:
 
     async def _read(self, case: Case, client_id: str, count: float) -> LoadResult:
         """Measure the case once on a new connection: send its request until the broker throttles it or, with
-        a probe that does not need throttling, `count` times. Raises QuestionError, NeverThrottledError.
+        a probe that does not need throttling, `count` times. Raises QuestionError if the broker does not
+        answer, NeverThrottledError if it does not throttle.
         """
         async with await self._connection.connect() as connection:
             with failures(self._connection.address, self._connection.timeout_s):

@@ -1,6 +1,6 @@
 """List, read, write, delete and lock single files of a lake, the directory tree of the pipeline's tables.
 
-Hadoop's file systems do the work, so that it succeeds at every path to which Spark can write.
+This module calls the file systems of Hadoop, so that it can use every path to which Spark can write.
 """
 
 from __future__ import annotations

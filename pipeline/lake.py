@@ -59,7 +59,8 @@ class Lake:
     @property
     def rolled(self) -> str:
         """Path of a table with one row per day that was rolled up: the number and size of the day's usage
-        files, and a digest of their names.
+        files, and a digest of their names. A difference from the present files shows that the day must be
+        rolled up again.
         """
         return self.path("rollup", "source")
 

@@ -191,8 +191,8 @@ def _text(value: object) -> str:
 
 
 def _number(_digits: str) -> bytes:
-    """Return a placeholder for a number in the JSON text. Numbers are not converted, because the conversion
-    of a long one takes long, and no name is a number.
+    """Return a placeholder for a number in a token's JSON text. Numbers are not converted, because the
+    conversion of a long number takes long, and no client's name is a number.
     """
     return b""
 

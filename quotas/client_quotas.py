@@ -245,8 +245,8 @@ class ClientQuotas(Generic[A_co]):
         return Limit(value, tags, self._is_shadow, pacing, scope)
 
     def _current(self, limiter: A_co, limit: Limit) -> A_co:  # type: ignore[misc]  # returns its argument
-        """Give the limiter the value and the pacing of `limit`. Return the limiter, or the new limiter that
-        replaces it because the pacing has changed.
+        """Give the limiter the value of `limit`, and the kind (pacing) that `limit` demands. Return the
+        limiter, or the new limiter that replaces it because the kind has changed.
         """
         if limiter.limit != limit.value:
             limiter.set_limit(limit.value)

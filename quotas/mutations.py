@@ -80,8 +80,8 @@ class MutationBudget(CountingLimiter):
         self._bucket.inherit(other._bucket)
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Return a new charge for one request. `strict`: True to refuse topics while the balance is
-        negative.
+        """Return a new charge for one request. `strict`: True to refuse topics while the balance is negative;
+        False to admit all topics, and only tell a throttle time.
         """
         return MutationCharge(self, self._bucket, strict=strict)
 
@@ -137,7 +137,7 @@ class MutationCharge:
 
     def __init__(self, budget: MutationBudget, bucket: TokenBucket, *, strict: bool) -> None:
         """Begin without charged topics. Callers use `MutationBudget.begin` instead. `strict`: True to refuse
-        topics while the balance is negative.
+        topics while the balance is negative; False to admit all topics, and only tell a throttle time.
         """
         self._budget = budget
         self._bucket = bucket
@@ -222,8 +222,9 @@ class ShadowMutationBudget(MutationBudget):
     __slots__ = ()
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Return a new charge for one request; this budget counts refusals, but callers do not act on them.
-        `strict`: True to refuse topics while the balance is negative.
+        """Return a new charge for one request; the budget counts refusals, but callers do not act on them.
+        `strict`: True to count topics as refused while the balance is negative; False to count only throttle
+        times.
         """
         return _ShadowCharge(self, self._bucket, strict=strict)
 
@@ -277,8 +278,8 @@ usage records count them.
 
 
 class LateCharge:
-    """Charge for partitions that the broker has already created. Both budgets of a ledger are
-    charged, and neither can refuse.
+    """Charge for partitions that the broker has already created. The enforced budget and the shadow budget of
+    a client are charged, and neither can refuse.
     """
 
     __slots__ = ("_enforced", "_shadow", "taken")
@@ -292,15 +293,15 @@ class LateCharge:
         self._shadow = None if shadow is None else shadow.begin(strict=False)
 
     def charge(self, cost: float, now_ms: int) -> None:
-        """Charge `cost` partitions to both budgets."""
+        """Charge `cost` partitions to both budgets of the client, the enforced one and the shadow one."""
         self.taken += cost
         if self._enforced is not None:
             self._enforced.admit(cost, now_ms)
         self.charge_shadow(cost, now_ms)
 
     def charge_shadow(self, cost: float, now_ms: int) -> None:
-        """Charge `cost` partitions to the shadow budget alone, because the enforced budget was charged before
-        the request was forwarded.
+        """Charge `cost` partitions to the shadow budget alone. The caller has charged the enforced budget
+        already, before the request was forwarded.
         """
         if self._shadow is not None:
             self._shadow.admit(cost, now_ms)

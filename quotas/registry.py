@@ -84,8 +84,8 @@ class LimiterRegistry(Generic[A]):
         for IP addresses.
         """
         self._next_expiry_ms: float = -math.inf
-        """Time (ms) of the earliest moment at which a limiter can have been without a charge for
-        `IDLE_MS_MAX`; no search for such limiters is needed before.
+        """Time (ms) of the next search for limiters that were not charged for `IDLE_MS_MAX`: no limiter can
+        reach that age earlier.
         """
         self._next_room_ms: float = -math.inf
         self._has_overflowed = False

@@ -95,7 +95,7 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     user: str
     client_id: str
     connection: int
-    """Number of the connection, unique among the connections of this instance."""
+    """Number of the connection, unique among the connections of this instance of Weir."""
     api: str
     """Name of the API group that the request belongs to, a `usage.groups.Group`."""
     api_key: int

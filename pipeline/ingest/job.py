@@ -58,8 +58,8 @@ def ingest(
 ) -> Outcome:
     """Ingest the records of these `kinds` (usage, trace) into the tables, until all existing records are read
     or `pace.stop` is set. A record is late if it is more than `late_after_s` older than the newest record of
-    its stream. `say` is called with one line of text per batch. Raises PipelineError if the source or lake is
-    unsuitable or Spark fails.
+    its stream (the records of one instance of Weir). `say` is called with one line of text per batch. Raises
+    PipelineError if the source or the directory of the tables is unsuitable, or Spark fails.
     """
     source.check(spark)
     files = Files(spark)

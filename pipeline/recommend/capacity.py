@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def fit(*, proposed: float, floors: float, room: float) -> float:
-    """Return the largest factor, at most 1, for the part of the proposals above the floors with which the
-    proposals fit into `room` (arguments are sums, in one unit). Raises ValueError if the floors alone exceed
-    `room`.
+    """Return the largest factor, at most 1, by which the parts of the proposals above the floors (lowest
+    limits to propose) can be multiplied so that the proposals fit into `room`. Arguments are sums, in one
+    unit. Raises ValueError if the floors alone exceed `room`.
     """
     if proposed <= room:
         return 1.0
@@ -41,8 +41,9 @@ def fit(*, proposed: float, floors: float, room: float) -> float:
 
 def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) -> dict[QuotaKey, float]:
     """Return, for each quota that has a capacity, the factor (0 to 1) for the part of its proposals above the
-    floor. `kept` has the sum of each quota's values that the new file takes over from the current one.
-    `proposals` has the columns `quota` and `wanted`, one row per entity and quota.
+    floor (lowest limit to propose). `kept` has, for each quota, the sum of the values that the new file takes
+    over from the current file. `proposals` has the columns `quota` and `wanted`, one row per entity and
+    quota.
 
     Raises PipelineError if even the floors exceed the capacity.
     """

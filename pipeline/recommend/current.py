@@ -46,8 +46,8 @@ class CurrentLimit(NamedTuple):
     alone: bool = False
     """True if no other entity shares the budget of the limit."""
     named: bool = False
-    """True if the entry that sets the limit names the entity itself. In the table of recommendations, true if
-    this holds for any recommended quota.
+    """True if neither the user nor the client-id of the entry that sets the limit is the default. In the
+    table of recommendations, true if this holds for any recommended quota.
     """
     prefix: str | None = None
     """Prefix whose client-ids share the budget; None if the limit has no prefix."""
@@ -136,14 +136,15 @@ class Kept:
     replace them.
     """
     options: dict[Entity, Options] = field(default_factory=dict)
-    """Pacing and scope of the current enforced entries, by the entity that gets the values in the new file.
+    """Pacing (kind of limiter) and scope (one budget per broker or per cluster) of the present enforced
+    entries, by the entity that gets these options in the new file.
     """
 
 
 def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
-    """Return entity and quota of each value in the current file that may be replaced: the quota is one of the
-    recommended ones, and the entity has the level of the recommendation. A value whose entity has no usage is
-    kept.
+    """Return (entity, quota) of each value in the current file that the recommendation may replace: the quota
+    is a recommended one, and the entity has the same parts (user, client-id) as recommended entities. A value
+    whose entity has no usage is kept.
     """
     return [
         (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
@@ -174,8 +175,8 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
 
 
 def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
-    """Return the entity in the new file that takes over this value of the current file, usually the same
-    entity; None if the recommendation replaces the value.
+    """Return the entity in the new file that takes over this value of the current file, usually the entity
+    that has the value now; None if the recommendation replaces the value.
     """
     if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
         return entity

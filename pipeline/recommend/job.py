@@ -120,8 +120,9 @@ def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple
 
 
 def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> DataFrame:
-    """Return one row per entity and quota with its usage (columns of `need.needs`), and with `wanted`, the
-    limit in the quota's unit that growth, headroom and floor make of the usage.
+    """Return one row per entity and quota with its usage (columns of `need.needs`), and with `wanted`: the
+    limit, in the quota's unit, that the entity needs after growth, with headroom, and at least the lowest
+    limit to propose.
     """
     used = by_quota(rows, plan)
     if plan.current is None:

@@ -79,7 +79,8 @@ class Plan:
     entry for each.
     """
     near: float = 0.2
-    """Share of the current limit; an entity whose peak is below it gets the flag `never near`."""
+    """Share of the current limit; an entity whose peak usage is below this share gets the flag `never near`.
+    """
     throttled: float = 0.5
     """Share of the time with usage; an entity that was throttled for a larger share of that time gets the
     flag `mostly throttled`.

@@ -92,8 +92,8 @@ def _text(path: Path) -> str:
 
 
 def not_replayed(candidate: Candidate) -> list[str]:
-    """Return lines for the operator that name the entries of the candidate file which a replay ignores: one
-    line per type of entry, with the number of entries.
+    """Return lines for the operator about entries of the candidate file that a replay ignores: one line per
+    type of entry, with the number of entries.
     """
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
@@ -109,11 +109,11 @@ def not_replayed(candidate: Candidate) -> list[str]:
 def draws(
     clients: DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
 ) -> DataFrame:
-    """Return the budgets (`DRAWS`, one row per candidate, quota and client) that clients use by the rules of
-    `quotas`; `clients` has the columns `user` and `client_id`.
+    """Return the budgets that clients use under each candidate quota file, one row per file, quota and client
+    (`DRAWS`); `clients` has the columns `user` and `client_id`.
 
-    A client without client-id is treated as if its client-id were `unnamed`. Entries without a pacing get
-    `pacing`.
+    A client without client-id is treated as if its client-id were `unnamed`. Byte rates whose entries set no
+    pacing (kind of limiter) get `pacing`.
     """
 
     def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,8 @@
 """Compute a table of the throttle times that Weir recorded, with the columns of a replay, for comparison with
-the candidates.
+the replays under candidate quota files.
 
-The times are grouped by the budgets of one candidate; a client without a budget has rows of its own.
+The times are grouped by the budgets that clients use under one of these files; a client without a budget has
+rows of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WAITS_PER_RECORD: Final = 100
-"""Maximum number of throttle times that one usage record is split into; more of them would overlap."""
+"""Maximum number of throttle times, one after the other, into which the recorded throttle time of one usage
+record is split.
+"""
 WAIT_MS_MAX: Final = 2**31 - 1
 """Maximum throttle time (ms): the protocol's field has 32 bits."""
 CLIENT: Final = ("quota", "user", "client_id", "broker")
@@ -152,7 +155,7 @@ def _throttled(waits: DataFrame) -> DataFrame:
 
 
 def _single(waits: DataFrame) -> DataFrame:
-    """Return one row per throttle time, which begins at `from_ms` and lasts `wait_ms`."""
+    """Return one row per throttle time; the throttle begins at `from_ms` and lasts `wait_ms`."""
     violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
     wait_ms = F.least(F.ceil(F.col("throttle_ms") / F.col("violations")), F.lit(WAIT_MS_MAX))
     if "interval_ms" not in waits.columns:

@@ -66,7 +66,9 @@ class BudgetSettings:
     """True if the throttle mode is hold: fetches over the quota still return their records."""
 
     def replay(self, quota: str, limit: float, pacing: str) -> Replay:
-        """Return a replay that has no charges yet, of one budget with this quota, limit and pacing."""
+        """Return a replay, without charges so far, of one budget with this quota, limit and kind of limiter
+        (pacing).
+        """
         key = QuotaKey(quota)
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
         return Replay(
@@ -136,7 +138,8 @@ def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[in
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]]:
     """Yield (first row, row after the last, budget) for each series of consecutive rows with the same budget.
 
-    The function compares hashes of budgets, so that names are read twice per budget instead of once per row.
+    The function compares hashes of budgets row by row, which is faster than a comparison of names; names are
+    read only twice per budget.
     """
     import numpy as np
 

@@ -17,7 +17,7 @@ BUDGET: Final = ("quota", "user", "client_id", "broker")
 
 
 class Total(NamedTuple):
-    """Sums over all budgets of one quota under one candidate."""
+    """Sums over all budgets of one quota under one candidate quota file."""
 
     quota: str
     candidate: str
@@ -55,7 +55,7 @@ def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
 
 
 def listed(found: Sequence[Total]) -> Listing:
-    """Return the totals of quotas and candidates as a table for the command line to print."""
+    """Return the totals by quota and candidate quota file as a table for the command line to print."""
     columns = ("quota", "quotas of", "throttled", "violations", "throttle times s", "throttled s", "given up")
     rows = tuple(
         (
@@ -73,8 +73,8 @@ def listed(found: Sequence[Total]) -> Listing:
 
 
 def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
-    """Return a table of the `most` budgets with the longest throttled time (s) under any candidate, with a
-    column per candidate.
+    """Return a table of the `most` budgets with the longest throttled time (s) under any candidate quota
+    file, with one column per file.
     """
     # No pivot: file names may equal column names, or differ only by case, which Spark's columns ignore.
     under = [f"under_{number}" for number in range(len(names))]

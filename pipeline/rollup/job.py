@@ -48,7 +48,7 @@ class _Done:
     records: int = 0
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PERIODS, 0))
     longest_ms: int = 0
-    """Longest interval (ms) that any usage record covers."""
+    """Longest interval (ms) that one of the usage records covers."""
 
 
 def rollup(
@@ -130,8 +130,8 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _read(kept: DataFrame) -> tuple[dict[date, int], int]:
-    """Return the number of usage records by day, and the longest interval (ms) of any record. Each record is
-    counted once, in the window of its pair of user and client-id.
+    """Return (number of usage records by day, longest interval in ms of any record), from the windows of
+    pairs of user and client-id: these windows count each record once.
     """
     pairs = kept.where(sql.col("level") == LEVELS.index("user-client-id"))
     rows = pairs.groupBy(_day("window_ms").alias("day")).agg(

@@ -87,8 +87,8 @@ def _charged(group: Group) -> Column:
 
 
 def _levels(pairs: DataFrame) -> DataFrame:
-    """Return the rows of all three levels: pairs of user and client-id, and their sums by user and by
-    client-id; the entity is in the columns `ENTITY`.
+    """Return the rows of all three kinds of entities: pairs of user and client-id, users (sums of their
+    pairs), and client-ids (sums of their pairs). The entity is in the columns `ENTITY`.
     """
     nobody = sql.lit("")
     entities = sql.array(

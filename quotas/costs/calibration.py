@@ -103,7 +103,8 @@ def measured_us(percent: float, elapsed_s: float, windows: Windows) -> float:
 
 
 def fault(reading: Reading, windows: Windows) -> str | None:
-    """Return the reason why a reading is useless, as one line; None if the reading is good.
+    """Return the reason why a reading (measurement of one series of equal requests) is useless, as one line;
+    None if the reading is good.
 
     Brokers cut a throttle time at one window, so a throttle time of a whole window gives only a lower bound.
     """

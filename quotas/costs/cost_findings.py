@@ -1,4 +1,6 @@
-"""Turns readings of a broker into a file of request costs: coefficients, their ranges, and their origin."""
+"""Turns the measured costs of requests at a broker into a file of request costs: coefficients, their ranges,
+and their origin.
+"""
 
 # mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
@@ -50,9 +52,13 @@ class Coefficient:
     """One coefficient of a cost table, in µs."""
 
     api: str
-    """Kafka's name of the API, or `rest`, or `cold`."""
+    """Kafka's name of the API; `rest` for a coefficient of all APIs without their own, `cold` for one of the
+    cost after idle time.
+    """
     name: str
-    """Name of the field in `ApiCost` or `ColdCost`; see `cost_fitting.UNPACKED` for coefficients by codec."""
+    """Name of the field in `ApiCost` or `ColdCost`. Coefficients of unpacked sizes have one name per
+    compression codec (`cost_fitting.UNPACKED`).
+    """
     old: float | None
     """Value (µs) before this calibration; None if the API had no coefficients of its own."""
     new: float
@@ -69,7 +75,7 @@ class Coefficient:
 
 @dataclass(frozen=True, slots=True)
 class CostFindings:
-    """Result of a calibration: the coefficients fitted to all readings, and their accuracy."""
+    """Result of a calibration: the coefficients fitted to all measured requests, and their accuracy."""
 
     coefficients: list[Coefficient]
     ratio: float
@@ -105,9 +111,10 @@ class CostFindings:
 def findings(
     readings: Sequence[Readings], names: Mapping[str, Sequence[str]], old: CostTable
 ) -> CostFindings:
-    """Fit each API's coefficients (`names`: API → names of coefficients) to its readings. Coefficients and
-    APIs without readings are scaled by the median ratio of measured to formerly estimated costs, because a
-    broker that is slower in all measured requests is probably slower in the others too.
+    """Fit each API's coefficients (`names`: API → names of coefficients) to the measured costs of its
+    requests (`readings`). Coefficients and APIs that were not measured are scaled by the median ratio of
+    measured to formerly estimated costs, because a broker that is slower in all measured requests is probably
+    slower in the others too.
 
     Raises ValueError if there are no readings.
     """

@@ -1,5 +1,6 @@
-"""Explains a client's limits: all levels in order of precedence, the winning entry, the reasons why other
-entries do not win, and the clients that share the budget.
+"""Explains a client's limits: all levels (kinds of entities, such as a user with a client-id) in order of
+precedence, the winning entry, the reasons why other entries do not win, and the clients that share the
+budget.
 
 >>> table = QuotaTable({(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 >>> produce = explain(table, "alice", "app").charges[0]
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """Effect that an entry has on a client, or the fact that a level has no entry for the client."""
+    """Effect that a quota entry has on a client; or, for a level (kind of entity) without an entry for the
+    client, that fact.
+    """
 
     WINS = "wins"
     """The entry applies, and is enforced."""
@@ -163,7 +166,8 @@ class _Candidate(NamedTuple):
     who: str
     """Text for operators that describes the entity, such as `user alice, client-id <default>`."""
     entity: Entity | None
-    """Entity to look up in the table; None if no entry of this level can apply to the client."""
+    """Entity to look up in the table; None if no entry of its level (kind of entity) can apply to the client.
+    """
     why_not: str = ""
     """Reason why an entry of this entity does not apply to the client; "" if it applies."""
 
@@ -219,8 +223,8 @@ def _charge(
 
 
 def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:
-    """Yield a step per entry that the candidates have, an entity's shadow entry before its enforced entry.
-    Yield one step for a candidate without an entry.
+    """Yield one line of the explanation (`Step`) for each entry that these entities have, an entity's shadow
+    entry before its enforced entry. Yield one line for an entity without an entry.
     """
     enforced: _Candidate | None = None
     """First entity (candidate) with an enforced entry that applies to the client; None if none was found so
@@ -253,8 +257,8 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
 
 
 def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, str]:
-    """Return (verdict, reason) for an entry that applies to the client. `before`: candidate of higher
-    precedence that wins over this entry; None if this entry wins.
+    """Return (verdict, reason) for an entry that applies to the client. `before`: entity of higher precedence
+    whose entry wins over this one; None if this entry wins.
     """
     shadow = "shadow: " if is_shadow else ""
     if before is not None:
@@ -265,8 +269,8 @@ def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, st
 
 
 def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Iterator[_Candidate]:
-    """Yield the entities to look up for a client, as candidates, in order of precedence: one per level, and
-    for a level of prefixes one per matching prefix, the longest first.
+    """Yield the entities whose entries could apply to a client, in order of precedence: one per level (form
+    of user and client-id), and for a level of prefixes one per matching prefix, the longest first.
     """
     prefixes = _prefixes(table, key, client_id)
     for level in LEVELS:
@@ -283,8 +287,8 @@ def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> 
 
 
 def _name(part: Part, name: str) -> Name | None:
-    """Return the user, or the client-id, that an entity has at a level where it has the form `part`. `name`:
-    the client's own user or client-id.
+    """Return the user, or the client-id, of the entity that stands for a client in the form `part`: the
+    client's own `name`, the default, or None if the entity lacks this part.
     """
     return None if part is Part.ABSENT else DEFAULT if part is Part.DEFAULT else name
 
