@@ -44,8 +44,8 @@ MEDIUM_RECORDS: Final = 16
 LARGE_RECORDS: Final = 200
 FETCH_BYTES: Final = 500_000
 CONVERTED_VERSION: Final = 3
-"""The newest version of Fetch whose responses need an older record format: a broker converts stored records
-for it.
+"""The newest version of Fetch whose responses have an older record format than the broker stores, so that the
+broker must convert the records.
 """
 PAUSES_S: Final = (0.003, 0.006)
 

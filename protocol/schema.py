@@ -77,7 +77,9 @@ class Slot(msgspec.Struct, frozen=True):
     field: Field
     nullable: bool
     compact: bool
-    """True if lengths are written as unsigned varints of length + 1, instead of int16 or int32."""
+    """True if the length of the field (string, bytes or array) is written as an unsigned varint of length +
+    1, instead of an int16 or int32.
+    """
     tag: int | None
     """Tag of the field; None if the field is not a tagged field in this version."""
     struct: Layout | None

@@ -66,9 +66,9 @@ _WAKE, _CHARGE = 0, 1
 _ALL_CLIENTS: Final = Tags("", "")
 
 Asked: TypeAlias = tuple[int, int, float, int, int, int]
-"""One request: (time in ms at which it was taken; service time in ms; units charged; number of its
-connection; recorded throttle time in ms; note). The note is the API key for request time and fetches; for
-mutations it is 1 if topics may be refused (strict), else 0.
+"""One recorded request: (time in ms at which it was taken from its connection; service time in ms; units
+charged; number of its connection; recorded throttle time in ms; note). The note is the API key for request
+time and fetches; for mutations it is 1 if topics may be refused (strict), else 0.
 """
 
 

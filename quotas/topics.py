@@ -123,8 +123,8 @@ class TopicRates:
         return bool(self._enforced)
 
     def budgets(self, *, shadow: bool = False) -> Iterator[Budget]:
-        """Return the enforced budgets (the shadow budgets if `shadow`), without the cluster's budgets. Each
-        budget has its topic in `tags`.
+        """Return the enforced budgets of this broker (its shadow budgets if `shadow`), without the budgets
+        that all brokers of a cluster share. Each budget has its topic in `tags`.
         """
         return iter(self._own[shadow].values())
 

@@ -1,8 +1,9 @@
 """Replay: compute which clients candidate quota files would have throttled, when, and for how long.
 
 The job reads traces or usage records, and runs the classes that enforce quotas (`quotas.replay`) for each
-candidate. The hours of all budgets, and of the records themselves, become the table `replay`.
-docs/how-to/pipeline/replay.md describes the model of clients and its accuracy.
+candidate. The table `replay` gets one row per budget and hour, with the computed throttle times, and the same
+rows with the recorded throttle times. docs/how-to/pipeline/replay.md describes the model of clients and its
+accuracy.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Budget(CountingLimiter):
         return self._told(wait_ms, now_ms) if wait_ms else 0
 
     def _told(self, wait_ms: int, now_ms: int) -> int:
-        """Add a request that is told to wait for `wait_ms` to the counters; return `wait_ms`."""
+        """Count a throttled request, which is told to wait for `wait_ms`; return `wait_ms`."""
         until_ms, last_ms = now_ms + wait_ms, self.throttled_until_ms
         self.throttled += 1
         if not self._is_shadow or last_ms <= now_ms:

@@ -61,8 +61,8 @@ class RequestBudget(Budget):
         Charges are added up here while the rate is surely below half of the limit.
         """
         self._room = -1.0
-        """Maximum of `_pending` (percent-seconds) at which the rate is surely below half of the limit; below
-        0 if each charge must compute the rate.
+        """Maximum of `_pending` (charges, in percent-seconds, that are not yet recorded in the samples) at
+        which the rate is surely below half of the limit; below 0 if each charge must compute the rate.
         """
         self._quiet_from_ms = self._quiet_until_ms = now_ms
         self.near = False

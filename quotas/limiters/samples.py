@@ -93,8 +93,8 @@ class Samples:
         self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
     def _settle(self, now_ms: int) -> None:
-        """Empty the samples that have expired, and set the time (`quiet_until_ms`) until which no other
-        sample can expire. Add a sample if the ring is empty.
+        """Empty the samples (sums of values recorded in one window) that have expired, and set the time
+        (`quiet_until_ms`) until which no other sample can expire. Add a sample if the ring has none.
         """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             if not self._starts:
@@ -103,8 +103,8 @@ class Samples:
             self._note_span()
 
     def _open(self, now_ms: int) -> None:
-        """Make sure that the current sample may take a value at `now_ms`: begin a new sample if the ring is
-        empty, or if the window of the current one is over.
+        """Make sure that the current sample (sum of values recorded in one window) may take a value at
+        `now_ms`: begin a new sample if the ring has none, or if the window of the current sample is over.
         """
         if not self._starts:
             self._append(now_ms)
@@ -132,8 +132,8 @@ class Samples:
                 self._reset(slot, now_ms)
 
     def _note_span(self) -> None:
-        """Set `quiet_from_ms` and `quiet_until_ms`: the time in which the current sample stays open and no
-        sample expires.
+        """Set `quiet_from_ms` and `quiet_until_ms`: the time in which the window of the current sample is not
+        over and no sample expires.
         """
         start_ms = self._starts[self._current]
         self._oldest_ms = min(self._starts)

@@ -159,8 +159,8 @@ def _reach(key: QuotaKey, limit: Limit) -> str:
 
 
 class _Candidate(NamedTuple):
-    """An entity whose entry, if the table has one, could apply to the client: one per level, or one per
-    matching prefix.
+    """An entity whose entry, if the table has one, could apply to the client. Each level (kind of entity,
+    such as a user with a client-id) has one such entity; a level of prefixes has one per matching prefix.
     """
 
     who: str

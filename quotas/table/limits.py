@@ -145,7 +145,7 @@ class Limits:
     def resolve(self, user: str, client_id: str) -> Limit | None:
         """Return the limit of a client; None if the client has no limit.
 
-        `user` is the name of its principal, without type; for a null client-id, pass "".
+        `user` is the name of the client's principal, without type; for a null client-id, pass "".
         """
         found = self._find(user, client_id)
         if found is None:
