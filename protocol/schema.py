@@ -202,8 +202,8 @@ def api_keys() -> tuple[int, ...]:
 
 @cache
 def message(name: str) -> MessageSchema | None:
-    """Return the schema of a message or header by its name ("MetadataResponse", "RequestHeader"), None if it
-    does not exist (cached). Reads only the file of that API.
+    """Return the schema of a message or header by its name ("MetadataResponse", "RequestHeader"), None if the
+    name is unknown (cached). Reads only the schema file that contains this message.
     """
     for kind, suffix in (("request", "Request"), ("response", "Response")):
         if name == suffix + "Header":

@@ -182,8 +182,8 @@ class MutationCharge:
             self._is_overdrawn(now_ms)
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return the throttle time (ms) of a response sent at `now_ms`: the rest of the wait that began when
-        the balance was last found negative.
+        """Return the throttle time (ms) of a response sent at `now_ms`: the time that is left until the
+        balance, as it was when last found negative, is back at 0. Return 0 if the balance was not negative.
         """
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 

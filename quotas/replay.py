@@ -125,7 +125,9 @@ class _Kind(Protocol):
 
 
 class _Produce:
-    """Rules for produce requests: each is charged when taken, and its connection is throttled at once."""
+    """Rules by which quotas of produced bytes are replayed: each request is charged when it is taken from its
+    connection, and the connection is throttled at once.
+    """
 
     __slots__ = ("_budget",)
 
@@ -183,7 +185,9 @@ class _Fetches(_HeldFetches):
 
 
 class _Time:
-    """Rules for request time: each request is charged when its response begins."""
+    """Rules by which quotas of request time are replayed: each request is charged when its response
+    begins.
+    """
 
     __slots__ = ("_budget",)
     over_until_ms = 0
@@ -203,8 +207,8 @@ class _Time:
 
 
 class _Mutations:
-    """Rules for mutations: each request is charged when it is taken, and its connection is throttled from the
-    response on.
+    """Rules by which quotas of mutations are replayed: each request is charged when it is taken from its
+    connection, and the connection is throttled from the response on.
     """
 
     __slots__ = ("_budget",)
@@ -355,8 +359,8 @@ class Replay:
         self._push(now_ms + service_ms, _CHARGE, rank(asked), connection, asked)
 
     def ask_again(self, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """Put a refused request first in its connection's queue, so that it is repeated when the connection's
-        throttle is over.
+        """Put a refused request first in its connection's queue, so that the client repeats the request when
+        the connection's throttle is over.
         """
         connection.until_ms = max(connection.until_ms, now_ms + 1)
         connection.waiting.appendleft(asked)

@@ -34,11 +34,11 @@ NOTHING: Final = ByQuota()
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Usage of one client (user and client-id) at one broker in one interval, by requests of one group.
+    """Usage of one client (user and client-id) at one broker in one interval, by requests of one API group.
 
-    Records can be added: only `sessions` may count the same thing in several records. Bytes are those on the
-    wire between client and Weir, length prefixes included. A request is counted when it is complete, a
-    response when it begins.
+    Fields of several records can be added up, except `sessions`, because several records may count the same
+    connection. Bytes are those on the wire between client and Weir, length prefixes included. A request is
+    counted when it is complete, a response when it begins.
     """
 
     version: int

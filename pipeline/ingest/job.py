@@ -1,7 +1,8 @@
 """Ingest records from files or topics into tables, each exactly once, with Spark's Structured Streaming.
 
 `sources` reads lines, `parse` validates records, `ledger` finds late records, `batch` writes tables, and
-`checkpoint` refuses to start with the wrong tables. This module runs the streams until they end.
+`checkpoint` raises an error if Spark's checkpoint does not fit the source or the tables. This module runs the
+streams until they end.
 """
 
 from __future__ import annotations

@@ -97,8 +97,9 @@ def unresolved(rows: DataFrame) -> DataFrame:
 
 
 def shared(rows: DataFrame, level: str) -> DataFrame:
-    """Return the rows, hour by hour, with client-ids that share the budget of a prefix merged into one row.
-    Its rates are the sums of theirs, which is an upper bound of the prefix's usage.
+    """Return the rows, hour by hour, after merging the rows of client-ids that share the budget of a prefix
+    into one row. The rates of this row are the sums of the client-ids' rates, an upper bound of the prefix's
+    usage.
     """
     own = rows.where(sql.col("client_id_prefix").isNull())
     pots = rows.where(sql.col("client_id_prefix").isNotNull())

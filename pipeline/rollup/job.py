@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from weir.pipeline.lake import Lake
 
 WINDOW_S: Final = 10
-"""Length (s) of a window, about that of a broker's byte rate: quota.window.num 11 times
-quota.window.size.seconds 1, minus the sample that has just begun.
+"""Length (s) of a window of the roll-up. A broker measures byte rates over about the same time: 11 samples
+(quota.window.num) of 1 s (quota.window.size.seconds), the last of them incomplete.
 """
 _BYTES_AT_ONCE: Final = 4 << 30
 """Maximum size (bytes) of Parquet that one pass over several days reads; a larger day has a pass of its

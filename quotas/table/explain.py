@@ -57,9 +57,13 @@ class Step:
     the entity that an entry would have.
     """
     entity: Entity | None
-    """Entity of the entry; None for a level without an entry."""
+    """Entity of the entry; None if this line is about a level (kind of entity) that has no entry for the
+    client.
+    """
     value: float | None
-    """Value of the entry (units per second, or percent of one thread); None for a level without an entry."""
+    """Value of the entry (units per second, or percent of one thread); None if this line is about a level
+    (kind of entity) that has no entry for the client.
+    """
     is_shadow: bool
     """True if the entry is a shadow entry."""
     verdict: Verdict
