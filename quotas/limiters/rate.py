@@ -1,7 +1,7 @@
 """Rate: units per second, as measured by Kafka's client quotas (Kafka's `Rate`, 3.8 and newer).
 
-The rate is the sum of all samples that have not expired, divided by the time that they cover, the *window*. A
-sample is the sum of the values recorded in W ms (module `samples`):
+A sample is the sum of the values recorded in W ms (module `samples`). The rate is the sum of all samples that
+have not expired, divided by the time that they cover, the *window*:
 
     elapsed = now - start of the oldest sample
     window  = elapsed                            if elapsed >= (N-1)·W
