@@ -52,8 +52,8 @@ def fetch(
     max_wait_ms: int = 0,
     session: tuple[int, int] = NO_SESSION,
 ) -> FetchRequest:
-    """Return a request that fetches at most `at_most_bytes` from each of these partitions; `session` is the
-    fetch session's id and epoch (KIP-227).
+    """Return a request that fetches at most `at_most_bytes` from each of the partitions `indexes` of a topic;
+    `session` is the fetch session's id and epoch (KIP-227).
     """
     partitions = [
         FetchRequest.FetchPartition(
@@ -89,8 +89,8 @@ def metadata(topics: Iterable[str]) -> MetadataRequest:
 def commit(
     topic: str, indexes: Iterable[int], group: str, member: str = "", generation: int = -1
 ) -> OffsetCommitRequest:
-    """Return a request that commits offset 1 of each partition, by default as a client that is not a member
-    of the group.
+    """Return a request that commits offset 1 of each of the partitions `indexes` for the group, by default as
+    a client that is not a member of the group.
     """
     parts = [
         OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -111,13 +111,17 @@ def commit(
 
 
 def committed(topic: str, indexes: Iterable[int], group: str) -> OffsetFetchRequest:
-    """Return a request for the group's committed offsets of these partitions."""
+    """Return a request for the offsets that the group has committed for the partitions `indexes` of a
+    topic.
+    """
     wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=list(indexes))
     return OffsetFetchRequest(group_id=group, topics=[wanted])
 
 
 def list_offsets(topic: str, indexes: Iterable[int], timestamp: int = LATEST) -> ListOffsetsRequest:
-    """Return a request for each partition's offset at a timestamp (ms), by default for the end offset."""
+    """Return a request for the offset of each of the partitions `indexes` at a timestamp (ms), by default for
+    the end offset.
+    """
     parts = [
         ListOffsetsRequest.ListOffsetsPartition(
             partition_index=index, current_leader_epoch=NO_EPOCH, timestamp=timestamp, max_num_offsets=1
@@ -129,7 +133,7 @@ def list_offsets(topic: str, indexes: Iterable[int], timestamp: int = LATEST) ->
 
 
 def leader_epoch(topic: str, indexes: Iterable[int]) -> OffsetForLeaderEpochRequest:
-    """Return a request for the end offset of leader epoch 0 of each partition."""
+    """Return a request for the end offset of leader epoch 0 in the partitions `indexes` of a topic."""
     parts = [
         OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
             partition=index, current_leader_epoch=NO_EPOCH, leader_epoch=0

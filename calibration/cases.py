@@ -44,8 +44,8 @@ MEDIUM_RECORDS: Final = 16
 LARGE_RECORDS: Final = 200
 FETCH_BYTES: Final = 500_000
 CONVERTED_VERSION: Final = 3
-"""The newest version of Fetch whose responses need an older record format: a broker converts stored records
-for it.
+"""The newest version of Fetch whose responses have an older record format than the broker stores, so that the
+broker must convert the records.
 """
 PAUSES_S: Final = (0.003, 0.006)
 
@@ -110,7 +110,7 @@ class Case:
     converted: bool = False
     """True if the broker converts the records of the response to an older format."""
     pause_s: float = 0.0
-    """Time (s) to wait before each request."""
+    """Time (s) to wait before each request of this kind; a pause makes the broker idle."""
 
     @property
     def api(self) -> str:
@@ -133,7 +133,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class OwnResources:
-    """The names of the calibrator's topic and group at the broker, and its membership in the group."""
+    """The names of the topic and the group that the calibrator creates at the broker, and its membership in
+    the group.
+    """
 
     topic: str
     group: str

@@ -134,9 +134,9 @@ class Fixture:
     # Creating
 
     async def make_topic(self) -> None:
-        """Create the topic with all replicas at this broker, and write the records that fetch cases read.
-        Call `look` before. Raises CalibrationError if the node id is unknown or the broker refuses,
-        QuestionError.
+        """Create the topic with all replicas at this broker, and write the records that the measured fetch
+        requests read. Call `look` before. Raises CalibrationError if the node id is unknown or the broker
+        refuses, QuestionError if the broker does not answer.
         """
         if self.node_id < 0:
             raise CalibrationError(

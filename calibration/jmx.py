@@ -33,8 +33,9 @@ Scrape = Callable[[], Awaitable[str]]
 """
 
 GATHER_S: Final = 1.5
-"""Time (s) for which finished loads are collected before one scrape reads the cost of all of them: a scrape
-is slow, and a broker's metric forgets usage after 10 s.
+"""Time (s) for which loads (requests that are sent repeatedly) are collected before one scrape reads the cost
+of all of them. One scrape for several loads saves time, because a scrape is slow. The collection must be
+short, because a broker's metric forgets usage after 10 s.
 """
 SCRAPE_S: Final = 20.0
 SCRAPE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -69,8 +70,9 @@ class JmxProbe:
 
     async def look(self) -> list[Quota]:
         """Check that the exporter answers; return the quotas that an earlier run left behind. If the broker
-        does not let Weir set quotas, the operator must have set one that keeps the metric. Raises
-        CalibrationError if the exporter does not answer, QuestionError.
+        does not let Weir set quotas, return none: the operator must then set a quota that makes the broker
+        keep the metric. Raises CalibrationError if the exporter does not answer, QuestionError if the broker
+        does not.
         """
         await self._scrape()
         with suppress(CalibrationError):  # the operator's own quota keeps the metric
@@ -92,9 +94,9 @@ class JmxProbe:
                 self._has_quotas = False
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """Scrape the exporter once. Return, for each load in `pending`, the broker's time (µs) that its
-        requests took, or the reason why the time is unknown. Raises CalibrationError if the exporter shows
-        none of the client-ids.
+        """Scrape the exporter once. Return, for each finished load in `pending` (a request that was sent
+        repeatedly), the broker's time (µs) that its requests took, or the reason why the time is unknown.
+        Raises CalibrationError if the exporter shows none of the client-ids.
         """
         before_s = trio.current_time()
         text = await self._scrape()

@@ -98,12 +98,12 @@ async def generate_load(
     at_most_s: float,
     enough: int | None = None,
 ) -> LoadResult:
-    """Send the case's request repeatedly until a response has a throttle time or, if `enough` is given, until
-    this many responses have arrived.
+    """Send the request of `case` repeatedly until a response has a throttle time or, if `enough` is given,
+    until this number of responses has arrived.
 
-    At most `under_way` requests are in flight; only one for a case with pauses. Raises NeverThrottledError
-    after `at_most_s` or `REQUESTS_MAX` requests without a throttle time, trio.TooSlowError if a response
-    takes longer than `timeout_s`, trio.BrokenResourceError, ProtocolError.
+    At most `under_way` requests are in flight; only one if the case has pauses between requests. Raises
+    NeverThrottledError after `at_most_s` or `REQUESTS_MAX` requests without a throttle time,
+    trio.TooSlowError if a response takes longer than `timeout_s`, trio.BrokenResourceError, ProtocolError.
     """
     count_max = REQUESTS_MAX if enough is None else enough
     frame, frames = case.request.frame(client_id), Frames(stream)

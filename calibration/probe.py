@@ -1,9 +1,9 @@
 """Read request costs from throttle times: request quotas of the calibrator's client-ids make the broker
 throttle.
 
-A broker applies quotas some time after they were stored. Therefore one more client-id, the canary, gets a
-quota that any request exceeds: once the broker throttles the canary, all quotas that were stored with its own
-are in force.
+A broker applies quotas some time after they were stored. Therefore one more client-id, called the canary,
+gets a quota that any request exceeds. Once the broker throttles the canary, all quotas that were stored
+together with the canary's quota are in force.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from weir.quotas.table.quota_table import Quota
 
 CANARY_PERCENT: Final = 1e-6
-"""Request quota (percent of a thread) of the canary, so small that any request exceeds it: 0.1 µs in 10 s."""
+"""Request quota (percent of a thread) of the canary, a client-id whose throttling shows that the broker
+enforces new quotas. Any request exceeds this quota: it is 0.1 µs in 10 s.
+"""
 IN_FORCE_S: Final = 15.0
 _STEP_S: Final = 0.05
 _SETTLE_S: Final = 0.1
@@ -90,9 +92,9 @@ class QuotaProbe:
         return self._adapt(imported(answer).table)
 
     def _adapt(self, table: QuotaTable) -> list[Quota]:
-        """Choose entity and keys of the calibrator's own quotas so that they outrank all other quotas in
-        `table`, and so that no byte rate quota throttles the calibrator. Return the quotas that an earlier
-        run left behind.
+        """Choose entities and keys of the calibrator's own quotas so that they outrank all other quotas in
+        `table`, and so that no byte rate quota throttles the calibrator. Return the quotas in `table` that an
+        earlier run of the calibrator left behind.
         """
         left = [quota for quota in table.values if _is_ours(quota[0])]
         others = [quota for quota in table.values if not _is_ours(quota[0])]
@@ -110,8 +112,9 @@ class QuotaProbe:
 
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
         """Replace all request quotas of this probe, so that the broker throttles each client-id after it has
-        used its time (µs) in `wanted`; wait until the broker enforces the quotas. Raises CalibrationError if
-        the broker refuses the quotas or does not enforce them within `IN_FORCE_S`, QuestionError.
+        used its time (µs) in `wanted`; wait until the broker enforces the quotas. `canary`: client-id that is
+        throttled at once, which shows that the quotas are enforced. Raises CalibrationError if the broker
+        refuses the quotas or does not enforce them within `IN_FORCE_S`, QuestionError.
         """
         changes: dict[Quota, float | None] = dict.fromkeys(self._mine)
         percents = {client_id: percent_for(us, windows) for client_id, us in wanted.items()}
@@ -126,8 +129,8 @@ class QuotaProbe:
         await self._in_force(canary)
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """Return, for each load in `pending`, the broker's time (µs) that its requests took, or the reason
-        why the time is unknown.
+        """Return, for each finished load in `pending` (a request that was sent until the broker throttled
+        it), the broker's time (µs) that its requests took, or the reason why the time is unknown.
         """
         return [_cost_us(one, windows) for one in pending]
 

@@ -52,10 +52,11 @@ STEADY: Final = 0.9
 this ratio or above, costs no longer fall, and the warm-up ends.
 """
 TRIES: Final = 3
-"""Number of extra rounds at the end, which repeat the readings that failed before."""
+"""Number of extra rounds at the end, which repeat the readings (series of equal requests) that failed before.
+"""
 FAILURES_MAX: Final = 5
-"""Number of readings that may fail in a row, because the broker does not answer; then the calibration ends
-with the last error.
+"""Number of readings (series of equal requests) that may fail in a row because the broker does not answer;
+then the calibration ends with the last error.
 """
 PASSING: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -68,7 +69,9 @@ until then.
 """
 _AGAIN_S: Final = 0.5
 _READING_S: Final = 0.05
-"""Approximate time (s) that a reading needs besides its requests, for connecting and logging in."""
+"""Approximate time (s) that a reading (one series of equal requests) needs for connecting and logging in,
+before its requests.
+"""
 _REQUEST_S: Final = 0.0001
 HELLO: Final = Request(ApiKey.API_VERSIONS, 0, b"")
 """A request of ApiVersions v0, which every broker answers."""
@@ -99,11 +102,13 @@ class Probe(Protocol):
     """
 
     until_throttled: bool
-    """True if a request is repeated until the broker throttles it; False if it is repeated a fixed number of
-    times.
+    """True if this probe needs throttling: a request is then repeated until the broker throttles it. False if
+    a request is repeated a fixed number of times.
     """
     gather_s: float
-    """Time (s) for which finished loads are collected before `costs_us` reads the costs of all of them."""
+    """Time (s) for which finished loads (requests that were sent repeatedly) are collected before one call of
+    `costs_us` reads the costs of all of them.
+    """
 
     async def look(self) -> list[Quota]: ...
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None: ...
@@ -132,7 +137,7 @@ class Outlook:
     spoken: Mapping[int, VersionRange]
     generation: str
     table: CostTable
-    """Costs that Weir assumes before the calibration, shipped or configured."""
+    """Costs that Weir assumes before the calibration: those of the configuration, or the shipped ones."""
     node_id: int
     windows: Windows
     client_ids: str
@@ -153,7 +158,7 @@ class Findings:
 
     found: list[CaseReadings]
     left_out: dict[str, str]
-    """Reasons why APIs or cases were not measured, by the name of the API or case."""
+    """Name of an API or of a kind of request (case) that was not measured → the reason."""
     notes: list[str]
     left_behind: list[str] = field(default_factory=list)
     """Descriptions of the topics, groups and quotas that could not be removed, or the errors of the removal.
@@ -255,8 +260,8 @@ class Calibration:
         return cases(self._broker_versions, self._fixture.own, self._options.apis, self._now_ms)
 
     def _expected_us(self, case: Case) -> float:
-        """Estimate the broker's time (µs, at least 1) for one request of the case from the costs configured
-        now. The response is assumed to be as large as the request.
+        """Estimate the broker's time (µs, at least 1) for one request of the case, from the costs that are
+        configured before the calibration. The response is assumed to be as large as the request.
         """
         length = float(len(case.request.body))
         known = case.features(length, length)
@@ -264,8 +269,8 @@ class Calibration:
         return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
 
     def _wanted_us(self, case: Case, expected_us: float) -> float:
-        """Return the broker's time (µs) that the requests of one reading should take in total. Cases with
-        pauses get as few requests as possible, because the pauses make them slow.
+        """Return the broker's time (µs) that the requests of one measurement should take together. Requests
+        that are sent after pauses are as few as possible, because the pauses take long.
         """
         return COUNT_WANTED * expected_us if case.pause_s else wanted_us(expected_us)
 
@@ -382,8 +387,8 @@ class Calibration:
             )
 
     async def _working_cases(self) -> list[Case]:
-        """Send the request of each case once; return the cases whose responses have no error. For the others,
-        write the reason into `left_out` of the findings.
+        """Send the request of each case (kind of request) once; return the cases whose responses have no
+        error. For the others, write the reason into `left_out` of the findings.
         """
         good = []
         names = {code.value: code.name for code in ErrorCode}
@@ -413,8 +418,8 @@ class Calibration:
             await trio.sleep(_AGAIN_S)
 
     async def _warm_up(self, found: Sequence[CaseReadings]) -> dict[int, float]:
-        """Measure rounds until the costs stop falling; return the last cost (µs) of each case, by the `id` of
-        its `CaseReadings`.
+        """Measure all cases in rounds until the costs stop falling. Return the last cost (µs) of one request
+        of each case, by Python's `id` of its `CaseReadings`.
         """
         expected = {id(one): self._expected_us(one.case) for one in found}
         for turn in range(WARM_UPS_MAX):
@@ -431,9 +436,9 @@ class Calibration:
     async def _round(
         self, found: Sequence[CaseReadings], expected: Mapping[int, float], *, is_rough: bool = False
     ) -> list[tuple[CaseReadings, float, LoadResult]]:
-        """Measure each case once; return (readings of the case, cost in µs per request, result of the load)
-        for each reading that succeeded. If `is_rough`, a reading whose cost is unknown counts with its lower
-        bound.
+        """Measure each case (kind of request) once; return (readings of the case, cost in µs per request,
+        result of the load) for each measurement that succeeded. If `is_rough`, a case whose cost is unknown
+        counts with a lower bound of the cost.
         """
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
@@ -488,7 +493,8 @@ class Calibration:
 
     async def _read(self, case: Case, client_id: str, count: float) -> LoadResult:
         """Measure the case once on a new connection: send its request until the broker throttles it or, with
-        a probe that does not need throttling, `count` times. Raises QuestionError, NeverThrottledError.
+        a probe that does not need throttling, `count` times. Raises QuestionError if the broker does not
+        answer, NeverThrottledError if it does not throttle.
         """
         async with await self._connection.connect() as connection:
             with failures(self._connection.address, self._connection.timeout_s):

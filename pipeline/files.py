@@ -1,6 +1,6 @@
-"""List, read, write, delete and lock single files of a lake.
+"""List, read, write, delete and lock single files of a lake, the directory tree of the pipeline's tables.
 
-Hadoop's file systems do the work, so that it succeeds at every path to which Spark can write.
+This module calls the file systems of Hadoop, so that it can use every path to which Spark can write.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Files:
         return bool(system.exists(place)) and bool(system.getFileStatus(place).isDirectory())
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the paths that match a pattern of Hadoop, such as `usage/day=*/batch=5`."""
+        """Return the existing paths that match a pattern of Hadoop, such as `usage/day=*/batch=5`."""
         system, place = self._at(pattern)
         return [str(status.getPath().toString()) for status in system.globStatus(place) or ()]
 

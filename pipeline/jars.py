@@ -35,8 +35,8 @@ def cache_directory() -> Path:
 
 
 def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
-    """Return the paths of the connector's jars: `brought` if not empty, else the locked jars; download those
-    that are missing.
+    """Return the paths of the connector's jars: `brought`, the jars that the caller has, if not empty; else
+    the locked jars, after a download of those that are missing.
 
     `say` is called with the progress of long downloads. Raises PipelineError if a jar in `brought` does not
     exist, or a download fails.

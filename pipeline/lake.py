@@ -27,8 +27,8 @@ class Lake:
 
     def late(self, kind: str) -> str:
         """Return the path of late records of a kind (`usage` or `trace`), in the columns of that kind's
-        table, partitioned by batch. A record is late if it is older than its stream's watermark, Spark's word
-        for the newest time seen minus the allowed delay (`pipeline.ingest.ledger`).
+        table, partitioned by batch. A record is late if it is older than the newest record of its stream by
+        more than the allowed delay (`pipeline.ingest.ledger`).
         """
         return self.path("late", kind)
 
@@ -59,7 +59,8 @@ class Lake:
     @property
     def rolled(self) -> str:
         """Path of a table with one row per day that was rolled up: the number and size of the day's usage
-        files, and a digest of their names.
+        files, and a digest of their names. A difference from the present files shows that the day must be
+        rolled up again.
         """
         return self.path("rollup", "source")
 

@@ -55,9 +55,9 @@ RATES: Final = (
 )
 """Names of the rates in roll-ups. Each rate has the unit of the quota that has the same name."""
 RATE: Final = StructType([StructField(name, DoubleType()) for name in ("mean", "p50", "p95", "p99", "max")])
-"""A rate of one entity at one broker; the rate of mutations is that of the whole cluster. `mean` is the
-average over the period at the busiest broker. The percentiles and `max` are over the windows, at any broker,
-in which the rate was above 0.
+"""A rate of one entity in one period, at each broker (the rate of mutations: in the whole cluster). `mean` is
+the average over the period at the busiest broker. The percentiles and `max` are over the windows, at any
+broker, in which the rate was above 0.
 """
 SECONDS_BY_QUOTA: Final = StructType([StructField(field.name, DoubleType()) for field in BY_QUOTA.fields])
 LEVELS: Final = ("user-client-id", "user", "client-id")

@@ -1,4 +1,6 @@
-"""Readers of messages, compiled from layouts: one closure per field, or per run of numbers."""
+"""Makes functions that read messages: one function per field, or per series of neighbouring number fields.
+The functions are made from a layout, which lists the fields of one version.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ Step = Callable[[Buffer, int, int, list[object]], int]
 def fields_reader(
     slots: Sequence[Slot], types: Types, reading: Reading = STRICT
 ) -> Callable[[Buffer, int, int], tuple[dict[str, object], int]]:
-    """Return a reader of these fields, which are in wire order. The reader returns (dict of name → value,
-    position after the last field).
+    """Return a function that reads these fields, which are in wire order. That function returns (dict of name
+    → value, position after the last field).
     """
     names = tuple(slot.name for slot in slots)
     steps = _steps(slots, types, reading)
@@ -62,7 +64,9 @@ def fields_reader(
 
 
 def struct_reader(layout: Layout, built: type[Value], types: Types, reading: Reading = STRICT) -> Reader:
-    """Return a reader of a message or struct, with its tagged fields if it is flexible."""
+    """Return a function that reads a message or struct, including its tagged fields if the version has them
+    (is flexible).
+    """
     read_fields = fields_reader(layout.fields, types, reading)
     read_tags = tags_reader(layout, types, reading) if layout.flexible else None
 
@@ -112,7 +116,7 @@ def _run_step(slots: Sequence[Slot]) -> Step:
 
 
 def slot_reader(slot: Slot, types: Types, reading: Reading = STRICT) -> Reader:
-    """Return a reader of one field."""
+    """Return a function that reads one field."""
     if slot.is_array:
         return _array_reader(slot, types, reading)
     if slot.struct is not None:
@@ -122,7 +126,7 @@ def slot_reader(slot: Slot, types: Types, reading: Reading = STRICT) -> Reader:
 
 
 def primitive_reader(type_: str, compact: bool, nullable: bool, reading: Reading) -> Reader:
-    """Return a reader of one primitive value."""
+    """Return a function that reads one value of a primitive type."""
     if type_ in FORMATS:
         return number_reader(type_)
     if type_ == "uuid":
@@ -132,7 +136,9 @@ def primitive_reader(type_: str, compact: bool, nullable: bool, reading: Reading
 
 
 def _nullable_struct_reader(read_struct: Reader) -> Reader:
-    """Return a reader of an int8, which is negative for null, and of the struct behind it (KIP-893)."""
+    """Return a function that reads a struct that may be null (KIP-893): an int8, negative for null, then the
+    struct.
+    """
 
     def read(data: Buffer, position: int, end: int) -> tuple[object, int]:
         if position >= end:
@@ -145,8 +151,8 @@ def _nullable_struct_reader(read_struct: Reader) -> Reader:
 
 
 def array_header(slot: Slot, reading: Reading) -> Callable[[Buffer, int, int], tuple[int, int]]:
-    """Return a reader of an array's count, -1 for null. The reader raises ProtocolError if the remaining
-    bytes are too few for this count, so that the caller can allocate the array safely.
+    """Return a function that reads an array's count, -1 for null. That function raises ProtocolError if the
+    remaining bytes are too few for this count, so that its caller can allocate the array safely.
     """
     read_length = reading.compact_length if slot.compact else reading.int32_length
     element_size_min = max(
@@ -224,7 +230,9 @@ ReadTags: TypeAlias = Callable[[Buffer, int, int, dict[str, object]], int]
 
 
 def tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
-    """Return a reader of tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
+    """Return a function that reads tagged fields (KIP-482): a count, then per field its tag, size and
+    bytes.
+    """
     return (_lenient_tags_reader if reading.lenient else _strict_tags_reader)(layout, types, reading)
 
 
@@ -259,8 +267,8 @@ def _strict_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadT
 
 
 def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
-    """Return a reader of tagged fields that behaves like Kafka's generated classes: the last of duplicate
-    tags counts, and the size of a known field is ignored.
+    """Return a function that reads tagged fields like Kafka's generated classes: the last of duplicate tags
+    counts, and the size of a known field is ignored.
     """
     known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
 

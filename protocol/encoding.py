@@ -1,4 +1,5 @@
-"""Writers of messages, compiled from layouts: one closure per field, or per run of numbers.
+"""Makes functions that write messages: one function per field, or per series of neighbouring number fields.
+The functions are made from a layout, which lists the fields of one version.
 
 Values that a version lacks are handled like in Kafka's generated classes. A field that the version lacks must
 have its default value, unless the field is ignorable. A tagged field is written only if it does not have its
@@ -45,8 +46,8 @@ WRONG_VALUE: Final = (struct.error, TypeError, ValueError, AttributeError, Overf
 
 
 def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:
-    """Return a writer of these fields in order. The writer raises EncodeError if the version would lose a
-    value.
+    """Return a function that writes these fields in order. That function raises EncodeError for a value that
+    this version cannot express.
     """
     puts = [_put(run, types) for run in _runs(slots)]
     kept = [field for field in layout.absent if not field.ignorable]
@@ -72,7 +73,9 @@ def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:
 
 
 def struct_writer(layout: Layout, built: type[Value], types: Types) -> Writer:
-    """Return a writer of a message or struct, with its tagged fields if it is flexible."""
+    """Return a function that writes a message or struct, including its tagged fields if the version has them
+    (is flexible).
+    """
     write_fields = fields_writer(layout, layout.fields, types)
     write_tags = tags_writer(layout, types) if layout.flexible else None
 
@@ -103,16 +106,14 @@ def _runs(slots: Sequence[Slot]) -> list[list[Slot]]:
 
 def _put(run: list[Slot], types: Types) -> tuple[list[str], Callable[[Value], object], Writer]:
     """Return (names of the fields in a group, function that gets the values of these fields from a message,
-    writer of these values).
+    function that writes these values).
     """
     names = [slot.name for slot in run]
     return names, attrgetter(*names), slot_writer(run[0], types) if len(run) == 1 else _run_writer(run)
 
 
 def _run_writer(slots: Sequence[Slot]) -> Writer:
-    """Return a writer of consecutive fields of number types, which writes all of them in one call of
-    `struct`.
-    """
+    """Return a function that writes consecutive fields of number types in one call of `struct`."""
     pack = struct.Struct(">" + "".join(FORMATS[slot.type] for slot in slots)).pack
 
     def write(out: bytearray, value: object) -> None:
@@ -133,7 +134,7 @@ def _culprit(layout: Layout, names: Sequence[str], value: Value) -> str:
 
 
 def slot_writer(slot: Slot, types: Types) -> Writer:
-    """Return a writer of one field."""
+    """Return a function that writes one field."""
     if slot.is_array:
         return _array_writer(slot, types)
     if slot.struct is not None:
@@ -143,7 +144,7 @@ def slot_writer(slot: Slot, types: Types) -> Writer:
 
 
 def primitive_writer(type_: str, compact: bool, nullable: bool) -> Writer:
-    """Return a writer of one primitive value."""
+    """Return a function that writes one value of a primitive type."""
     if type_ in FORMATS:
         return number_writer(type_)
     if type_ == "uuid":
@@ -152,7 +153,9 @@ def primitive_writer(type_: str, compact: bool, nullable: bool) -> Writer:
 
 
 def _nullable_struct_writer(write_struct: Writer) -> Writer:
-    """Return a writer of an int8 (-1 for null, else 1) and the struct behind it (KIP-893)."""
+    """Return a function that writes a struct that may be null (KIP-893): an int8 (-1 for null, else 1), then
+    the struct.
+    """
 
     def write(out: bytearray, value: object) -> None:
         if value is None:
@@ -189,7 +192,7 @@ def _array_writer(slot: Slot, types: Types) -> Writer:
 
 
 def tags_writer(layout: Layout, types: Types) -> Put:
-    """Return a writer of tagged fields (KIP-482): known and unknown tags, ascending."""
+    """Return a function that writes tagged fields (KIP-482), known and unknown ones, by ascending tag."""
     tagged = [
         (slot.tag or 0, slot.name, fields_writer(layout, [slot], types), _slot_default(slot, types))
         for slot in layout.tagged

@@ -83,7 +83,7 @@ def release(values: list[T]) -> Pieces[None]:
 
 
 class Pace:
-    """State that all readers of a message share: the position at which the next pause is due, and the number
+    """Shared state of all readers of one message: the position at which the next pause is due, and the number
     of array elements that the rest of the message may have.
     """
 

@@ -47,7 +47,9 @@ _INT32: Final = struct.Struct(">i")
 
 
 def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most five bytes and 31 bits. Raises ProtocolError for a longer one."""
+    """Read an unsigned varint of at most five bytes and 31 bits; return (value, position after it). Raises
+    ProtocolError for a longer varint.
+    """
     value, after = _read_varint(data, position, end)
     if value > _INT32_MAX:
         raise ProtocolError("varint is over 31 bits", offset=position)
@@ -55,7 +57,9 @@ def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def _read_varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Read a varint of at most five bytes (35 bits). Raises ProtocolError for a longer one."""
+    """Read a varint of at most five bytes (35 bits); return (value, position after it). Raises ProtocolError
+    for a longer varint.
+    """
     value = shift = 0
     for at in range(position, min(position + 5, end)):
         byte = data[at]
@@ -159,8 +163,8 @@ can become this many when Weir encodes the request again.
 
 
 class Reading(NamedTuple):
-    """Manner of reading: functions that read lengths (negative for null) and strings, and `lenient` for the
-    order of tags. The two manners are `STRICT` and `AS_A_BROKER`.
+    """Manner of reading messages, `STRICT` or `AS_A_BROKER`: the functions that read lengths (negative for
+    null) and strings, and the permitted order of tags (`lenient`).
     """
 
     compact_length: Callable[[Buffer, int, int], tuple[int, int]]

@@ -103,9 +103,9 @@ def _unescaped(saslname: str) -> str:
 
 
 def _check_authzid(field: str, name: str) -> None:
-    """Compare the authorization id in a SCRAM or OAUTHBEARER header with the client's name. `field`: the text
-    `a=...` of the header, or "" if the header has none. Raises TokenError if it has another name than `name`:
-    in Kafka, a client cannot act for another user.
+    """Raise TokenError if a SCRAM or OAUTHBEARER header has an authorization id other than the client's own
+    `name`: in Kafka, a client cannot act for another user. `field`: the text `a=...` of the header, or "" if
+    the header has no authorization id.
     """
     authzid = field.removeprefix("a=")
     if authzid not in ("", name) and authzid.replace("=2C", ",").replace("=3D", "=") != name:
@@ -191,8 +191,8 @@ def _text(value: object) -> str:
 
 
 def _number(_digits: str) -> bytes:
-    """Return a placeholder for a number in the JSON text. Numbers are not converted, because the conversion
-    of a long one takes long, and no name is a number.
+    """Return a placeholder for a number in a token's JSON text. Numbers are not converted, because the
+    conversion of a long number takes long, and no client's name is a number.
     """
     return b""
 

@@ -77,7 +77,9 @@ class Slot(msgspec.Struct, frozen=True):
     field: Field
     nullable: bool
     compact: bool
-    """True if lengths are written as unsigned varints of length + 1, instead of int16 or int32."""
+    """True if the length of the field (string, bytes or array) is written as an unsigned varint of length +
+    1, instead of an int16 or int32.
+    """
     tag: int | None
     """Tag of the field; None if the field is not a tagged field in this version."""
     struct: Layout | None
@@ -200,8 +202,8 @@ def api_keys() -> tuple[int, ...]:
 
 @cache
 def message(name: str) -> MessageSchema | None:
-    """Return the schema of a message or header by its name ("MetadataResponse", "RequestHeader"), None if it
-    does not exist (cached). Reads only the file of that API.
+    """Return the schema of a message or header by its name ("MetadataResponse", "RequestHeader"), None if the
+    name is unknown (cached). Reads only the schema file that contains this message.
     """
     for kind, suffix in (("request", "Request"), ("response", "Response")):
         if name == suffix + "Header":

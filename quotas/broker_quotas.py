@@ -91,7 +91,7 @@ class BrokerQuotas:
         None).
         """
         self._in_shadow = False
-        """True if the table has shadow entries."""
+        """True if the table has shadow entries: quotas that are counted, but not enforced."""
         self.generation = 0
         """A number that grows when limiters that connections have looked up here may be outdated. Connections
         then look their limiters up again.
@@ -153,8 +153,9 @@ class BrokerQuotas:
         )
 
     def request_budgets(self, user: str, client_id: str) -> tuple[RequestBudget | None, RequestBudget | None]:
-        """Return (enforced, shadow) request-time budgets of a client, each None if it does not exist yet.
-        Unlike `ledger`, creates no budget.
+        """Return (enforced, shadow) request-time budgets of a client, each None if it does not exist yet. A
+        shadow budget counts the usage and throttles no client. Unlike `ledger`, this method creates no
+        budget.
         """
         name = client_id or self.unnamed
         shadow = self.request.shadow
@@ -186,7 +187,9 @@ class BrokerQuotas:
         self._note_generation()
 
     def refresh(self) -> Iterator[None]:
-        """Give all existing limiters the limits in force; yield after each step of about a millisecond."""
+        """Give all existing limiters the limits of the table that was last passed to `use`; yield after each
+        step of about a millisecond.
+        """
         if self._cluster is not None:
             yield from self._cluster.refresh()
         for quotas in self._all:

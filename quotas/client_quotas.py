@@ -4,16 +4,17 @@ A connection looks up the limiter of its user and client-id once, and keeps the 
 changes. So a charge needs no look-up.
 
 A change of the table changes limiters in place: the limit is replaced, the usage stays, and throttle times
-that were already told stay the same. Look-ups see the new limits at once (`use`). Limiters that no connection
-looks up get the new limits a slice at a time (`refresh`); only metrics show them. A client that a change
-moves to another level gets a new limiter there. The old limiter is kept with its usage, and is used again if
-the change is undone before the limiter expires.
+that clients were already told stay the same. Look-ups see the new limits at once (`use`). Limiters that no
+connection looks up get the new limits a slice at a time (`refresh`); only metrics show them. A client that a
+change moves to another level (such as from an entry for its user to one for its client-id) gets a new limiter
+there. The old limiter is kept with its usage, and is used again if the change is undone before the limiter
+expires.
 
-Shadow entries have limiters of their own, beside the enforced limiters (`ClientQuotas.shadow`). Shadow
-limiters are charged in the same way, but no client waits for them. A new limiter begins with the usage of the
-limiter with the same `tags` on the other side, if that exists: an entry that is changed from shadow to
-enforced keeps its usage at once. Throttle times that the shadow limiter computed were never told, so no
-client waits for them.
+Shadow entries, which are counted but not enforced, have limiters of their own, beside the enforced limiters
+(`ClientQuotas.shadow`). Shadow limiters are charged in the same way, but no client waits for them. A new
+limiter, shadow or enforced, begins with the usage of the limiter of the other kind with the same `tags`, if
+that exists: an entry that is changed from shadow to enforced keeps its usage at once. Throttle times that the
+shadow limiter computed were never told, so no client waits for them.
 
 Entries with `scope = "cluster"` have limiters that all brokers share: those of another `ClientQuotas`, in
 which each broker looks them up (`ClientQuotas.cluster`). A change of the scope gives a client a new limiter
@@ -71,12 +72,12 @@ class ClientQuotas(Generic[A_co]):
         self, key: QuotaKey, make: Callable[[Tags, float, int], A_co], *, is_shadow: bool = False
     ) -> None:
         """Begin without limits. `make` returns a new limiter from (tags, limit, time in ms). `is_shadow`:
-        True for the limiters of shadow entries, False for those of enforced entries.
+        True for the limiters of shadow entries (counted, not enforced), False for those of enforced entries.
         """
         self.key = key
         self.shadow: ClientQuotas[A_co] | None = None
-        """Quotas of the shadow entries of the same quota key, updated and expired along with these quotas;
-        None if this object has no shadow quotas.
+        """Limits and limiters of the shadow entries (counted, not enforced) of the same quota key, updated
+        and expired along with those of this object; None if this object has no shadow quotas.
         """
         self.on_created: Callable[[A_co], None] | None = None
         """Function to call with each new limiter; None for no call."""
@@ -85,11 +86,14 @@ class ClientQuotas(Generic[A_co]):
         broker shares no limiters.
         """
         self.paced: Callable[[A_co, Pacing], A_co] | None = None
-        """Function (limiter, pacing) that returns the limiter, or a new one with its usage if it has another
-        pacing; None if limiters of this quota key have no pacing.
+        """Function (limiter, pacing) that returns a limiter with this pacing (the algorithm of a byte rate,
+        Kafka's or smooth): the given limiter if it has this pacing already, else a new one with its usage.
+        None if limiters of this quota key have no pacing.
         """
         self._scope: Scope | None = None
-        """Scope of the entries that have limiters here; None for entries of any scope."""
+        """Scope (a budget per broker, or one for the cluster) of the entries that have limiters in this
+        object; None for entries of both scopes.
+        """
         self._is_shadow = is_shadow
         self._make = make
         self._limits = NONE
@@ -108,11 +112,15 @@ class ClientQuotas(Generic[A_co]):
 
     @property
     def forgotten(self) -> Totals:
-        """Sums of the counters of all removed limiters, so that totals in metrics never decrease."""
+        """Sums of the counters of all removed limiters. Metrics add these sums to the counters of the
+        existing limiters, so that totals never decrease.
+        """
         return self._registry.forgotten
 
     def share(self, cluster: ClientQuotas[A_co]) -> None:
-        """Use the limiters of `cluster` for entries with cluster scope, enforced and shadow, from now on."""
+        """From now on, use the limiters of `cluster`, which all brokers share, for entries with cluster
+        scope, enforced and shadow.
+        """
         self.cluster, self._scope, cluster._scope = cluster, Scope.BROKER, Scope.CLUSTER
         if self.shadow is not None and cluster.shadow is not None:
             self.shadow.share(cluster.shadow)
@@ -152,8 +160,8 @@ class ClientQuotas(Generic[A_co]):
         return self._registry.overflow(overflow_tags(limit.tags, self._limits.named(user, client_id), user))
 
     def _limit(self, user: str, client_id: str) -> Limit | None:
-        """Return the client's limit, with the tags of its limiter; None if no limit applies. In the quotas of
-        shadow entries only shadow entries count, in other quotas only enforced entries.
+        """Return the client's limit, with the tags of its limiter; None if no limit applies. If this object
+        is for shadow entries, return None also if an enforced entry decides the client's limit.
         """
         limit = self._limits.resolve(user, client_id)
         if limit is None or limit.is_shadow != self._is_shadow:
@@ -213,8 +221,8 @@ class ClientQuotas(Generic[A_co]):
         self._limits, self._is_stale = limits, len(self._registry) > 0
 
     def refresh(self) -> Iterator[None]:
-        """Give the limits in force to limiters that were not looked up since `use`; yield after each step of
-        about a millisecond.
+        """Give the limits of the table that was last passed to `use` to limiters that were not looked up
+        since; yield after each step of about a millisecond.
         """
         if self.shadow is not None:
             yield from self.shadow.refresh()
@@ -227,7 +235,9 @@ class ClientQuotas(Generic[A_co]):
                 yield
 
     def _shared(self, tags: Tags) -> Limit:
-        """Return the limit in force for these tags; `UNLIMITED` if no entry of this scope applies."""
+        """Return the present limit of the clients that share these tags. Its value is `UNLIMITED` if no entry
+        limits these clients, or if the entry has another scope than the limiters of this object.
+        """
         value = self._limits.of(tags)
         pacing, scope = self._limits.options_of(tags)
         if value is None or (self._scope is not None and scope is not self._scope):
@@ -235,8 +245,8 @@ class ClientQuotas(Generic[A_co]):
         return Limit(value, tags, self._is_shadow, pacing, scope)
 
     def _current(self, limiter: A_co, limit: Limit) -> A_co:  # type: ignore[misc]  # returns its argument
-        """Give the limiter the value and the pacing of `limit`. Return the limiter, or the new limiter that
-        replaces it because the pacing has changed.
+        """Give the limiter the value of `limit`, and the kind (pacing) that `limit` demands. Return the
+        limiter, or the new limiter that replaces it because the kind has changed.
         """
         if limiter.limit != limit.value:
             limiter.set_limit(limit.value)
@@ -256,11 +266,15 @@ class ClientQuotas(Generic[A_co]):
         yield from self._registry.expire(now_ms)
 
     def __len__(self) -> int:
-        """Return the number of limiters, without overflow limiters."""
+        """Return the number of limiters, without overflow limiters (those that new clients share while the
+        registry of limiters is full).
+        """
         return len(self._registry)
 
     def __iter__(self) -> Iterator[A_co]:
-        """Yield all limiters; overflow limiters last."""
+        """Yield all limiters; last the overflow limiters, which new clients share while the registry of
+        limiters is full.
+        """
         return iter(self._registry)
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class ClusterQuotas:
-    """Byte rates, request time and topic rates of one cluster, which its `BrokerQuotas` look up."""
+    """Limits and budgets of the byte rates, request time and topic rates that all brokers of one cluster
+    share. The brokers' `BrokerQuotas` look these budgets up here.
+    """
 
     __slots__ = ("_noted", "fetch", "on_change", "produce", "request", "topics")
 
@@ -53,7 +55,9 @@ class ClusterQuotas:
         self.topics.update(table)
 
     def refresh(self) -> Iterator[None]:
-        """Give all existing limiters the limits in force; yield after each step of about a millisecond."""
+        """Give all existing limiters the limits of the table that was last passed to `use`; yield after each
+        step of about a millisecond.
+        """
         for quotas in self.all:
             yield from quotas.refresh()
 
@@ -76,7 +80,9 @@ class ClusterQuotas:
         )
 
     def request_budgets(self, tags: Tags) -> tuple[RequestBudget | None, RequestBudget | None]:
-        """Return (enforced, shadow) request-time budgets with these tags, each None if it does not exist."""
+        """Return (enforced, shadow) request-time budgets with these tags, each None if it does not exist. A
+        shadow budget counts the usage and throttles no client.
+        """
         shadow = self.request.shadow
         return self.request.known(tags), None if shadow is None else shadow.known(tags)
 

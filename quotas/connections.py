@@ -78,7 +78,9 @@ class ConnectionBudget(CountingLimiter):
         self._rate.add(-1, now_ms)
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Record `units` connections that were counted elsewhere, such as in another process."""
+        """Add `units` connections to the rate that were not counted by `charge`, but elsewhere, such as in
+        another process.
+        """
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
@@ -159,9 +161,9 @@ class ConnectionQuotas:
         return self._of_listener(listener)
 
     def of_addresses(self, *, shadow: bool) -> list[ClientQuotas[ConnectionBudget]]:
-        """Return the quotas of enforced entries for IP addresses (of shadow entries if `shadow`), one object
-        per listener. Budgets of shadow entries reject no connection, but `throttled` counts the connections
-        that an enforced entry would reject.
+        """Return one object per listener with the budgets of IP addresses: those of enforced entries, or of
+        shadow entries if `shadow`. Budgets of shadow entries reject no connection; their `throttled` counts
+        the connections that they would reject if they were enforced.
         """
         sides = [quotas.shadow if shadow else quotas for quotas in self._ips.values()]
         return [quotas for quotas in sides if quotas is not None]
@@ -221,7 +223,9 @@ class ConnectionCounts:
         self._open: Counter[str] = Counter()
 
     def limit(self, most: int, overrides: Mapping[str, int]) -> None:
-        """Replace the maxima for connections that are opened from now on."""
+        """Replace the maximum per address (`most`), and the maxima of single addresses (`overrides`), for
+        connections that are opened from now on.
+        """
         self._most, self._overrides = most, dict(overrides)
 
     def open(self, ip: str) -> bool:

@@ -2,12 +2,12 @@
 
 A connection looks its client's ledger up once per principal and client-id, and again when quotas have changed
 (`BrokerQuotas.generation`). All connections of the client share its limiters; other clients share them too if
-the quota is for several clients. A charge goes to the enforced limiter and to its shadow alike
-(`limiters.shadow`).
+the quota is for several clients. A charge goes to the enforced limiter, and to the limiter of a shadow entry,
+which only counts (`limiters.shadow`).
 
-A ledger does not count usage, because a ledger belongs to a client, and usage counters to a request, which
-may be answered in a later interval or counted alone (traces). `proxy.connection.charges` counts usage with
-each charge.
+A ledger does not count usage for usage records, because it belongs to a client, but usage counters belong to
+a request: the request may be answered in a later interval, or have a trace of its own.
+`proxy.connection.charges` counts usage with each charge.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ class ClientLedger:
         percent_per_us: float = 1 / US_PER_PERCENT,
     ) -> None:
         """Bundle the limiters of a client: None where no quota applies. `shadow`: ledger of the limiters of
-        shadow entries. `percent_per_us`: percent-seconds charged per microsecond of the cost model.
+        shadow entries, which only count. `percent_per_us`: percent-seconds charged per microsecond of the
+        cost model.
         """
         self.produce = produce
         self.fetch = fetch
         self.request = request
         self.shadow = shadow
-        """Ledger of the limiters of shadow entries; None if the quotas have no shadow entries."""
+        """Ledger of the limiters of shadow entries, which count usage and throttle no client; None if the
+        quotas have no shadow entries.
+        """
         self.topics = topics
         """Rates of topics at the client's broker; None while no topic has a rate."""
         self._produce = shadowed(produce, None if shadow is None else shadow.produce)

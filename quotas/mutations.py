@@ -80,8 +80,8 @@ class MutationBudget(CountingLimiter):
         self._bucket.inherit(other._bucket)
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Return a new charge for one request. `strict`: True to refuse topics while the balance is
-        negative.
+        """Return a new charge for one request. `strict`: True to refuse topics while the balance is negative;
+        False to admit all topics, and only tell a throttle time.
         """
         return MutationCharge(self, self._bucket, strict=strict)
 
@@ -97,14 +97,14 @@ class MutationBudget(CountingLimiter):
         self._bucket.take(units, now_ms)
 
     def note_throttle(self, wait_ms: int, now_ms: int) -> None:
-        """Add a request to the counters that Weir tells at `now_ms` to wait for `wait_ms`."""
+        """Count a throttled request, which Weir tells at `now_ms` to wait for `wait_ms`."""
         self.throttled += 1
         self.throttle_ms_total += wait_ms
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
 
     def would_refuse(self, costs: Sequence[int], now_ms: int) -> bool:
-        """Return True if a strict request for topics of these costs (partitions), in this order, would have a
-        topic refused. Takes no tokens.
+        """Return True if a request for topics of these costs (partitions), in this order, would have a topic
+        refused, provided that it is strict: its client knows the error of a refusal. Takes no tokens.
         """
         tokens = self._bucket.peek(now_ms)
         for cost in costs:
@@ -137,7 +137,7 @@ class MutationCharge:
 
     def __init__(self, budget: MutationBudget, bucket: TokenBucket, *, strict: bool) -> None:
         """Begin without charged topics. Callers use `MutationBudget.begin` instead. `strict`: True to refuse
-        topics while the balance is negative.
+        topics while the balance is negative; False to admit all topics, and only tell a throttle time.
         """
         self._budget = budget
         self._bucket = bucket
@@ -169,8 +169,8 @@ class MutationCharge:
         far.
 
         The throttle time and the number of refused topics become 0: the caller calls `admit` again for the
-        topics that were refused before. If a permissive request was throttled, and other topics stay charged,
-        its throttle time is computed again from the new balance.
+        topics that were refused before. If a request that cannot be refused (not strict) was throttled, and
+        other topics stay charged, its throttle time is computed again from the new balance.
         """
         cost = min(cost, self._taken)
         self._bucket.take(-cost, now_ms)
@@ -182,8 +182,8 @@ class MutationCharge:
             self._is_overdrawn(now_ms)
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return the throttle time (ms) of a response sent at `now_ms`: the rest of the wait that began when
-        the balance was last found negative.
+        """Return the throttle time (ms) of a response sent at `now_ms`: the time that is left until the
+        balance, as it was when last found negative, is back at 0. Return 0 if the balance was not negative.
         """
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
@@ -214,16 +214,17 @@ class MutationCharge:
 class ShadowMutationBudget(MutationBudget):
     """Budget of a shadow entry. Callers ignore its decisions and throttle times; it only counts them.
 
-    Charge it with requests that were carried out. Topics that it would have refused are not charged (strict),
-    and neither are requests that a throttled client would have sent later (permissive). So the balance never
-    falls far below 0. `throttle_ms_total` counts overlapping throttle times once.
+    Charge it with requests that were carried out. It does not charge topics that it would have refused, or,
+    for clients that a budget can only throttle, requests that a throttled client would have sent later. So
+    the balance never falls far below 0. `throttle_ms_total` counts overlapping throttle times once.
     """
 
     __slots__ = ()
 
     def begin(self, *, strict: bool) -> MutationCharge:
-        """Return a new charge for one request; this budget counts refusals, but callers do not act on them.
-        `strict`: True to refuse topics while the balance is negative.
+        """Return a new charge for one request; the budget counts refusals, but callers do not act on them.
+        `strict`: True to count topics as refused while the balance is negative; False to count only throttle
+        times.
         """
         return _ShadowCharge(self, self._bucket, strict=strict)
 
@@ -243,8 +244,9 @@ class _ShadowCharge(MutationCharge):
     __slots__ = ()
 
     def admit(self, cost: float, now_ms: int) -> bool:
-        """Charge one topic of `cost` partitions; return True if the topic was charged. A permissive request
-        that a throttled client would have sent later is not charged.
+        """Charge one topic of `cost` partitions; return True if the topic was charged. Two kinds of topics
+        are not charged: a topic that a strict charge would refuse, and a topic of a request that its client
+        would have sent later if it had been throttled.
         """
         told_to_wait = self._budget.throttled_until_ms > now_ms
         if told_to_wait and not self._strict and not self._taken and self._is_overdrawn(now_ms):
@@ -253,14 +255,14 @@ class _ShadowCharge(MutationCharge):
 
 
 class MutationLedger(NamedTuple):
-    """Mutation budgets of one client, enforced and shadow. At least one of the two is present, except in
-    `NO_LEDGER`.
+    """Mutation budgets of one client: the enforced one, and the one of a shadow entry, which only counts. At
+    least one of the two is present, except in `NO_LEDGER`.
     """
 
     enforced: MutationBudget | None
     """Budget that refuses and throttles; None if no enforced quota applies."""
     shadow: MutationBudget | None = None
-    """Budget that only counts; None if no shadow entry applies."""
+    """Budget that counts the mutations and refuses nothing; None if no shadow entry applies."""
 
     def begin_late(self) -> LateCharge:
         """Return a charge for partitions that the broker has already created, so that they cannot
@@ -270,14 +272,14 @@ class MutationLedger(NamedTuple):
 
 
 NO_LEDGER: Final = MutationLedger(None)
-"""Ledger without budgets, for a client that has no mutation quota; its mutations are counted in usage records
-only.
+"""Ledger without budgets, for a client that has no mutation quota: its mutations are charged to nothing, but
+usage records count them.
 """
 
 
 class LateCharge:
-    """Charge for partitions that the broker has already created. Both budgets of a ledger are
-    charged, and neither can refuse.
+    """Charge for partitions that the broker has already created. The enforced budget and the shadow budget of
+    a client are charged, and neither can refuse.
     """
 
     __slots__ = ("_enforced", "_shadow", "taken")
@@ -291,15 +293,15 @@ class LateCharge:
         self._shadow = None if shadow is None else shadow.begin(strict=False)
 
     def charge(self, cost: float, now_ms: int) -> None:
-        """Charge `cost` partitions to both budgets."""
+        """Charge `cost` partitions to both budgets of the client, the enforced one and the shadow one."""
         self.taken += cost
         if self._enforced is not None:
             self._enforced.admit(cost, now_ms)
         self.charge_shadow(cost, now_ms)
 
     def charge_shadow(self, cost: float, now_ms: int) -> None:
-        """Charge `cost` partitions to the shadow budget alone, because the enforced budget was charged before
-        the request was forwarded.
+        """Charge `cost` partitions to the shadow budget alone. The caller has charged the enforced budget
+        already, before the request was forwarded.
         """
         if self._shadow is not None:
             self._shadow.admit(cost, now_ms)

@@ -1,13 +1,13 @@
 """LimiterRegistry: the limiters of one quota key by their tags, with a bound on their number.
 
-Clients can invent client-ids without end, so a registry holds at most `LIMITERS_MAX` limiters. A full one
-removes idle limiters: those without a charge that still counts, and without a wait that is not over. So no
-client can erase its usage or its wait by filling the registry. While all limiters are in use, a new client is
-charged to the overflow limiter of its user, which counts but has no limit: with a limit, the client would
-wait because of the usage of other clients. This opens no new way around quotas, because a client that can
-invent names to fill the registry can also get a new limiter at any time by inventing a name for itself.
+Clients can invent client-ids without end, so a registry holds at most `LIMITERS_MAX` limiters. A full
+registry removes idle limiters: their former charges no longer count, and the waits that they caused are over.
+So no client can erase its usage or its wait by filling the registry. While all limiters are in use, a new
+client is charged to the overflow limiter of its user, which counts but has no limit: with a limit, the client
+would wait because of the usage of other clients. This opens no new way around quotas, because a client that
+can invent names to fill the registry can also get a new limiter at any time by inventing a name for itself.
 
-A limiter that was not charged for an hour, and has no wait that is not over, is removed too.
+A limiter that was not charged for an hour is removed too, once its waits are over.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class LimiterRegistry(Generic[A]):
         for IP addresses.
         """
         self._next_expiry_ms: float = -math.inf
-        """Time (ms) of the earliest moment at which a limiter can have been without a charge for
-        `IDLE_MS_MAX`; no search for such limiters is needed before.
+        """Time (ms) of the next search for limiters that were not charged for `IDLE_MS_MAX`: no limiter can
+        reach that age earlier.
         """
         self._next_room_ms: float = -math.inf
         self._has_overflowed = False
@@ -108,11 +108,13 @@ class LimiterRegistry(Generic[A]):
         self._limiters[limiter.tags] = limiter
 
     def overflow(self, tags: Tags) -> A | None:
-        """Return the overflow limiter with these tags; None if there is no such limiter."""
+        """Return the overflow limiter with these tags, which new clients share while the registry is full;
+        None if no client has needed one.
+        """
         return self._overflow.get(tags)
 
     def put_overflow(self, limiter: A) -> None:
-        """Add an overflow limiter under its tags."""
+        """Add an overflow limiter, which new clients share while the registry is full, under its tags."""
         self._overflow[limiter.tags] = limiter
 
     def is_full(self, now_ms: int) -> bool:
@@ -152,11 +154,15 @@ class LimiterRegistry(Generic[A]):
         return self._limiters.get(limiter.tags) is limiter
 
     def __len__(self) -> int:
-        """Return the number of limiters, without overflow limiters."""
+        """Return the number of limiters, without overflow limiters (those that new clients share while the
+        registry is full).
+        """
         return len(self._limiters)
 
     def __iter__(self) -> Iterator[A]:
-        """Yield the limiters, then the overflow limiters."""
+        """Yield the limiters; last the overflow limiters, which new clients share while the registry is
+        full.
+        """
         yield from self._limiters.values()
         yield from self._overflow.values()
 
@@ -166,8 +172,8 @@ class LimiterRegistry(Generic[A]):
                 yield tags
 
     def _has_room(self) -> bool:
-        """Return True if another limiter can be added. In that case, make clients with overflow limiters look
-        up their limiters again.
+        """Return True if another limiter can be added. In that case, let `generation` grow if clients share
+        overflow limiters, so that they look up limiters of their own.
         """
         if len(self._limiters) >= LIMITERS_MAX:
             return False

@@ -66,9 +66,9 @@ _WAKE, _CHARGE = 0, 1
 _ALL_CLIENTS: Final = Tags("", "")
 
 Asked: TypeAlias = tuple[int, int, float, int, int, int]
-"""One request: (time in ms at which it was taken; service time in ms; units charged; number of its
-connection; recorded throttle time in ms; note). The note is the API key for request time and fetches; for
-mutations it is 1 if topics may be refused (strict), else 0.
+"""One recorded request: (time in ms at which it was taken from its connection; service time in ms; units
+charged; number of its connection; recorded throttle time in ms; note). The note is the API key for request
+time and fetches; for mutations it is 1 if topics may be refused (strict), else 0.
 """
 
 
@@ -111,8 +111,8 @@ class _Kind(Protocol):
 
     @property
     def over_until_ms(self) -> int:
-        """Time (ms) until which the budget is throttled, so that responses of fetches have no records and are
-        not charged; 0 for other quotas.
+        """Time (ms) until which the budget for fetched bytes is throttled: until then, responses of fetches
+        have no records and are not charged. 0 for other kinds of quotas.
         """
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
@@ -125,7 +125,9 @@ class _Kind(Protocol):
 
 
 class _Produce:
-    """Rules for produce requests: each is charged when taken, and its connection is throttled at once."""
+    """Rules by which quotas of produced bytes are replayed: each request is charged when it is taken from its
+    connection, and the connection is throttled at once.
+    """
 
     __slots__ = ("_budget",)
 
@@ -149,8 +151,8 @@ class _Produce:
 
 
 class _HeldFetches(_Produce):
-    """Rules for fetches in hold mode: each is charged when its response begins, and a connection has one in
-    flight at a time.
+    """Rules for fetches in hold mode (a fetch over the quota still gets its records): each fetch is charged
+    when its response begins, and a connection has one fetch in flight at a time.
     """
 
     __slots__ = ()
@@ -160,8 +162,8 @@ class _HeldFetches(_Produce):
 
 
 class _Fetches(_HeldFetches):
-    """Rules for fetches outside hold mode: each is charged when its response begins. While the budget is
-    throttled, responses have no records and are not charged, and the client repeats the fetch.
+    """Rules for fetches, except in hold mode: each fetch is charged when its response begins. While the
+    budget is throttled, responses have no records and are not charged, and the client repeats the fetch.
     """
 
     __slots__ = ()
@@ -183,7 +185,9 @@ class _Fetches(_HeldFetches):
 
 
 class _Time:
-    """Rules for request time: each request is charged when its response begins."""
+    """Rules by which quotas of request time are replayed: each request is charged when its response
+    begins.
+    """
 
     __slots__ = ("_budget",)
     over_until_ms = 0
@@ -203,8 +207,8 @@ class _Time:
 
 
 class _Mutations:
-    """Rules for mutations: each request is charged when it is taken, and its connection is throttled from the
-    response on.
+    """Rules by which quotas of mutations are replayed: each request is charged when it is taken from its
+    connection, and the connection is throttled from the response on.
     """
 
     __slots__ = ("_budget",)
@@ -240,7 +244,9 @@ _KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {
 
 
 class Replay:
-    """Simulation of one budget and its connections."""
+    """Simulation of one budget under another limit, and of the connections whose requests were charged to the
+    budget.
+    """
 
     __slots__ = (
         "_again",
@@ -271,8 +277,9 @@ class Replay:
 
         `limit` is in the unit of `key` per second (percent of one thread for request time). `num_samples` and
         `window_s` are those of Kafka's quota manager for `key`. `patience_ms`: time (ms) after which a client
-        gives up a request. `throttle_ms_max`: maximum throttle time (ms). `hold`: True to simulate hold mode.
-        `pacing`: limiter of a byte rate. Raises KeyError if `key` is not a quota of clients.
+        gives up a request. `throttle_ms_max`: maximum throttle time (ms). `hold`: True to simulate hold mode,
+        in which fetches over the quota still get their records. `pacing`: kind of limiter of a byte rate.
+        Raises KeyError if `key` is not a quota of clients.
         """
         self.hours = Hours()
         kind = _HeldFetches if hold and key is QuotaKey.CONSUMER_BYTE_RATE else _KINDS[key]
@@ -321,7 +328,7 @@ class Replay:
                 self._kind.begin(self, connection, asked, now_ms)
 
     def take(self) -> list[Hour]:
-        """Return and remove the hours that are over."""
+        """Return the results of the hours that are over, and remove them from this object."""
         return self.hours.take()
 
     def finish(self) -> list[Hour]:
@@ -352,8 +359,8 @@ class Replay:
         self._push(now_ms + service_ms, _CHARGE, rank(asked), connection, asked)
 
     def ask_again(self, connection: Connection, asked: Asked, now_ms: int) -> None:
-        """Put a refused request first in its connection's queue, so that it is repeated when the connection's
-        throttle is over.
+        """Put a refused request first in its connection's queue, so that the client repeats the request when
+        the connection's throttle is over.
         """
         connection.until_ms = max(connection.until_ms, now_ms + 1)
         connection.waiting.appendleft(asked)

@@ -96,8 +96,8 @@ class Hours:
         return hour
 
     def take(self, *, over: bool = False) -> list[Hour]:
-        """Return and remove the hours before the current one. `over`: True at the end of the replay, to
-        return the current hour too.
+        """Return the results of the hours before the current one, and remove them from this object. `over`:
+        True at the end of the replay, to return the current hour too.
         """
         past = [start for start in self._hours if over or start < self._hour.start_ms]
         return [self._hours.pop(start) for start in sorted(past)]

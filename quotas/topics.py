@@ -48,8 +48,9 @@ class TopicRates:
         cluster: TopicRates | None = None,
     ) -> None:
         """Begin without rates. `num_samples` and `window_s` are Kafka's `quota.window.num` and
-        `quota.window.size.seconds`. `scope`: scope of the entries that have budgets here, None for all.
-        `cluster`: shared budgets of entries with cluster scope; with it, `scope` is `Scope.BROKER`.
+        `quota.window.size.seconds`. `scope`: only entries with this scope (one budget per broker or per
+        cluster) have budgets here; None for all. `cluster`: rates of the entries with cluster scope, whose
+        budgets all brokers share; if given, this object has the entries with broker scope.
         """
         self.key = key
         self._scope = scope if cluster is None else Scope.BROKER
@@ -106,9 +107,9 @@ class TopicRates:
         return max((budget.throttled_until_ms for budget in self._of(topics)), default=0)
 
     def tell_rest(self, topics: Iterable[str] | None, now_ms: int) -> int:
-        """Return the longest rest (ms) of the throttle times of these topics; 0 if all are over. If there is
-        a rest, count a throttled request: the caller tells the rest to a request that is not charged.
-        `topics`: None for all topics with a rate.
+        """Return the time (ms) for which the longest throttle of these topics still lasts; 0 if no throttle
+        lasts. The caller tells this time to a request that was not charged, so count that request as
+        throttled. `topics`: None for all topics with a rate.
         """
         return max((budget.tell_rest(now_ms) for budget in self._of(topics)), default=0)
 
@@ -122,8 +123,8 @@ class TopicRates:
         return bool(self._enforced)
 
     def budgets(self, *, shadow: bool = False) -> Iterator[Budget]:
-        """Return the enforced budgets (the shadow budgets if `shadow`), without the cluster's budgets. Each
-        budget has its topic in `tags`.
+        """Return the enforced budgets of this broker (its shadow budgets if `shadow`), without the budgets
+        that all brokers of a cluster share. Each budget has its topic in `tags`.
         """
         return iter(self._own[shadow].values())
 
@@ -177,7 +178,8 @@ class TopicQuotas:
         cluster: TopicQuotas | None = None,
     ) -> None:
         """Begin without rates. `num_samples` and `window_s` are Kafka's `quota.window.num` and
-        `quota.window.size.seconds`. `scope` and `cluster` have the meaning that they have for `TopicRates`.
+        `quota.window.size.seconds`. `scope`: scope of the entries that have budgets here, None for all.
+        `cluster`: topic rates of the entries with cluster scope, whose budgets all brokers share.
         """
         shared: tuple[TopicRates | None, TopicRates | None] = (None, None)
         if cluster is not None:

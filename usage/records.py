@@ -34,11 +34,11 @@ NOTHING: Final = ByQuota()
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Usage of one client (user and client-id) at one broker in one interval, by requests of one group.
+    """Usage of one client (user and client-id) at one broker in one interval, by requests of one API group.
 
-    Records can be added: only `sessions` may count the same thing in several records. Bytes are those on the
-    wire between client and Weir, length prefixes included. A request is counted when it is complete, a
-    response when it begins.
+    Fields of several records can be added up, except `sessions`, because several records may count the same
+    connection. Bytes are those on the wire between client and Weir, length prefixes included. A request is
+    counted when it is complete, a response when it begins.
     """
 
     version: int
@@ -83,19 +83,19 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request of a sampled entity; all requests of such an entity are traced."""
+    """One request of an entity that is traced; all requests of such an entity have a record."""
 
     version: int
     time_ms: int
-    """Unix time (ms) at which the request was charged on arrival, derived from a monotonic clock: within one
-    instance, a change of the system clock does not change the differences.
+    """Unix time (ms) at which the request arrived and was charged. Within one instance of Weir, differences
+    between these times are those of a monotonic clock: changes of the system clock do not affect them.
     """
     instance: str
     broker: int
     user: str
     client_id: str
     connection: int
-    """Number of the connection, unique among the connections of this instance."""
+    """Number of the connection, unique among the connections of this instance of Weir."""
     api: str
     """Name of the API group that the request belongs to, a `usage.groups.Group`."""
     api_key: int

@@ -52,7 +52,9 @@ class Counts:
 
 
 class Batches:
-    """Writes the batches of one kind of records into the tables, and sums up their counts."""
+    """Writes the batches of one kind of records (usage or traces) into the tables, and sums up the batches'
+    numbers of lines.
+    """
 
     def __init__(self, lake: Lake, kind: Kind, late_after_ms: int, say: Callable[[str], None]) -> None:
         self._lake, self._kind, self._late_after_ms, self._say = lake, kind, late_after_ms, say
@@ -113,8 +115,8 @@ class Batches:
         return counted
 
     def _enter(self, rows: DataFrame, before: DataFrame, counted: Row, batch: int) -> None:
-        """Write the micro-batch's row of the ledger: its counts, and the newest time of each stream. `before`
-        has the newest times before the batch.
+        """Write the micro-batch's row of the ledger (a table with one row per batch): the batch's counts, and
+        the newest time of each stream. `before` has the newest times before the batch.
         """
         known = {**counted.asDict(), "late_after_ms": self._late_after_ms, "batch": batch}
         row = newest_after(before, rows).select(
@@ -129,8 +131,9 @@ class Batches:
 
 
 def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
-    """Add two columns to parsed lines: `stream`, and `late`, which is true if the record is late. `before`
-    has the newest time of each stream before the batch (`ledger.NEWEST`).
+    """Add two columns to parsed lines: `stream`, the name of the line's stream, and `late`. `late` is true if
+    the record is more than `late_after_ms` older than the newest record of its stream in earlier batches.
+    `before` has the times of these newest records (`ledger.NEWEST`).
     """
     joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
     late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms
@@ -138,8 +141,8 @@ def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> D
 
 
 def count(rows: DataFrame) -> DataFrame:
-    """Return one row with the numbers of all, good, late and malformed lines, the first and last time (ms) of
-    good records, and `taken_ms`, the time at which Spark began the batch.
+    """Return one row that sums up a micro-batch: the numbers of all, good, late and malformed lines, the
+    first and last time (ms) of good records, and `taken_ms`, the time at which Spark began the batch.
     """
     is_good = fn.col("reason").isNull()
     in_table = is_good & ~fn.col("late")

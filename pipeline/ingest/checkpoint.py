@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def check(files: Files, lake: Lake, kind: str, source: str) -> None:
-    """Raise PipelineError if Spark's checkpoint for a kind of records was made with another source, or does
-    not fit the tables. On the first run, store the name of the `source`.
+    """Raise PipelineError if Spark's checkpoint for a kind of records was made with another source, or if the
+    ledger's batches do not continue those of the checkpoint. On the first run, store the name of the
+    `source`.
     """
     planned = _last(files, lake, kind, "offsets")
     _check_source(files, lake, kind, source, is_new=planned < 0)

@@ -1,7 +1,8 @@
 """Ingest records from files or topics into tables, each exactly once, with Spark's Structured Streaming.
 
 `sources` reads lines, `parse` validates records, `ledger` finds late records, `batch` writes tables, and
-`checkpoint` refuses to start with the wrong tables. This module runs the streams until they end.
+`checkpoint` raises an error if Spark's checkpoint does not fit the source or the tables. This module runs the
+streams until they end.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def ingest(
 ) -> Outcome:
     """Ingest the records of these `kinds` (usage, trace) into the tables, until all existing records are read
     or `pace.stop` is set. A record is late if it is more than `late_after_s` older than the newest record of
-    its stream. `say` is called with one line of text per batch. Raises PipelineError if the source or lake is
-    unsuitable or Spark fails.
+    its stream (the records of one instance of Weir). `say` is called with one line of text per batch. Raises
+    PipelineError if the source or the directory of the tables is unsuitable, or Spark fails.
     """
     source.check(spark)
     files = Files(spark)

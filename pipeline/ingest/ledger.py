@@ -41,14 +41,14 @@ LEDGER: Final = StructType(
     ]
 )
 STREAMS_MAX: Final = 10_000
-"""Maximum number of streams in a row of the ledger. Of more streams, the row keeps those with the newest
-records; records of the others are never late.
+"""Maximum number of streams (instances of Weir, in a topic its partitions) in a row of the ledger. If more
+streams exist, the row keeps those with the newest records, and records of the other streams are never late.
 """
 
 
 def newest_before(spark: SparkSession, lake: Lake, kind: str, batch: int) -> DataFrame:
-    """Return the time (ms) of the newest record that earlier batches have read from each stream, in the
-    columns of `NEWEST`.
+    """Return the time (ms) of the newest record that batches before this one have read from each stream (the
+    records of one instance of Weir), in the columns of `NEWEST`.
     """
     row = tables.read(spark, lake.path("ledger", kind, f"batch={batch - 1}"), StructType(LEDGER.fields[:-1]))
     return row.select(fn.inline("newest")).to(NEWEST)

@@ -71,8 +71,9 @@ KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
     """Parse the lines of a source (`sources`) into one row per line.
 
-    The columns are those of the record, with defaults; `day`, `channel` and `taken_ms`; and `line`, `source`
-    and `reason`, which are null for a good record.
+    The columns are those of the record, with defaults; its `day`; `channel` (the part of the source) and
+    `taken_ms` (the time of the batch) from the source; and for a malformed line also `line`, `source` and
+    `reason`, which are null for a good record.
     """
     as_json = fn.concat(fn.lit('{"r":'), fn.col("value"), fn.lit(',"end":1}'))
     raw = lines.withColumn("json", fn.from_json(as_json, _shape(kind), _OPTIONS))

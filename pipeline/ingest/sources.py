@@ -33,8 +33,8 @@ class Source(Protocol):
     """Interface of the places that Weir's usage and trace records are read from: `Directory` and `Topic`."""
 
     def name(self, kind: str) -> str:
-        """Return the text that identifies where records of a kind (usage or trace) are read from. A lake
-        accepts only one source per kind.
+        """Return the text that identifies the place from which records of a kind (usage or trace) are read. A
+        lake (the directory of the pipeline's tables) takes each kind from one place only.
         """
 
     def check(self, spark: SparkSession) -> None:

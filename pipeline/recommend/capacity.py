@@ -1,4 +1,5 @@
-"""Fit proposals into the capacity: multiply the part of each proposal above the floor by one common factor.
+"""Fit proposed limits into the brokers' capacity: multiply the part of each proposal above the floor (the
+lowest limit to propose) by one common factor.
 
 So each entity gets at least the floor, and entities that need more get more. The largest factor that fits
 follows from three sums: room = floors + factor · (proposed - floors).
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def fit(*, proposed: float, floors: float, room: float) -> float:
-    """Return the largest factor, at most 1, for the part of the proposals above the floors with which the
-    proposals fit into `room` (arguments are sums, in one unit). Raises ValueError if the floors alone exceed
-    `room`.
+    """Return the largest factor, at most 1, by which the parts of the proposals above the floors (lowest
+    limits to propose) can be multiplied so that the proposals fit into `room`. Arguments are sums, in one
+    unit. Raises ValueError if the floors alone exceed `room`.
     """
     if proposed <= room:
         return 1.0
@@ -40,8 +41,9 @@ def fit(*, proposed: float, floors: float, room: float) -> float:
 
 def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) -> dict[QuotaKey, float]:
     """Return, for each quota that has a capacity, the factor (0 to 1) for the part of its proposals above the
-    floor. `kept` has the sum of each quota's values that the new file takes over from the current one.
-    `proposals` has the columns `quota` and `wanted`, one row per entity and quota.
+    floor (lowest limit to propose). `kept` has, for each quota, the sum of the values that the new file takes
+    over from the current file. `proposals` has the columns `quota` and `wanted`, one row per entity and
+    quota.
 
     Raises PipelineError if even the floors exceed the capacity.
     """
@@ -67,16 +69,16 @@ def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) ->
 
 
 def wanted(plan: Plan) -> Column:
-    """Return the column with an entity's need of a quota: `used` · (1 + growth) · headroom, rounded up, and
-    at least the floor.
+    """Return the column with the limit that an entity needs: `used` · (1 + growth) · headroom, rounded up,
+    and at least the floor (the lowest limit to propose).
     """
     need = sql.when(sql.col("is_one_off"), 0.0).otherwise(sql.col("used") * sql.lit(plan.factor))
     return sql.greatest(floor(plan), _rounded(need, sql.ceil))
 
 
 def proposed(plan: Plan, by: Mapping[QuotaKey, float]) -> Column:
-    """Return the column with the proposed limit: the floor, plus the part of `wanted` above the floor
-    multiplied by the quota's factor in `by`, rounded down.
+    """Return the column with the proposed limit: the floor (the lowest limit to propose), plus the part of
+    `wanted` above the floor multiplied by the quota's factor in `by`, rounded down.
     """
     kept = sql.col("wanted")
     for quota, factor in by.items():
@@ -93,8 +95,8 @@ def floor(plan: Plan) -> Column:
 
 
 def _rounded(value: Column, to: Rounding) -> Column:
-    """Round a rate with `to` to whole bytes/s, or to hundredths of other units. First round to six digits of
-    such a step, because further digits are rounding errors.
+    """Round a rate with the function `to`: bytes/s to whole numbers, other rates to hundredths. Digits beyond
+    six decimals of such a step are rounding errors, and are removed first.
     """
     steps = sql.when(sql.col("quota").isin([key.value for key in BYTES]), 1.0).otherwise(
         float(STEPS_PER_UNIT)

@@ -1,6 +1,7 @@
 """The current quotas: the limit of each entity, and the entries to keep in the new file.
 
-`quotas` resolves the limits, because levels, defaults and prefixes follow its rules.
+The package `quotas` looks up the limits, because its code defines the precedence of entries, defaults and
+prefixes.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class CurrentLimit(NamedTuple):
     alone: bool = False
     """True if no other entity shares the budget of the limit."""
     named: bool = False
-    """True if the entry that sets the limit names the entity itself. In the table of recommendations, true if
-    this holds for any recommended quota.
+    """True if neither the user nor the client-id of the entry that sets the limit is the default. In the
+    table of recommendations, true if this holds for any recommended quota.
     """
     prefix: str | None = None
     """Prefix whose client-ids share the budget; None if the limit has no prefix."""
@@ -55,8 +56,8 @@ class CurrentLimit(NamedTuple):
 def current_limit(
     table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None
 ) -> CurrentLimit:
-    """Return the current limit of an entity in `table`; `user` or `client_id` is None if the level lacks this
-    part.
+    """Return the current limit of an entity in `table`. `user` or `client_id` is None if entities are only
+    client-ids, or only users.
     """
     limits = table.limits(key)
     names = user or "", client_id or ""
@@ -76,7 +77,7 @@ def current_limit(
 
 def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan, level: str) -> DataFrame:
     """Return one row per entity and quota with its current limit: the columns `current` (in the quota's
-    unit), `alone`, `named`, `client_id_prefix` and `members` (1).
+    unit), `alone`, `named`, `client_id_prefix` and `members`, which is 1: the row is for one entity.
     """
     stand_in = ANONYMOUS if plan.level == AUTO and level == "client-id" else None
     shared = spark.sparkContext.broadcast(table)
@@ -135,14 +136,15 @@ class Kept:
     replace them.
     """
     options: dict[Entity, Options] = field(default_factory=dict)
-    """Pacing and scope of the current enforced entries, by the entity that gets the values in the new file.
+    """Pacing (kind of limiter) and scope (one budget per broker or per cluster) of the present enforced
+    entries, by the entity that gets these options in the new file.
     """
 
 
 def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
-    """Return entity and quota of each value in the current file that may be replaced: the quota is one of the
-    recommended ones, and the entity has the level of the recommendation. A value whose entity has no usage is
-    kept.
+    """Return (entity, quota) of each value in the current file that the recommendation may replace: the quota
+    is a recommended one, and the entity has the same parts (user, client-id) as recommended entities. A value
+    whose entity has no usage is kept.
     """
     return [
         (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
@@ -173,8 +175,8 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
 
 
 def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
-    """Return the entity in the new file that takes over this value of the current file, usually the same
-    entity; None if the recommendation replaces the value.
+    """Return the entity in the new file that takes over this value of the current file, usually the entity
+    that has the value now; None if the recommendation replaces the value.
     """
     if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
         return entity

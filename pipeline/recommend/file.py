@@ -66,8 +66,8 @@ def lines(
 def _entry(
     entity: Entity, rows: Sequence[Proposed], others: dict[QuotaKey, float], plan: Plan, options: Options
 ) -> Iterator[str]:
-    """Yield the lines of an entity's entry in the quota file: its proposed values, and in `others` the values
-    of further quotas, unchanged from the current file.
+    """Yield the lines of an entity's entry in the quota file: its proposed values, and the values of further
+    quotas in `others`, which the entity has in the current file.
     """
     rates = {QuotaKey(row.quota): row.proposed for row in rows}
     comments = {QuotaKey(row.quota): _comments(row) for row in rows}

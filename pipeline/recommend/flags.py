@@ -30,8 +30,8 @@ DAY_MS: Final = 86_400_000
 
 
 def flags(plan: Plan, first_ms: int, end_ms: int) -> Column:
-    """Return the column with the flags of a proposal, an array of strings such as `never near`. The recorded
-    usage covers the time from `first_ms` to `end_ms`.
+    """Return the column with the flags of a proposal, an array of strings such as `never near`. A flag asks
+    the operator to check the proposal. The recorded usage covers the time from `first_ms` to `end_ms`.
     """
     is_new = sql.lit(end_ms - first_ms > DAY_MS) & (sql.col("first_ms") >= sql.lit(end_ms - DAY_MS))
     throttled = sql.col("throttled_s") > sql.col("active_s") * sql.lit(plan.throttled)

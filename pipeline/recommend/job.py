@@ -120,8 +120,9 @@ def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple
 
 
 def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> DataFrame:
-    """Return one row per entity and quota with its usage (columns of `need.needs`), and with `wanted`, the
-    limit in the quota's unit that growth, headroom and floor make of the usage.
+    """Return one row per entity and quota with its usage (columns of `need.needs`), and with `wanted`: the
+    limit, in the quota's unit, that the entity needs after growth, with headroom, and at least the lowest
+    limit to propose.
     """
     used = by_quota(rows, plan)
     if plan.current is None:
@@ -132,8 +133,8 @@ def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> Data
 
 
 def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept:
-    """Return the values of the current quota file that the new file keeps. `given` has one row for each
-    entity and quota with a proposal.
+    """Return the values of the current quota file that the new file keeps: those of entities or quotas
+    without a proposal. `given` has one row for each entity and quota with a proposal.
     """
     if plan.current is None:
         return Kept()

@@ -27,8 +27,8 @@ NO_TEXT: Final = "with a name that is no text"
 
 
 def left_out(level: str) -> Column:
-    """Return the column with the reason why an entity of this level cannot have an entry; null if it can have
-    one.
+    """Return the column with the reason why an entity cannot have an entry, because of its user or client-id;
+    null if it can have one. `level` tells which of the two parts the entity has.
     """
     parts = (sql.col("user"),) * ("user" in level) + (sql.col("client_id"),) * ("client-id" in level)
     return sql.coalesce(*map(_unsayable, parts))

@@ -19,7 +19,9 @@ ENTITY: Final = (*NAMES, "client_id_prefix")
 
 
 def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
-    """Return the rows of the hourly roll-up (`tables.ROLLUP`) for the days in `plan.days`, at all levels."""
+    """Return the rows of the hourly roll-up (`tables.ROLLUP`) for the days in `plan.days`: rows of users, of
+    client-ids, and of pairs of both.
+    """
     rows = tables.read(spark, lake.rollup("hour"), tables.ROLLUP)
     if plan.days is None:
         return rows
@@ -28,7 +30,9 @@ def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
 
 
 class Span(NamedTuple):
-    """The time that the roll-up covers at one level: number of its rows, beginning and end (ms)."""
+    """The time that the roll-up covers for one kind of entity (user, client-id, or pair of both): number of
+    its rows, beginning and end (ms).
+    """
 
     hours: int = 0
     first_ms: int = 0
@@ -40,8 +44,9 @@ class Span(NamedTuple):
 
 
 def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
-    """Return the level of the recommendation, and the time that its hourly rows cover. With `AUTO`, the level
-    is client-id if no user is authenticated, because then only client-ids distinguish clients.
+    """Return the level of the recommendation (`user`, `client-id` or the pair of both), and the time that its
+    hourly rows cover. With `AUTO`, the level is client-id if no user is authenticated, because then only
+    client-ids distinguish clients; else the pair.
     """
     named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # any user may be in the overflow entity
     each = rows.groupBy("level").agg(
@@ -60,8 +65,8 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
 
 
 def by_quota(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Return one row per entity, hour and quota: `used`, the chosen percentile of the rate (null if 0), and
-    `peak`, both in the quota's unit, and `throttled_s`, the throttled time (s).
+    """Return one row per entity, hour and quota: `used` (the percentile of the rate that the plan chose, null
+    if 0) and `peak`, both in the quota's unit, and `throttled_s`, the throttled time (s).
     """
     statistic = PERCENTILES[plan.percentile]
     quotas = sql.array(*[_of_quota(quota.value, statistic) for quota in plan.quotas])
@@ -92,8 +97,9 @@ def unresolved(rows: DataFrame) -> DataFrame:
 
 
 def shared(rows: DataFrame, level: str) -> DataFrame:
-    """Return the rows, hour by hour, with client-ids that share the budget of a prefix merged into one row.
-    Its rates are the sums of theirs, which is an upper bound of the prefix's usage.
+    """Return the rows, hour by hour, after merging the rows of client-ids that share the budget of a prefix
+    into one row. The rates of this row are the sums of the client-ids' rates, an upper bound of the prefix's
+    usage.
     """
     own = rows.where(sql.col("client_id_prefix").isNull())
     pots = rows.where(sql.col("client_id_prefix").isNotNull())

@@ -48,8 +48,8 @@ class Plan:
     output: str = "quotas.toml"
     """Name of the quota file that the job writes, for messages."""
     level: str = AUTO
-    """Level of the entries: one of `LEVELS`, or `AUTO`: client-ids if every user is `ANONYMOUS`, else
-    pairs.
+    """Level (kind of entity) of the entries: one of `LEVELS`, or `AUTO`. `AUTO` means client-ids if every
+    user is `ANONYMOUS`, else pairs of user and client-id.
     """
     days: tuple[date, date] | None = None
     """First and last day of usage; None for all days."""
@@ -63,7 +63,7 @@ class Plan:
     headroom: float = 1.5
     """Factor, at least 1, by which the proposed limit exceeds the usage after growth."""
     floors: Mapping[QuotaKey, float] = field(default_factory=lambda: FLOORS)
-    """Lowest proposal of each quota, in its unit; a missing quota has its value in `FLOORS`."""
+    """Lowest limit to propose for each quota, in its unit; a missing quota has its value in `FLOORS`."""
     capacity: Mapping[QuotaKey, float] = field(default_factory=dict)
     """Capacity of each broker, in the quota's unit (for mutations, of the cluster); a missing quota has no
     bound.
@@ -79,15 +79,18 @@ class Plan:
     entry for each.
     """
     near: float = 0.2
-    """Share of the current limit; an entity whose peak is below it gets the flag `never near`."""
+    """Share of the current limit; an entity whose peak usage is below this share gets the flag `never near`.
+    """
     throttled: float = 0.5
-    """Share of the active time; an entity that was throttled for longer gets the flag `mostly throttled`."""
+    """Share of the time with usage; an entity that was throttled for a larger share of that time gets the
+    flag `mostly throttled`.
+    """
     current: QuotaTable | None = None
     """Quotas in force; None if unknown."""
     current_name: str = ""
 
     def floor(self, quota: QuotaKey) -> float:
-        """Return the lowest proposal of a quota, in its unit."""
+        """Return the lowest limit to propose for a quota, in its unit."""
         return self.floors.get(quota, FLOORS[quota])
 
     @property
@@ -134,7 +137,8 @@ class Plan:
 
 
 def everybody(level: str) -> Entity:
-    """Return the default entity of a level, which covers every name without an entry.
+    """Return the default entity of a level (kind of entity): it stands for every entity of the level without
+    an entry.
 
     >>> str(everybody("user-client-id"))
     'user <default>, client-id <default>'
@@ -143,14 +147,16 @@ def everybody(level: str) -> Entity:
 
 
 def is_of_level(entity: Entity, level: str) -> bool:
-    """Return True if an entity names exactly the parts of a level; a prefix counts as a client-id."""
+    """Return True if an entity has exactly the parts (user, client-id) of a level, each as a name; a prefix
+    counts as a client-id.
+    """
     return isinstance(entity.user, str) == ("user" in level) and (
         isinstance(entity.client_id, str | Prefix) == ("client-id" in level)
     )
 
 
 def moment(time_ms: int) -> str:
-    """Format a time of records (ms).
+    """Return a time (ms) as text in UTC.
 
     >>> moment(1_700_000_000_000)
     '2023-11-14 22:13 UTC'

@@ -75,8 +75,8 @@ def _arithmetic(plan: Plan) -> str:
 
 
 def _bound(plan: Plan, factors: Mapping[QuotaKey, float]) -> Column:
-    """Return the column with the end of a reason: text that tells if floor, capacity or too few active hours
-    changed the proposal; "" if none did.
+    """Return the column with the end of a reason: text that tells if the floor (lowest proposal), the
+    capacity, or too few hours with usage changed the proposal; "" if none did.
     """
     cut = sql.lit("")
     for quota, factor in factors.items():

@@ -32,7 +32,9 @@ class Counts(NamedTuple):
 
     entities: int
     left_out: Mapping[str, int]
-    """Number of entities that get no entry, by reason. The default entry may still cover them."""
+    """Number of entities that get no entry, by the reason for that. The default entry may still apply to
+    them.
+    """
     entries: int
     covered: int
     """Number of entities that have a proposal but no entry of their own, because the default entry covers
@@ -125,7 +127,9 @@ def notes(plan: Plan, counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterato
 
 
 def notes_of_run(plan: Plan, level: str, kept: Kept) -> Iterator[str]:
-    """Yield remarks about the chosen level, and about kept and dropped values of the current file."""
+    """Yield remarks about the chosen kind of entity (level), and about the values of the current file that
+    the new file keeps or drops.
+    """
     if plan.level == AUTO:
         why = "every user is ANONYMOUS" if level == "client-id" else "there are users with names"
         yield f"entries are by {level}: {why} (choose with --level)"

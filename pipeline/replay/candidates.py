@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORDED: Final = "recorded"
-"""Name in the results for the recorded throttle times, which are compared with those of the candidate files.
-"""
+"""Name that results give to the recorded throttle times, in place of the name of a candidate quota file."""
 KEYS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE,
     QuotaKey.CONSUMER_BYTE_RATE,
@@ -43,9 +42,9 @@ DRAWS: Final = StructType(
         StructField("scope", StringType()),
     ]
 )
-"""Columns of the budget that a client uses under a candidate: `of_user`, `of_client_id` and `of_prefix`
-identify the budget, and are "" for a part that the budget does not distinguish. A client without a limit has
-no row. `pacing` and `scope` are those of the entry, as written in a quota file.
+"""Columns of the budget that a client uses under a candidate quota file: `of_user`, `of_client_id` and
+`of_prefix` identify the budget, and are "" for a part that the budget does not distinguish. A client without
+a limit has no row. `pacing` and `scope` are those of the entry, as written in a quota file.
 """
 
 
@@ -72,8 +71,8 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
 
 
 def _said(name: str) -> str:
-    """Return a file name with a question mark for each byte that is not UTF-8, because Spark and JSON accept
-    only UTF-8.
+    """Return a file's name for results, with a question mark for each byte that is not UTF-8, because Spark
+    and JSON accept only UTF-8.
     """
     return name.encode("utf-8", "replace").decode()
 
@@ -93,8 +92,8 @@ def _text(path: Path) -> str:
 
 
 def not_replayed(candidate: Candidate) -> list[str]:
-    """Return lines for the operator that name the entries of the candidate file which a replay ignores: one
-    line per type of entry, with the number of entries.
+    """Return lines for the operator about entries of the candidate file that a replay ignores: one line per
+    type of entry, with the number of entries.
     """
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
@@ -110,11 +109,11 @@ def not_replayed(candidate: Candidate) -> list[str]:
 def draws(
     clients: DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
 ) -> DataFrame:
-    """Return the budgets (`DRAWS`, one row per candidate, quota and client) that clients use by the rules of
-    `quotas`; `clients` has the columns `user` and `client_id`.
+    """Return the budgets that clients use under each candidate quota file, one row per file, quota and client
+    (`DRAWS`); `clients` has the columns `user` and `client_id`.
 
-    A client without client-id is treated as if its client-id were `unnamed`. Entries without a pacing get
-    `pacing`.
+    A client without client-id is treated as if its client-id were `unnamed`. Byte rates whose entries set no
+    pacing (kind of limiter) get `pacing`.
     """
 
     def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

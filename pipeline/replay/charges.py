@@ -4,10 +4,10 @@ The columns are the client and the broker; `quota`; `at_ms`, the time of the req
 time (ms) until its response; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time
 (ms) of its response; `note`, see `quotas.replay.Asked`.
 
-Usage records do not have single requests. A record becomes at most `charges_per_record` equal charges, or one
-for each of its sessions if these are more, on as many connections as sessions. The charges are spread evenly
-over the interval minus the recorded throttle times, because a throttled client sent its requests in the
-remaining time.
+Usage records do not have single requests. A record becomes equal charges on as many connections as its field
+`sessions` says: at most one charge per request, and at most `charges_per_record`, or `sessions` if that is
+more. The charges are spread evenly over the interval minus the recorded throttle times, because a throttled
+client sent its requests in the remaining time.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def client_columns() -> list[Column]:
 
 
 def _place() -> dict[str, Column]:
-    """Return the column `broker` of a charge's budget: the broker, or null for mutations, whose budget covers
-    the whole cluster.
+    """Return the column `broker` of a charge: the broker whose budget is charged, or null for mutations,
+    because their budget covers the whole cluster.
     """
     return {"broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker"))}
 

@@ -1,8 +1,9 @@
 """Replay: compute which clients candidate quota files would have throttled, when, and for how long.
 
 The job reads traces or usage records, and runs the classes that enforce quotas (`quotas.replay`) for each
-candidate. The hours of all budgets, and of the records themselves, become the table `replay`.
-docs/how-to/pipeline/replay.md describes the model of clients and its accuracy.
+candidate. The table `replay` gets one row per budget and hour, with the computed throttle times, and the same
+rows with the recorded throttle times. docs/how-to/pipeline/replay.md describes the model of clients and its
+accuracy.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Options:
     unnamed: str = ""
     """Client-id to assume for clients without client-id."""
     pacing: Pacing = Pacing.KAFKA
-    """Pacing of byte rates whose entry in the quota file has none."""
+    """Kind of limiter (Kafka's or smooth) of byte rates whose entry in the quota file sets no pacing."""
     charges_per_record: int = replay_charges.CHARGES_PER_RECORD
     compare_sources: bool = False
     """True to replay traces and usage records of the traced clients, and to report the difference between
@@ -108,7 +109,7 @@ def _extent(rows: DataFrame) -> tuple[int, float]:
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
-    """Return the records of the days to replay, from the traces or the usage table; Spark opens no files of
+    """Return the records of the days to replay, from the table of traces or of usage; Spark opens no files of
     other days.
     """
     rows = read(spark, lake.usage, USAGE) if source == "usage" else read(spark, lake.trace, TRACE)
@@ -120,7 +121,9 @@ def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -
 
 
 def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
-    """Return the hours (`tables.REPLAY`) of all budgets: computed under each candidate, and as recorded."""
+    """Return the hours (`tables.REPLAY`) of all budgets: as computed under each candidate quota file, and as
+    recorded.
+    """
     drawn = draws(rows, files, options.unnamed, options.pacing)
     of_first = drawn.where(F.col("candidate") == files[0].name)
     if "interval_ms" in rows.columns:
@@ -152,8 +155,8 @@ def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) ->
 def _compared(
     spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options, found: Sequence[Total]
 ) -> list[str]:
-    """Replay traces and usage records of the traced clients, and return lines that compare the throttle
-    times. `found` has the totals for the source that was already replayed.
+    """Replay traces and usage records of the traced clients, and return lines that compare the throttle times
+    of both replays. `found` has the totals of the replay that was already made.
     """
     names = [RECORDED, *(file.name for file in files)]
     traces = _source(spark, lake, "trace", options)

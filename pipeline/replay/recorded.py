@@ -1,7 +1,8 @@
 """Compute a table of the throttle times that Weir recorded, with the columns of a replay, for comparison with
-the candidates.
+the replays under candidate quota files.
 
-The times are grouped by the budgets of one candidate; a client without a budget has rows of its own.
+The times are grouped by the budgets that clients use under one of these files; a client without a budget has
+rows of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WAITS_PER_RECORD: Final = 100
-"""Maximum number of throttle times that one usage record is split into; more of them would overlap."""
+"""Maximum number of throttle times, one after the other, into which the recorded throttle time of one usage
+record is split.
+"""
 WAIT_MS_MAX: Final = 2**31 - 1
 """Maximum throttle time (ms): the protocol's field has 32 bits."""
 CLIENT: Final = ("quota", "user", "client_id", "broker")
@@ -30,7 +33,7 @@ CLIENT: Final = ("quota", "user", "client_id", "broker")
 
 def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
     """Return the recorded hours (`tables.REPLAY`) from the charges of traces (`charges.of_traces`), grouped
-    by the budgets in `draws`.
+    by budget; `draws` has the budget that each client uses.
     """
     waits = charges.select(
         *CLIENT,
@@ -45,7 +48,8 @@ def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
 
 
 def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
-    """Return the recorded hours (`tables.REPLAY`) from usage records, grouped by the budgets in `draws`.
+    """Return the recorded hours (`tables.REPLAY`) from usage records, grouped by budget; `draws` has the
+    budget that each client uses.
 
     A usage record has only the sum and number of its throttle times; the function assumes that they are
     equally long and evenly spread over the record's interval.
@@ -67,8 +71,8 @@ def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
 
 
 def _by_budget(waits: DataFrame, draws: DataFrame) -> DataFrame:
-    """Replace `user` and `client_id` of each row by those of its budget in `draws`, in the form of
-    `tables.REPLAY`.
+    """Replace `user` and `client_id` of each row by those of the budget that the client uses (`draws`), in
+    the form of `tables.REPLAY`. A client without a budget keeps its names.
     """
     joined = waits.join(draws.drop("candidate"), ["quota", "user", "client_id"], "left")
     limited = F.col("limit").isNotNull()
@@ -97,7 +101,7 @@ def _of_quota(quota: str, charged: Column) -> Column:
 
 
 def _hours(waits: DataFrame) -> DataFrame:
-    """Sum up recorded throttle times by budget and hour, in the columns of `tables.REPLAY`."""
+    """Sum up charges and recorded throttle times by budget and hour, in the columns of `tables.REPLAY`."""
     hour, violated = _hour(F.col("from_ms")), F.when(F.col("violations") > 0, F.col("from_ms"))
     counts = waits.groupBy(*CLIENT, hour.alias("start_ms")).agg(
         F.sum("charged").alias("charged"),
@@ -151,7 +155,7 @@ def _throttled(waits: DataFrame) -> DataFrame:
 
 
 def _single(waits: DataFrame) -> DataFrame:
-    """Return one row per throttle time, which begins at `from_ms` and lasts `wait_ms`."""
+    """Return one row per throttle time; the throttle begins at `from_ms` and lasts `wait_ms`."""
     violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
     wait_ms = F.least(F.ceil(F.col("throttle_ms") / F.col("violations")), F.lit(WAIT_MS_MAX))
     if "interval_ms" not in waits.columns:

@@ -51,8 +51,8 @@ ROWS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettings:
-    """Settings for the replayed budgets, as in the configuration of `weir run`, and the assumed timeout of
-    clients.
+    """Settings that all replayed budgets share: those of the configuration of `weir run`, and the assumed
+    timeout of clients.
     """
 
     num_samples: int = NUM_SAMPLES_DEFAULT
@@ -66,7 +66,9 @@ class BudgetSettings:
     """True if the throttle mode is hold: fetches over the quota still return their records."""
 
     def replay(self, quota: str, limit: float, pacing: str) -> Replay:
-        """Return a replay that has no charges yet, of one budget with this quota, limit and pacing."""
+        """Return a replay, without charges so far, of one budget with this quota, limit and kind of limiter
+        (pacing).
+        """
         key = QuotaKey(quota)
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
         return Replay(
@@ -82,8 +84,8 @@ class BudgetSettings:
 
 
 def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> DataFrame:
-    """Replay charges (`pipeline.replay.charges`) against the budgets in `draws`; return the hours of each
-    budget (`HOURS`).
+    """Replay charges (`pipeline.replay.charges`) under other limits; return the hours of each budget
+    (`HOURS`). `draws` has the budget and limit of each client under each candidate quota file.
     """
     joined = charges.join(draws, ["quota", "user", "client_id"]).withColumn(
         "broker", F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker"))
@@ -136,7 +138,8 @@ def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[in
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]]:
     """Yield (first row, row after the last, budget) for each series of consecutive rows with the same budget.
 
-    The function compares hashes of budgets, so that names are read twice per budget instead of once per row.
+    The function compares hashes of budgets row by row, which is faster than a comparison of names; names are
+    read only twice per budget.
     """
     import numpy as np
 

@@ -17,7 +17,7 @@ BUDGET: Final = ("quota", "user", "client_id", "broker")
 
 
 class Total(NamedTuple):
-    """Sums over all budgets of one quota under one candidate."""
+    """Sums over all budgets of one quota under one candidate quota file."""
 
     quota: str
     candidate: str
@@ -31,8 +31,8 @@ class Total(NamedTuple):
 
 
 def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
-    """Return the totals of the hours in `tables.REPLAY`, ordered by quota, and by candidate in the order of
-    `names`.
+    """Return the totals of the hours in `tables.REPLAY`, ordered by quota, and then by candidate quota file
+    in the order of `names`.
     """
     of_budgets = hours.groupBy("candidate", *BUDGET).agg(
         F.count("*").alias("hours"),
@@ -55,7 +55,7 @@ def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
 
 
 def listed(found: Sequence[Total]) -> Listing:
-    """Return the totals of quotas and candidates as a table for the command line to print."""
+    """Return the totals by quota and candidate quota file as a table for the command line to print."""
     columns = ("quota", "quotas of", "throttled", "violations", "throttle times s", "throttled s", "given up")
     rows = tuple(
         (
@@ -73,8 +73,8 @@ def listed(found: Sequence[Total]) -> Listing:
 
 
 def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
-    """Return a table of the `most` budgets with the longest throttled time (s) under any candidate, with a
-    column per candidate.
+    """Return a table of the `most` budgets with the longest throttled time (s) under any candidate quota
+    file, with one column per file.
     """
     # No pivot: file names may equal column names, or differ only by case, which Spark's columns ignore.
     under = [f"under_{number}" for number in range(len(names))]
@@ -114,13 +114,13 @@ def held_back(found: Sequence[Total], span_s: float) -> list[str]:
 
 
 def share(part: float, whole: float) -> str:
-    """Return the share `part` of `whole` as text, such as `12 %`; `some` if `whole` is 0."""
+    """Return the share `part` of `whole` as text, such as `12 %`; the word `some` if `whole` is 0."""
     return f"{100 * min(part / whole, 1):.3g} %" if whole > 0 else "some"
 
 
 def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[str]:
-    """Return one line per candidate and quota that compares the replay of usage records with that of traces
-    of the same clients.
+    """Return one line per candidate quota file and quota that compares two replays of the same clients: from
+    usage records, and from traces.
     """
     trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
     return [

@@ -63,7 +63,9 @@ def line(*cells: Text) -> tuple[Text, ...]:
 
 
 def others(count: int) -> Label:
-    """Return the label of a chart's last row, which sums up the `count` entities that are not shown."""
+    """Return the label of a chart's last row, which sums up the `count` entities that have no row of their
+    own.
+    """
     return ours(f"all others ({count:,})")
 
 
@@ -253,7 +255,7 @@ def _recommended_cells(row: Recommended, quota: str) -> tuple[Text, ...]:
 
 
 def replay_entities_chart(found: Replay) -> Chart:
-    """Return the chart of the throttled time by entity and candidate."""
+    """Return the chart of the throttled time by entity under each replayed candidate quota file."""
     labels = [label(row.entity) for row in found.rows]
     values = [row.throttled_s for row in found.rows]
     if found.rest_count:
@@ -275,7 +277,7 @@ def replay_entities_chart(found: Replay) -> Chart:
 
 
 def replay_quotas_chart(found: Replay) -> Chart:
-    """Return the chart of the throttled time by candidate and quota."""
+    """Return the chart of the throttled time by quota under each replayed candidate quota file."""
     quotas = [
         quota
         for quota in found.candidates[0].throttled_s

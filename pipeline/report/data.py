@@ -119,8 +119,8 @@ def _sum(name: str) -> Column:
 
 
 def _rest(sums: Row, shown: tuple[Broker, ...]) -> tuple[Broker | None, int]:
-    """Return the summed usage of the brokers that are not shown, and the number of these brokers; (None, 0)
-    if all are shown.
+    """Return (summed usage of the brokers that the report does not show, number of these brokers); (None, 0)
+    if the report shows all brokers.
     """
     count = sums["all_brokers"] - len(shown)
     left = {name: sums[f"all_{name}"] - sum(getattr(b, name) for b in shown) for name in _BROKERS_SUMS}

@@ -35,7 +35,9 @@ class Measure:
     """Name of the measure for use within a sentence, such as 'produced bytes'."""
     quantity: Quantity
     rate: str
-    """Name of the roll-up's rate that belongs to the measure; the rate is in the unit of its quota."""
+    """Name of the rate in the roll-up that belongs to the measure, such as the produced bytes per second; the
+    rate is in the unit of its quota.
+    """
 
 
 MEASURES: Final = (
@@ -199,7 +201,7 @@ class Spread:
 
     brokers: tuple[Broker, ...]
     rest: Broker | None
-    """Sum over the brokers that are not shown; None if all are shown."""
+    """Summed usage of the brokers that the report does not show; None if it shows all brokers."""
     rest_count: int
     uneven: tuple[Uneven, ...]
 
@@ -228,7 +230,7 @@ class Recommendation:
     raised: int
     lowered: int
     new: int
-    """Number of proposals for entities that have no limit now."""
+    """Number of proposals for entities that the current quota file gives no limit."""
     flags: tuple[tuple[str, int], ...]
     """(flag, number of entities with the flag), in descending order of the number."""
 
@@ -239,7 +241,7 @@ class Candidate:
 
     name: str
     throttled_s: dict[str, float]
-    """Time (s) in which the candidate would have throttled clients, by quota."""
+    """Time (s) for which clients would have been throttled under the candidate quota file, by quota."""
     violations: int
     """Number of requests that the replay answered with a throttle time, or refused."""
     given_up: int
@@ -253,7 +255,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Throttled time (s) of one entity under each candidate, in the order of `Replay.candidates`."""
+    """Throttled time (s) of one entity under each candidate quota file, in the order of
+    `Replay.candidates`.
+    """
 
     entity: Entity
     throttled_s: tuple[float, ...]

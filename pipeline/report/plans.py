@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from weir.pipeline.lake import Lake
 
 CANDIDATES: Final = 6
-"""Maximum number of replayed candidates that the report shows; the recorded throttle times count as one."""
+"""Maximum number of candidate quota files whose replay the report shows; the recorded throttle times count as
+one.
+"""
 RECORDED: Final = "recorded"
 FLAGS: Final = 20
 QUOTAS: Final = tuple(tables.BY_QUOTA.names)
@@ -112,8 +114,8 @@ def replay(spark: SparkSession, lake: Lake, days: tuple[date, date] | None, top:
 
 
 def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
-    """Return the number of all candidates, and the sums (throttled time, violations, timeouts) of the
-    candidates that the report shows.
+    """Return (number of all candidate quota files, sums of throttled time, violations and timeouts of those
+    that the report shows).
     """
     sums = [
         sql.coalesce(sql.sum(sql.when(sql.col("quota") == quota, sql.col(name))), sql.lit(0)).alias(
@@ -157,8 +159,8 @@ def _seconds(index: int) -> str:
 
 
 def _by_entity(rows: DataFrame, names: list[str]) -> DataFrame:
-    """Return one row per entity of a budget, with its throttled time (s) under each candidate in the columns
-    `_seconds`.
+    """Return one row per entity that has a budget, with its throttled time (s) under each candidate quota
+    file in the columns named by `_seconds`.
     """
     seconds = [
         sql.sum(sql.when(sql.col("candidate") == name, sql.col("throttled_s")).otherwise(0.0))

@@ -1,4 +1,6 @@
-"""Query usage and throttle times by entity and time, from the roll-ups of one level."""
+"""Query usage and throttle times by entity and time, from the roll-ups of one level (users, client-ids, or
+pairs of both).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ _BY_TIME: Final = (
     _ALL_WAITED,
     *(f"{_ALL_WAITED}_{quota}" for quota in QUOTAS),
 )
-"""Columns of `amounts` that are summed up by time."""
+"""Columns of the result of `amounts` that heat maps show: each is summed up by entity and time."""
 _SUMMED: Final = ("requests", "bytes_in", "bytes_out", "bytes", *_BY_TIME, "excess_bytes", "skew_bytes")
 _RANKED: Final = (*(measure.name for measure in MEASURES), _ALL_WAITED)
 """Columns by which the report ranks entities: it shows the entities with the highest values in a table and in
@@ -49,7 +51,9 @@ _OTHERS: Final = -1
 
 
 def amounts(rolled: DataFrame) -> DataFrame:
-    """Return the rows of a roll-up with the columns that the report sums up, in base units (bytes, s)."""
+    """Return the rows of a roll-up with the columns that the report sums up or ranks, in base units (bytes,
+    s).
+    """
     waited = [sql.coalesce(sql.col(f"throttle_ms.{quota}") / 1000, sql.lit(0.0)) for quota in QUOTAS]
     bytes_ = sql.col("bytes_in") + sql.col("bytes_out")
     excess = (sql.col("skew") - 1) * bytes_ / sql.col("brokers")
@@ -69,7 +73,9 @@ def amounts(rolled: DataFrame) -> DataFrame:
 
 
 def entity_totals(rows: DataFrame) -> DataFrame:
-    """Return one row per entity: the sums of `amounts` over all times, and the maximum of each rate."""
+    """Return one row per entity: the sums over all times of the amounts that the function `amounts` returns,
+    and the maximum of each rate.
+    """
     return rows.groupBy(*_NAMES).agg(
         *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _SUMMED),
         *(sql.max(_peak(measure)).alias(_peak(measure)) for measure in MEASURES),
@@ -103,9 +109,9 @@ class Use:
 
     spark: SparkSession
     rows: DataFrame
-    """Rows of `amounts`: one per entity and period."""
+    """Amounts that the report sums up, one row per entity and period: the result of `amounts`."""
     totals: DataFrame
-    """Rows of `entity_totals`: one per entity."""
+    """Sums over all times, one row per entity: the result of `entity_totals`."""
     span: Span
     top: int
 
@@ -159,7 +165,9 @@ class Use:
         )
 
     def uneven(self) -> tuple[Uneven, ...]:
-        """Return the entities with the most bytes at one broker beyond the mean over their brokers."""
+        """Return the entities whose busiest broker carried the most bytes beyond the mean over the entity's
+        brokers.
+        """
         return tuple(
             Uneven(
                 _entity(row),
@@ -173,8 +181,8 @@ class Use:
 
     @cached_property
     def _sums(self) -> Row:
-        """One row with the sums over all entities; for each measure also the number of entities that have
-        more than 0.
+        """One row with the sums of all amounts over all entities; for each measure also the number of
+        entities whose amount is above 0.
         """
         return self.totals.agg(
             sql.count(sql.lit(1)).alias("entities"),
@@ -184,7 +192,7 @@ class Use:
 
     @cached_property
     def _leaders(self) -> dict[str, list[Row]]:
-        """Rows of the entities with the highest values, by name of the column. One query computes all
+        """Rows of the entities with the highest values, by name of the ranking column. One query computes all
         columns, because each query takes seconds.
         """
         wanted = {**dict.fromkeys(_RANKED, self.top), "bytes": 1, "excess_bytes": UNEVEN}

@@ -24,8 +24,8 @@ _KEYS: Final = (tables.DAY, tables.BATCH)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Usage files of one day: their number, total size (bytes) and a digest of their names, by which changes
-    are found.
+    """Usage files of one day: their number, total size (bytes) and a digest of their names. A difference from
+    the values stored at the last roll-up shows that files have changed.
     """
 
     day: date

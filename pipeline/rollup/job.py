@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from weir.pipeline.lake import Lake
 
 WINDOW_S: Final = 10
-"""Length (s) of a window, about that of a broker's byte rate: quota.window.num 11 times
-quota.window.size.seconds 1, minus the sample that has just begun.
+"""Length (s) of a window of the roll-up. A broker measures byte rates over about the same time: 11 samples
+(quota.window.num) of 1 s (quota.window.size.seconds), the last of them incomplete.
 """
 _BYTES_AT_ONCE: Final = 4 << 30
 """Maximum size (bytes) of Parquet that one pass over several days reads; a larger day has a pass of its
@@ -40,7 +40,7 @@ own.
 _BYTES_PER_TASK: Final = 16 << 20
 """Size (bytes) of Parquet files per Spark partition, from which the number of partitions is computed."""
 _NAMED: Final = 10
-"""Maximum number of days that a remark lists one by one; more days become a range."""
+"""Maximum number of days that a remark for the operator lists one by one; more days become a range."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Done:
     records: int = 0
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PERIODS, 0))
     longest_ms: int = 0
-    """Longest interval (ms) that any usage record covers."""
+    """Longest interval (ms) that one of the usage records covers."""
 
 
 def rollup(
@@ -130,8 +130,8 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _read(kept: DataFrame) -> tuple[dict[date, int], int]:
-    """Return the number of usage records by day, and the longest interval (ms) of any record. Each record is
-    counted once, in the window of its pair of user and client-id.
+    """Return (number of usage records by day, longest interval in ms of any record), from the windows of
+    pairs of user and client-id: these windows count each record once.
     """
     pairs = kept.where(sql.col("level") == LEVELS.index("user-client-id"))
     rows = pairs.groupBy(_day("window_ms").alias("day")).agg(

@@ -27,8 +27,8 @@ _AT_BROKERS: Final = {
     "consumer_byte_rate": ("fetched_bytes", 1.0),
     "request_percentage": ("request_time_us", 1e-4),
 }
-"""For each rate that a quota limits per broker: the column of its amount, and the factor from amount/s to the
-quota's unit.
+"""For each rate that a quota limits at each broker: the column with the amount to divide by the time (s), and
+the factor from that amount/s to the quota's unit.
 """
 
 

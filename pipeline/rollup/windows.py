@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ENTITY: Final = ("level", "user", "client_id")
-"""Columns that identify an entity. `level` is the index in `tables.LEVELS`. A part that the level lacks is
-"", because a join would drop nulls.
+"""Columns that identify an entity. `level` is the index of its kind in `tables.LEVELS` (pair of user and
+client-id, user, client-id). A part that the kind lacks is "", because a join would drop nulls.
 """
 AMOUNTS: Final = (
     *("records", "requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "request_time_us"),
@@ -37,7 +37,8 @@ def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
     window), `SUMS`, `interval_ms` (longest interval of a record), `sessions`. `usage` has the columns of
     `tables.USAGE`.
 
-    `sessions` of a pair is the maximum of its records; that of a user or client-id is the sum over its pairs.
+    `sessions` of a pair of user and client-id is the maximum of its records; that of a user or client-id is
+    the sum over its pairs.
 
     Rows are shuffled by time first, which spreads the records of a dominant entity over all tasks; pairs,
     users and client-ids then need no further shuffle before their sums. The result is shuffled by entity;
@@ -86,8 +87,8 @@ def _charged(group: Group) -> Column:
 
 
 def _levels(pairs: DataFrame) -> DataFrame:
-    """Return the rows of all three levels: pairs of user and client-id, and their sums by user and by
-    client-id; the entity is in the columns `ENTITY`.
+    """Return the rows of all three kinds of entities: pairs of user and client-id, users (sums of their
+    pairs), and client-ids (sums of their pairs). The entity is in the columns `ENTITY`.
     """
     nobody = sql.lit("")
     entities = sql.array(

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 _EMPTY: Final = 1
 """Count of a compact array without elements; 0 is null."""
 _SIZE_BYTES: Final = 5
-"""Size (bytes) of the varint with the size of the unknown tagged field. Always the largest size, because the
-shortest spelling of some lengths would change the length by one byte. Readers accept any size up to this one
+"""Number of bytes of the varint that gives the size of the unknown tagged field. The varint always has the
+maximum length, because some total lengths are impossible with varints of minimum length: a field of 127 bytes
+and its varint take 128 bytes, a field of 128 bytes takes 130. Readers accept longer varints than needed
 (Kafka's ByteUtils.readUnsignedVarint).
 """
 _HEAD_BYTES: Final = 3 + _SIZE_BYTES
@@ -46,7 +47,9 @@ class ArrayMask:
         self._chunks = Chunks(_streamer(found.name, version)())
         self._body_bytes = body_bytes
         self._least_bytes = 2 + sum(map(least_size, slot.struct.fields)) + slot.struct.flexible
-        """Size (bytes) of the array with one element, and of no tagged fields, at least."""
+        """Minimum number of bytes from the array to the end of the body: an array with one element, and the
+        count 0 of tagged fields.
+        """
         self._offset: int | None = None
         """Offset of the array in the body; None until the scan has found it."""
         self._fed = 0
@@ -74,8 +77,9 @@ class ArrayMask:
             data[first:stop] = cover + bytes(stop - first - len(cover))
 
     def _covered(self, length: int) -> bytes:
-        """Return the first bytes of an empty array and one unknown tagged field of `length` bytes together.
-        Raises ProtocolError if no array with elements has this length.
+        """Return the first bytes that replace an array: an empty array and the beginning of one unknown
+        tagged field, which take `length` bytes together. Raises ProtocolError if no array with elements has
+        this length.
         """
         if length < max(self._least_bytes, _HEAD_BYTES):
             raise ProtocolError("the message ends within its last array", offset=self._offset or 0)

@@ -168,8 +168,9 @@ def _at(found: Layout, offset: int, size: int) -> Locate:
 
 
 def _before_end(found: Layout, offset: int, scan: Locate) -> Locate:
-    """Return a `locate` function for a field at a fixed distance from the body's end. While the body is
-    incomplete, the function scans the fields before this one instead.
+    """Return a function that locates a field at a fixed distance from the body's end (see
+    `FieldOffset.locate`). As long as the end of the body has not arrived, that function scans the fields
+    before this field instead.
     """
     least = sum(map(least_size, found.fields))
 

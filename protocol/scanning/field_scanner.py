@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 Bytes: TypeAlias = bytes | bytearray
 Locate: TypeAlias = Callable[[Bytes, int, int, bool], int]
-"""Function that returns the position of a field in `data`; see `field_offsets.FieldOffset.locate`."""
+"""Function that returns the position of a field in `data`, or INCOMPLETE if bytes before the field have not
+arrived; `field_offsets.FieldOffset.locate` describes the parameters.
+"""
 Stream: TypeAlias = Generator[int, tuple[Bytes, int, int], int]
 """Generator that scans a body chunk by chunk. It yields the offset in the body at which it needs more bytes.
 It is then sent (data, position of the body's start in `data`, end of the bytes); the position is negative or
@@ -176,7 +178,8 @@ def compiled(source: Source, layout: Layout, function: Literal["locate", "stream
 
 
 class Source:
-    """Generates the source of one scanning function. Subclasses add the collection of values.
+    """Generates the source of one scanning function, which finds the end of certain fields. Functions of
+    subclasses also collect values.
 
     In the generated source, `position` is the current position in `data`, `n` the last length or count read.
     The skip of a field may move `position` behind `end`; so each read is preceded by a check (`need`).

@@ -114,7 +114,9 @@ class EndpointMask:
                 raise self._malformed("the tag section was malformed before")
 
     def _tags(self) -> Generator[None, None, None]:
-        """Read and mask the tagged fields; yield whenever the next chunk is needed."""
+        """Read the tagged fields, and replace the tag and value of the field with addresses of brokers; yield
+        whenever the next chunk is needed.
+        """
         self._offset = self._scanner.tag_section or 0
         count = yield from self._length((yield from self._byte()))
         for _ in range(count):

@@ -12,14 +12,14 @@ was made. The client writes the framing, and a broker notices a lie only after i
 - gzip: the last four bytes have the size. Only unpacking can confirm it; see `is_gzip_size_false`. A size
   above `CONFIRMED_MAX` has the codec's greatest ratio as its bound.
 
-Bytes that are not at hand, or not walked, are assumed to have the same ratio as the beginning; for gzip the
-beginning is unpacked to find it, 64 KB at most. So is each member of a gzip stream that has several, because
-the end of the stream has the size of the last member only. The bound of these bytes is the codec's greatest
-ratio.
+Bytes that have not arrived, or are not scanned, are assumed to have the same ratio as the beginning. For
+gzip, at most 64 KB of the beginning are unpacked to find this ratio. In a gzip stream of several members, the
+beginning of each member is unpacked, because the end of the stream has the size of the last member only. The
+bound of these bytes is the codec's greatest ratio.
 
-Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`, with `data[:end]` at
-hand. The functions raise nothing and read a limited number of bytes, whatever they are. For bytes that a
-broker refuses as corrupt, both sizes are between the stream's length and the codec's greatest ratio.
+Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`; `data[:end]` has arrived.
+The functions raise nothing and read a limited number of bytes, whatever they are. For bytes that a broker
+refuses as corrupt, both sizes are between the stream's length and the codec's greatest ratio.
 
 Sources: RFC 1952, RFC 8878, the format descriptions of snappy and of LZ4 frames and blocks; Kafka's
 SnappyFactory writes the framing of snappy-java, librdkafka none.

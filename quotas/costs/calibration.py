@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COUNT_WANTED: Final = 100
-"""Minimum number of requests in a reading, so that the last request adds little to the sum."""
+"""Minimum number of requests in a reading (one series of equal requests). The broker's sum lacks a part of
+the last request's time; among this number of requests, that part is negligible.
+"""
 SPENT_WANTED_US: Final = 25_000.0
-"""Minimum request time (µs) in a reading, so that rounding matters little: the resolution of a throttle time
-corresponds to about a tenth of this.
+"""Minimum request time (µs) that the requests of a reading (one series of equal requests) should take
+together, so that rounding of the throttle time to 1 ms changes the result little.
 """
 EDGE_S: Final = 0.02
-"""Time (s) around a full second in which Weir's clock and the broker's may disagree about the window."""
+"""Time (s) before and after each change of the window of the broker's rate. In this time, Weir's clock and
+the broker's may disagree about the length of the window, so a reading that ends then is useless.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +75,22 @@ class Reading(NamedTuple):
 
 
 def percent_for(total_us: float, windows: Windows) -> float:
-    """Return the quota (percent of a thread) to set so that requests of `total_us` just exceed it."""
+    """Return the quota (percent of a thread) that requests just exceed if they take `total_us` (µs)
+    together.
+    """
     return total_us / US_PER_PERCENT / windows.span_s
 
 
 def wanted_us(expected_us: float) -> float:
-    """Return the request time (µs) that a reading should use, if each request is expected to cost
-    `expected_us`.
+    """Return the request time (µs) that all requests of a reading should take together, if each is expected
+    to cost `expected_us`.
     """
     return max(SPENT_WANTED_US, COUNT_WANTED * expected_us)
 
 
 def spent_us(percent: float, throttle_ms: int, elapsed_s: float, windows: Windows) -> float:
-    """Return the request time (µs) that a broker has recorded if it tells this throttle time under a quota of
-    `percent`.
+    """Return the sum of request times (µs) that a broker has recorded, if it answers with this throttle time
+    under a quota of `percent` (of a thread).
     """
     return percent * US_PER_PERCENT * (windows.window_s(elapsed_s) + throttle_ms / 1000)
 
@@ -97,7 +103,8 @@ def measured_us(percent: float, elapsed_s: float, windows: Windows) -> float:
 
 
 def fault(reading: Reading, windows: Windows) -> str | None:
-    """Return the reason why a reading is useless, as one line; None if the reading is good.
+    """Return the reason why a reading (measurement of one series of equal requests) is useless, as one line;
+    None if the reading is good.
 
     Brokers cut a throttle time at one window, so a throttle time of a whole window gives only a lower bound.
     """

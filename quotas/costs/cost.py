@@ -23,8 +23,8 @@ WAIT_US: Final = 1000.0
 replicas.
 """
 UNANSWERED_US: Final = 200_000.0
-"""Maximum of the unconfirmed cost (µs) that is charged for a request whose client does not wait for a
-response, so that no latency can confirm the cost.
+"""Maximum cost (µs) that a request is charged beyond its estimate if its client does not wait for a response.
+The true cost may be higher than the estimate, and without a response no latency can confirm it.
 """
 
 
@@ -61,7 +61,7 @@ class Cost:
         on a request's content.
         """
         self.us = api.us
-        """Cost (µs) of a request of this API, before its bytes are added."""
+        """Cost (µs) of a request of this API, without the cost of the bytes of request and response."""
         self.us_per_byte = api.us_per_request_kb / _BYTES_PER_KB
         per_response_kb = api.us_per_response_kb + (api.us_per_converted_kb if converted else 0.0)
         self.us_per_response_byte = per_response_kb / _BYTES_PER_KB

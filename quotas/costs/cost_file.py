@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def render(costs: Overrides, head: Sequence[str] = (), notes: Mapping[str, str] | None = None) -> str:
-    """Return the text of a file of costs (TOML). `head`: comment lines at the top; `notes`: API name, or
-    `rest`, → comment beside its table.
+    """Return the text of a file of costs (TOML). `head`: comment lines at the top. `notes`: name of an API,
+    or `rest` for the costs of all other APIs → comment beside its table in the file.
     """
     document = tomlkit.document()
     for line in head:

@@ -1,4 +1,6 @@
-"""Turns readings of a broker into a file of request costs: coefficients, their ranges, and their origin."""
+"""Turns the measured costs of requests at a broker into a file of request costs: coefficients, their ranges,
+and their origin.
+"""
 
 # mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
@@ -27,7 +29,9 @@ class Readings:
     us: Sequence[float]
     """Cost (µs of one thread) of one request, by round: one number for each repetition of the measurement."""
     features: Mapping[str, float]
-    """Name of a coefficient → number of times that it applies to the request."""
+    """Name of a coefficient → number by which it is multiplied in the cost of the request, such as the
+    request's kB.
+    """
     gap_us: float = 0.0
     """Time (µs) for which the broker was idle before each request; 0 for no pause."""
 
@@ -48,30 +52,40 @@ class Coefficient:
     """One coefficient of a cost table, in µs."""
 
     api: str
-    """Kafka's name of the API, or `rest`, or `cold`."""
+    """Kafka's name of the API; `rest` for a coefficient of all APIs without their own, `cold` for one of the
+    cost after idle time.
+    """
     name: str
-    """Name of the field in `ApiCost` or `ColdCost`; see `cost_fitting.UNPACKED` for coefficients by codec."""
+    """Name of the field in `ApiCost` or `ColdCost`. Coefficients of unpacked sizes have one name per
+    compression codec (`cost_fitting.UNPACKED`).
+    """
     old: float | None
     """Value (µs) before this calibration; None if the API had no coefficients of its own."""
     new: float
     """Value (µs) that this calibration found."""
     low: float
-    """Lowest value (µs) that a fit to a single round gives."""
+    """Lowest value (µs) that results if only one round (repetition of the measurement) is fitted."""
     high: float
-    """Highest value (µs) that a fit to a single round gives."""
+    """Highest value (µs) that results if only one round (repetition of the measurement) is fitted."""
     measured: bool = True
-    """True if the value was fitted to readings; False if the former value was scaled."""
+    """True if the value was fitted to measurements; False if it is the former value, scaled by
+    `CostFindings.ratio`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class CostFindings:
-    """Result of a calibration: the coefficients fitted to all readings, and their accuracy."""
+    """Result of a calibration: the coefficients fitted to all measured requests, and their accuracy."""
 
     coefficients: list[Coefficient]
     ratio: float
-    """Median of measured cost / former estimate, over the readings without pauses."""
+    """Median ratio of a request's measured cost to its estimate by the former coefficients; without requests
+    that were sent after a pause.
+    """
     misfits: dict[str, float] = field(default_factory=dict)
-    """API → largest factor between a reading and its estimate by the new coefficients; at least 1."""
+    """API → largest factor, at least 1, between a request's measured cost and its estimate by the new
+    coefficients.
+    """
 
     def overrides(self, broker: str, source: str, old: CostTable) -> Overrides:
         """Return the coefficients in the form of an operator's file of costs. `broker` is the measured Kafka
@@ -97,9 +111,10 @@ class CostFindings:
 def findings(
     readings: Sequence[Readings], names: Mapping[str, Sequence[str]], old: CostTable
 ) -> CostFindings:
-    """Fit each API's coefficients (`names`: API → names of coefficients) to its readings. Coefficients and
-    APIs without readings are scaled by the median ratio, because a broker that is slower in all measured
-    requests is probably slower in the others too.
+    """Fit each API's coefficients (`names`: API → names of coefficients) to the measured costs of its
+    requests (`readings`). Coefficients and APIs that were not measured are scaled by the median ratio of
+    measured to formerly estimated costs, because a broker that is slower in all measured requests is probably
+    slower in the others too.
 
     Raises ValueError if there are no readings.
     """

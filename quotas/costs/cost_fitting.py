@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 UNPACKED: Final[Mapping[str, str]] = {codec: f"us_per_unpacked_kb.{codec}" for codec in CODECS}
-"""Codec → name of its coefficient in this module. All other coefficients are named like fields of
-`ApiCost`.
+"""Compression codec → name, in this module, of the coefficient for the unpacked size of records with this
+codec. All other coefficients are named like fields of `ApiCost`.
 """
 _SINGULAR: Final = 1e-12
 
@@ -36,7 +36,9 @@ class Sample(NamedTuple):
     us: float
     """Cost (µs of one thread)."""
     features: Mapping[str, float]
-    """Name of a coefficient → number of times that it applies to the request."""
+    """Name of a coefficient → number by which it is multiplied in the cost of the request, such as the
+    request's kB.
+    """
 
 
 def fit(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, float]:
@@ -104,7 +106,9 @@ def _eliminate(matrix: list[list[float]]) -> list[float] | None:
 
 
 def estimate_us(features: Mapping[str, float], coefficients: Mapping[str, float]) -> float:
-    """Return the estimated cost (µs) of a request with these features."""
+    """Return the estimated cost (µs) of a request: the sum of the coefficients (µs), each multiplied by its
+    number in `features`.
+    """
     return sum(amount * coefficients.get(name, 0.0) for name, amount in features.items())
 
 

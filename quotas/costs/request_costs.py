@@ -83,7 +83,9 @@ class CostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Kafka's name of the API, such as `OffsetCommit` → cost."""
 
     def of(self, api: str) -> ApiCost:
-        """Return the cost coefficients of this API; `rest` if the table has none for the API."""
+        """Return the cost coefficients of this API; if the table has none for the API, those of all other
+        APIs (`rest`).
+        """
         return self.apis.get(api, self.rest)
 
 

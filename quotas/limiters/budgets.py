@@ -23,8 +23,9 @@ __all__ = ["UNLIMITED", "Budget"]
 class Budget(CountingLimiter):
     """Usage and limit of the clients that share `tags`; one object for all their connections.
 
-    No client waits for the budget of a shadow entry, so this budget is exceeded again and again where an
-    enforced budget would be exceeded once. Its `throttle_ms_total` counts overlapping throttle times once.
+    No client waits for the budget of a shadow entry, so requests keep exceeding it during the throttle time,
+    and the throttle times overlap. The `throttle_ms_total` of such a budget counts overlapping throttle times
+    once.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class Budget(CountingLimiter):
         return self._told(wait_ms, now_ms) if wait_ms else 0
 
     def _told(self, wait_ms: int, now_ms: int) -> int:
-        """Add a request that is told to wait for `wait_ms` to the counters; return `wait_ms`."""
+        """Count a throttled request, which is told to wait for `wait_ms`; return `wait_ms`."""
         until_ms, last_ms = now_ms + wait_ms, self.throttled_until_ms
         self.throttled += 1
         if not self._is_shadow or last_ms <= now_ms:
@@ -102,9 +103,8 @@ class Budget(CountingLimiter):
         self._rate.add(units, now_ms)
 
     def tell_rest(self, now_ms: int) -> int:
-        """Return the rest (ms) of the throttle time that clients of this budget were told; 0 if that time is
-        over. If there is a rest, count a throttled request: the caller tells the rest to a request that is
-        not charged.
+        """Return the time (ms) for which the throttle of this budget's clients still lasts; 0 if it is over.
+        The caller tells this time to a request that was not charged, so count that request as throttled.
         """
         rest_ms = max(self.throttled_until_ms - now_ms, 0)
         if rest_ms:
@@ -138,9 +138,9 @@ class Budget(CountingLimiter):
         return successor
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return True if removing this budget would lose nothing: no former charge can add to a later
-        throttle time, and no told throttle time lasts beyond `now_ms`. A budget that was never charged is
-        idle.
+        """Return True if removing this budget would lose nothing: no former charge can lengthen a later
+        throttle time, and no throttle time that clients were told lasts beyond `now_ms`. A budget that was
+        never charged is idle.
         """
         if self.charged == 0.0 and self._rate.peek(now_ms) == 0.0:
             return True

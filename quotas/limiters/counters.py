@@ -1,4 +1,6 @@
-"""The counters of a limiter, and the charges that need only these."""
+"""Base classes of limiters: `Chargeable` has the methods that charge units, `CountingLimiter` the
+counters.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ class CountingLimiter(Chargeable):
         self.charged_ms = now_ms
         """Time (ms) of the last charge or call of `absorb`; the creation time before the first."""
         self.throttled = 0
-        """Number of requests (or connections) that were told a throttle time. Includes requests that were not
-        charged themselves, but told the rest of a throttle time (`Budget.tell_rest`).
+        """Number of requests (or connections) whose clients were told a throttle time. Includes requests that
+        were not charged, and were told how long an earlier throttle still lasts (`Budget.tell_rest`).
         """
         self.throttle_ms_total = 0
         """Sum of the throttle times (ms) of the throttled requests."""

@@ -22,7 +22,7 @@ class Limiter(Protocol):
     """
 
     tags: Tags
-    """Tags of the clients that share the limit."""
+    """Tags (user, client-id and other names) of the clients that share the limit."""
     limit: float
     """Units per second; `UNLIMITED` for no limit."""
     charged: float

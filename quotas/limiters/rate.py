@@ -1,6 +1,7 @@
 """Rate: units per second, as measured by Kafka's client quotas (Kafka's `Rate`, 3.8 and newer).
 
-The rate is the sum of the live samples (see `samples`) divided by the time that they cover, the *window*:
+A sample is the sum of the values recorded in W ms (module `samples`). The rate is the sum of all samples that
+have not expired, divided by the time that they cover, the *window*:
 
     elapsed = now - start of the oldest sample
     window  = elapsed                            if elapsed >= (N-1)·W
@@ -29,7 +30,9 @@ from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, 
 
 
 class Rate(Samples):
-    """A sampled rate per second; N is `num_samples`, W `window_size_ms`."""
+    """Rate per second, computed from samples: sums of the values recorded in one window each. Kafka's N is
+    `num_samples`, the length W of a window (ms) is `window_size_ms`.
+    """
 
     __slots__ = ("span_ms",)
 
@@ -39,7 +42,7 @@ class Rate(Samples):
         """Begin without records. Raises ValueError if either number is below 1."""
         super().__init__(num_samples, window_size_ms)
         self.span_ms = (num_samples - 1) * window_size_ms
-        """Minimum length (ms) of the window."""
+        """Minimum length (ms) of the time over which the rate is measured: N-1 windows."""
 
     def add(self, value: float, now_ms: int) -> float:
         """Record `value`, and return the new rate (units per second), like `record` and then `measure`."""
@@ -54,20 +57,22 @@ class Rate(Samples):
         return reduce(add, values) / (self._window_since(self._oldest_ms, now_ms) / 1000.0)
 
     def measure(self, now_ms: int) -> float:
-        """Return the rate (units per second). Samples that have expired are emptied, as in Kafka, where each
-        reading does this.
+        """Return the rate (units per second). Like each reading in Kafka, this empties expired samples (sums
+        of values whose last was recorded N windows ago or earlier).
         """
         return self.total(now_ms) / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the length (ms, at least 1) of the time over which the rate is measured. Samples that have
-        expired are emptied.
+        """Return the length (ms, at least 1) of the time over which the rate is measured. Empties expired
+        samples (sums of values whose last was recorded N windows ago or earlier).
         """
         self._settle(now_ms)
         return self._window_since(self._oldest_ms, now_ms)
 
     def peek(self, now_ms: int) -> float:
-        """Return the rate per second without emptying samples, for metrics."""
+        """Return the rate (units per second) for metrics. Unlike `measure`, this changes nothing: expired
+        samples are left out, but not emptied.
+        """
         total, oldest_ms = self._look(now_ms)
         return total / (self._window_since(oldest_ms, now_ms) / 1000.0)
 

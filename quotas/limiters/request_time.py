@@ -61,13 +61,14 @@ class RequestBudget(Budget):
         Charges are added up here while the rate is surely below half of the limit.
         """
         self._room = -1.0
-        """Maximum of `_pending` (percent-seconds) at which the rate is surely below half of the limit; below
-        0 if each charge must compute the rate.
+        """Maximum of `_pending` (charges, in percent-seconds, that are not yet recorded in the samples) at
+        which the rate is surely below half of the limit; below 0 if each charge must compute the rate.
         """
         self._quiet_from_ms = self._quiet_until_ms = now_ms
         self.near = False
-        """True if the last charge found more than half of the limit in use. Each connection then has at most
-        one request in flight, as at a broker: several at once could exceed the limit by far.
+        """True if the last charge found more than half of the limit in use. Each connection of the clients
+        then has at most one request in flight, as at a broker, because several at once could exceed the limit
+        by far.
         """
 
     def charge_api(self, api_key: int, percent: float, now_ms: int) -> int:

@@ -34,7 +34,9 @@ WINDOW_S_DEFAULT = 1
 
 
 class Samples:
-    """A ring of up to N+1 samples. Times are ms on one clock; values have any unit."""
+    """A ring of up to N+1 samples. A sample is the sum of the values recorded in one window of W ms. Times
+    are ms on one clock; values have any unit.
+    """
 
     __slots__ = (
         "_current",
@@ -67,7 +69,9 @@ class Samples:
         self.quiet_from_ms = self.quiet_until_ms = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add `value`, which may be negative, to the current sample. Does not empty expired samples."""
+        """Add `value`, which may be negative, to the current sample. Does not empty expired samples, except
+        one that the ring uses again for a new window.
+        """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._note_span()
@@ -76,7 +80,9 @@ class Samples:
         self._lasts[current] = now_ms
 
     def total(self, now_ms: int) -> float:
-        """Return the sum of the live samples; empty the expired ones, as Kafka does at a reading."""
+        """Return the sum of the samples that have not expired; empty the others, as Kafka does at a reading.
+        A sample expires N windows after its last value was recorded.
+        """
         self._settle(now_ms)
         return reduce(add, self._values)
 
@@ -87,8 +93,8 @@ class Samples:
         self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
     def _settle(self, now_ms: int) -> None:
-        """Empty the samples that have expired, and note until when no other sample can expire. Add a sample
-        if the ring is empty.
+        """Empty the samples (sums of values recorded in one window) that have expired, and set the time
+        (`quiet_until_ms`) until which no other sample can expire. Add a sample if the ring has none.
         """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             if not self._starts:
@@ -97,8 +103,8 @@ class Samples:
             self._note_span()
 
     def _open(self, now_ms: int) -> None:
-        """Make sure that the current sample may take a value at `now_ms`: begin a new sample if the ring is
-        empty, or if the window of the current one is over.
+        """Make sure that the current sample (sum of values recorded in one window) may take a value at
+        `now_ms`: begin a new sample if the ring has none, or if the window of the current sample is over.
         """
         if not self._starts:
             self._append(now_ms)
@@ -126,8 +132,8 @@ class Samples:
                 self._reset(slot, now_ms)
 
     def _note_span(self) -> None:
-        """Set `quiet_from_ms` and `quiet_until_ms`: the time in which the current sample stays open and no
-        sample expires.
+        """Set `quiet_from_ms` and `quiet_until_ms`: the time in which the window of the current sample is not
+        over and no sample expires.
         """
         start_ms = self._starts[self._current]
         self._oldest_ms = min(self._starts)
@@ -135,8 +141,8 @@ class Samples:
         self.quiet_until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
 
     def _look(self, now_ms: int) -> tuple[float, int]:
-        """Return (sum of the live samples, start in ms of the oldest sample), without emptying the expired
-        samples.
+        """Return (sum of the samples that have not expired, start in ms of the oldest sample). Changes
+        nothing: expired samples are not emptied.
         """
         dead_ms = now_ms - self._lifetime_ms
         total, oldest_ms = 0.0, None

@@ -15,24 +15,28 @@ from weir.quotas.limiters.samples import Samples
 
 
 class SimpleRate(Samples):
-    """A sampled rate per second over the time since the oldest sample."""
+    """Rate per second over the time since the start of the oldest sample (a sum of the values recorded in one
+    window).
+    """
 
     __slots__ = ()
 
     def measure(self, now_ms: int) -> float:
-        """Return the rate (units per second). Samples that have expired are emptied, as in Kafka, where each
-        reading does this.
+        """Return the rate (units per second). Like each reading in Kafka, this empties expired samples (sums
+        of values recorded too long ago).
         """
         return self.total(now_ms) / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the time (ms) since the start of the oldest sample, but at least `window_size_ms`. Samples
-        that have expired are emptied.
+        """Return the time (ms) since the start of the oldest sample (sum of values recorded in one window),
+        but at least `window_size_ms`. Empties expired samples.
         """
         self._settle(now_ms)
         return max(now_ms - self._oldest_ms, self.window_size_ms)
 
     def peek(self, now_ms: int) -> float:
-        """Return the rate per second without emptying samples, for metrics."""
+        """Return the rate (units per second) for metrics. Unlike `measure`, this changes nothing: expired
+        samples are left out, but not emptied.
+        """
         total, oldest_ms = self._look(now_ms)
         return total / (max(now_ms - oldest_ms, self.window_size_ms) / 1000.0)

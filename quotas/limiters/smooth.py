@@ -48,12 +48,14 @@ least one batch of any size.
 _HAIR_MS: Final = 1e-6
 """Wait (ms) that is ignored, because it can be due to rounding of floats."""
 _PER_MS_MAX: Final = 1e30
-"""Units per ms that are paid off without a limit: finite, because infinity times 0 ms would be NaN."""
+"""Number of units per ms by which a debt shrinks if there is no limit. Finite, because infinity times 0 ms
+would be NaN.
+"""
 
 
 def paced(budget: Budget, pacing: Pacing) -> Budget:
-    """Return `budget` if it has this pacing already; else a new budget with this pacing and the usage of
-    `budget`.
+    """Return `budget` if it is of the class for this `pacing` already; else a new budget of that class with
+    the limit and usage of `budget`.
     """
     kind = KINDS[pacing]
     return budget if type(budget) is kind else budget.becomes(kind)
@@ -133,7 +135,7 @@ class SmoothBudget(Budget):
         return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
     def absorb(self, units: float, now_ms: int) -> None:
-        """Add units to the debt that another process or limiter has charged under the same limit. They
+        """Add to the debt the units that another process or limiter has charged under the same limit. They
         lengthen the throttle time of the next charge here.
         """
         debt = max(self._debt - self._per_ms * (now_ms - self._debt_ms), -self._credit)

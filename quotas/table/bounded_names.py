@@ -18,8 +18,8 @@ NAME_CHARS_MAX: Final = 255
 client-id may have 32,767 bytes.
 """
 OVERFLOW: Final = "<others>"
-"""Client-id, or address, in the tags of an overflow limiter. A client that sends this client-id itself gets
-other tags (`shortened`).
+"""Client-id, or address, in the tags of an overflow limiter, which new clients share while a registry of
+limiters is full. A client that sends this client-id itself gets other tags (`shortened`).
 """
 EMPTY: Final = "<empty>"
 """Client-id that stands for an empty client-id if default quotas are to apply to such clients. A client that
@@ -47,8 +47,9 @@ def bounded_tags(tags: Tags, named: Tags) -> Tags:
 
 
 def overflow_tags(tags: Tags, named: Tags, user: str) -> Tags:
-    """Return the tags of the overflow limiter of `user` that replaces a limiter with `tags`. Equal to `tags`
-    if they have no client-id, or one that the quota table contains.
+    """Return the tags of the overflow limiter that new clients of `user` share instead of having a limiter
+    with `tags`, while the registry of limiters is full. Return `tags` unchanged if they have no client-id, or
+    one that the quota table contains.
 
     `named` has the names of `tags` that the quota table contains, "" for the others.
     """

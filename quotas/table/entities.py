@@ -125,8 +125,9 @@ class Part(Enum):
 
 
 class Level(NamedTuple):
-    """A kind of entity: the form of its user and the form of its client-id. Each combination of names (or
-    prefixes) of the parts that are not absent has a budget.
+    """A kind of entity: the form of its user and the form of its client-id (absent, a name, the default, or a
+    prefix). At a level, each combination of user and client-id (or prefix) has a budget; a part that is
+    absent is left out of the combination.
     """
 
     user: Part

@@ -1,5 +1,6 @@
-"""Explains a client's limits: all levels in order of precedence, the winning entry, the reasons why other
-entries do not win, and the clients that share the budget.
+"""Explains a client's limits: all levels (kinds of entities, such as a user with a client-id) in order of
+precedence, the winning entry, the reasons why other entries do not win, and the clients that share the
+budget.
 
 >>> table = QuotaTable({(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 >>> produce = explain(table, "alice", "app").charges[0]
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """Effect that an entry has on a client, or the fact that a level has no entry for the client."""
+    """Effect that a quota entry has on a client; or, for a level (kind of entity) without an entry for the
+    client, that fact.
+    """
 
     WINS = "wins"
     """The entry applies, and is enforced."""
@@ -39,21 +42,28 @@ class Verdict(Enum):
     NOT_MEANT = "not meant"
     """The entry does not apply, because the client has no client-id."""
     NO_ENTRY = "no entry"
-    """No entry of this level is for the client."""
+    """The table has no entry for the client at this level (kind of entity, such as a user with a client-id).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of the explanation: an entry that could apply to the client, or a level that has no such
-    entry.
+    """One line of the explanation: an entry that could apply to the client, or a level (a kind of entity,
+    such as a user with a client-id) that has no such entry.
     """
 
     who: str
-    """Entity of the entry or level, as text, such as `user alice, client-id <default>`."""
+    """Entity of the entry, as text, such as `user alice, client-id <default>`. For a level without an entry,
+    the entity that an entry would have.
+    """
     entity: Entity | None
-    """Entity of the entry; None for a level without an entry."""
+    """Entity of the entry; None if this line is about a level (kind of entity) that has no entry for the
+    client.
+    """
     value: float | None
-    """Value of the entry (units per second, or percent of one thread); None for a level without an entry."""
+    """Value of the entry (units per second, or percent of one thread); None if this line is about a level
+    (kind of entity) that has no entry for the client.
+    """
     is_shadow: bool
     """True if the entry is a shadow entry."""
     verdict: Verdict
@@ -71,7 +81,9 @@ class Charge:
     subject: str
     """Kind of subject: `client`, `topic` or `ip`. A topic's quota applies in addition to the client's."""
     steps: tuple[Step, ...]
-    """Entries and levels that were looked at, in order of precedence."""
+    """Entries that could apply to the subject, and levels (kinds of entities) without such an entry, in order
+    of precedence.
+    """
     limit: Limit | None
     """Limit that is enforced; None if the subject has no enforced limit."""
     shared_by: str
@@ -151,14 +163,15 @@ def _reach(key: QuotaKey, limit: Limit) -> str:
 
 
 class _Candidate(NamedTuple):
-    """An entity whose entry, if the table has one, could apply to the client: one per level, or one per
-    matching prefix.
+    """An entity whose entry, if the table has one, could apply to the client. Each level (kind of entity,
+    such as a user with a client-id) has one such entity; a level of prefixes has one per matching prefix.
     """
 
     who: str
     """Text for operators that describes the entity, such as `user alice, client-id <default>`."""
     entity: Entity | None
-    """Entity to look up in the table; None if no entry of this level can apply to the client."""
+    """Entity to look up in the table; None if no entry of its level (kind of entity) can apply to the client.
+    """
     why_not: str = ""
     """Reason why an entry of this entity does not apply to the client; "" if it applies."""
 
@@ -214,14 +227,16 @@ def _charge(
 
 
 def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -> Iterator[Step]:
-    """Yield a step per entry that the candidates have, an entity's shadow entry before its enforced entry.
-    Yield one step for a candidate without an entry.
+    """Yield one line of the explanation (`Step`) for each entry that these entities have, an entity's shadow
+    entry before its enforced entry. Yield one line for an entity without an entry.
     """
     enforced: _Candidate | None = None
-    """First candidate with an enforced entry that applies; None if no candidate so far has one."""
+    """First entity (candidate) with an enforced entry that applies to the client; None if none was found so
+    far.
+    """
     first: _Candidate | None = None
-    """First candidate with an entry that applies, enforced or shadow; None if no candidate so far has one.
-    Only this candidate's shadow entry is counted.
+    """First entity (candidate) with an entry that applies to the client, enforced or shadow; None if none was
+    found so far. Shadow entries of later candidates are outranked.
     """
     for candidate in candidates:
         who, entity, why_not = candidate
@@ -246,8 +261,8 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
 
 
 def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, str]:
-    """Return (verdict, reason) for an entry that applies to the client. `before`: candidate of higher
-    precedence that wins over this entry; None if this entry wins.
+    """Return (verdict, reason) for an entry that applies to the client. `before`: entity of higher precedence
+    whose entry wins over this one; None if this entry wins.
     """
     shadow = "shadow: " if is_shadow else ""
     if before is not None:
@@ -258,8 +273,8 @@ def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, st
 
 
 def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Iterator[_Candidate]:
-    """Yield the entities to look up for a client, as candidates, in order of precedence: one per level, and
-    for a level of prefixes one per matching prefix, the longest first.
+    """Yield the entities whose entries could apply to a client, in order of precedence: one per level (form
+    of user and client-id), and for a level of prefixes one per matching prefix, the longest first.
     """
     prefixes = _prefixes(table, key, client_id)
     for level in LEVELS:
@@ -276,8 +291,8 @@ def _candidates(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> 
 
 
 def _name(part: Part, name: str) -> Name | None:
-    """Return the user, or the client-id, that an entity has at a level where it has the form `part`. `name`:
-    the client's own user or client-id.
+    """Return the user, or the client-id, of the entity that stands for a client in the form `part`: the
+    client's own `name`, the default, or None if the entity lacks this part.
     """
     return None if part is Part.ABSENT else DEFAULT if part is Part.DEFAULT else name
 

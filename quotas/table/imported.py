@@ -45,7 +45,9 @@ class Imported:
         return QuotaTable(self.values)
 
     def take(self, where: str, entity: Entity, key: str, value: float) -> None:
-        """Import a quota, or skip it with a reason."""
+        """Add a quota to the imported ones, or record it as skipped if a quota file cannot contain it.
+        `where`: path of a znode, or an entity, for messages.
+        """
         reason = self._refusal(entity, key, value)
         if reason is not None:
             self.skip(where, key, reason)

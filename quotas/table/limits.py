@@ -29,13 +29,19 @@ class Limit(NamedTuple):
     is_shadow: bool = False
     """True if the limit is counted, not enforced."""
     pacing: Pacing = Pacing.KAFKA
-    """Pacing of the entry, or the default; only used for byte rates."""
+    """Kind of limiter of a byte rate, Kafka's or smooth: that of the entry, or else the default of the table.
+    Other quotas ignore it.
+    """
     scope: Scope = Scope.BROKER
-    """Scope of the budget; only used for byte rates and request time."""
+    """Scope of the budget: one per broker, or one for all brokers of the cluster. Only byte rates and request
+    time have a scope.
+    """
 
 
 class _LevelQuotas(NamedTuple):
-    """All quotas of one level (for a level of prefixes: all prefixes of one length), prepared for lookup."""
+    """All quotas of one level (kind of entity, such as a user with a client-id), prepared for lookup; for a
+    level of prefixes, all prefixes of one length.
+    """
 
     per_user: bool
     """True if each user has a budget of its own."""
@@ -49,7 +55,7 @@ class _LevelQuotas(NamedTuple):
     client-id or for any.
     """
     prefix_chars: int
-    """Number of characters in each prefix; 0 if the level has no prefixes."""
+    """Number of characters in each client-id prefix that these entries name; 0 if they name no prefixes."""
     values: dict[tuple[str, str], float]
     """(user, client-id or prefix) → value; "" for a part that the entries do not name."""
     shadows: set[tuple[str, str]]
@@ -95,7 +101,9 @@ class Limits:
         levels: dict[tuple[Level, int], _LevelQuotas] = {}
         """(level, number of characters in the level's prefixes or 0) → all quotas of that level."""
         self._unleveled: dict[tuple[str, Name], tuple[float, bool]] = {}
-        """(`topic` or `ip`, name) → (value, True for a shadow entry); these entities belong to no level."""
+        """(`topic` or `ip`, name) → (value, True for a shadow entry), for the entries of topics and IP
+        addresses, which are not among the levels (kinds of entities of users and client-ids).
+        """
         self._is_shadow = False
         for entity, value in quotas:
             self._add(levels, entity, value, False, options.get((entity, False), PLAIN))
@@ -137,7 +145,7 @@ class Limits:
     def resolve(self, user: str, client_id: str) -> Limit | None:
         """Return the limit of a client; None if the client has no limit.
 
-        `user` is the name of its principal, without type; for a null client-id, pass "".
+        `user` is the name of the client's principal, without type; for a null client-id, pass "".
         """
         found = self._find(user, client_id)
         if found is None:
@@ -179,8 +187,9 @@ class Limits:
         return None
 
     def _levels_for(self, user: str, client_id: str) -> tuple[_LevelQuotas, ...]:
-        """Return the levels that can apply to a client with an empty user or client-id. Levels with a budget
-        per user do not apply to an empty user, levels with a budget per client-id not to an empty client-id.
+        """Return the quotas, by level (kind of entity), that can apply to a client with an empty user or
+        client-id. Levels with a budget per user do not apply to an empty user, levels with a budget per
+        client-id not to an empty client-id.
         """
         return tuple(
             level
@@ -201,11 +210,12 @@ class Limits:
         return found and Limit(found[0], Tags("", "", ip=ip), found[1])
 
     def names_ip(self, ip: str) -> bool:
-        """Return True if an address has an entry of its own."""
+        """Return True if an IP address has an entry of its own, other than the default entry."""
         return (_IP, ip) in self._unleveled
 
     def of(self, tags: Tags) -> float | None:
-        """Return the value of the entry that limits the clients with these `tags`; None if no entry does.
+        """Return the value of the entry that limits the clients with these `tags`; None if no entry limits
+        them.
 
         If this object has shadow entries, return None also if that entry is enforced.
         """
@@ -219,15 +229,16 @@ class Limits:
         return value if (key in level.shadows) == self._is_shadow else None
 
     def options_of(self, tags: Tags) -> tuple[Pacing, Scope]:
-        """Return pacing and scope of the limit for the clients that share `tags`; Kafka's if they have no
-        limit. Not for tags of topics or addresses.
+        """Return pacing and scope of the limit for the clients that share `tags`. Return Kafka's pacing and
+        scope (one budget per broker) if no limit applies to these clients. Not for tags of topics or
+        addresses.
         """
         found = self._shared(tags) if self._has_options else None
         return (Pacing.KAFKA, Scope.BROKER) if found is None else self._options(found[0], found[1])
 
     def _shared(self, tags: Tags) -> tuple[_LevelQuotas, tuple[str, str], float] | None:
-        """Return (level, key in its `values`, value) of the entry that limits the clients with these `tags`;
-        None if no entry does.
+        """Return (level, key in `values` of the level, value) of the entry that limits the clients with these
+        `tags`; None if no entry limits them.
         """
         user, client_id, prefix, _topic, _ip = tags
         prefix_chars = len(prefix)

@@ -18,7 +18,9 @@ class Pacing(Enum):
 
 
 class Scope(Enum):
-    """Brokers that share a budget of bytes or of request time."""
+    """Brokers that share one budget of bytes or of request time: a single broker, or all brokers of the
+    cluster.
+    """
 
     BROKER = "broker"
     """One budget per broker, as in Kafka."""
@@ -27,17 +29,23 @@ class Scope(Enum):
 
 
 class Options(NamedTuple):
-    """Options of one quota entry."""
+    """Options of one quota entry that Kafka does not have: the pacing of a byte rate, and the scope of a
+    budget.
+    """
 
     pacing: Pacing | None = None
-    """Pacing of a byte rate; None for the configured default."""
+    """Kind of limiter of a byte rate (Kafka's or smooth); None for the configured default."""
     scope: Scope = Scope.BROKER
 
     def __str__(self) -> str:
-        """Return the options other than defaults, such as `smooth, cluster`."""
+        """Return the options that the entry sets, as text such as `smooth, cluster`; the default scope is
+        left out.
+        """
         scope = "" if self.scope is Scope.BROKER else self.scope.value
         return ", ".join(filter(None, ("" if self.pacing is None else self.pacing.value, scope)))
 
 
 PLAIN: Final = Options()
-"""Options of an entry that sets no option: the configured pacing, and one budget per broker."""
+"""Options of an entry that sets none: byte rates are paced as configured, and each broker has a budget of its
+own.
+"""

@@ -25,7 +25,9 @@ class Findings(NamedTuple):
     mistakes: list[str]
     """Reasons for which Weir refuses the file; at most one per entry."""
     warnings: list[str]
-    """Entries that Weir accepts, but that match no client of the usual names."""
+    """Entries that Weir accepts, but that match no client, with the reason, such as a user with Kafka's
+    prefix `User:`.
+    """
 
 
 def check(text: str) -> Findings:
@@ -45,8 +47,8 @@ def check(text: str) -> Findings:
 
 
 def _unmatched(entity: Entity) -> Iterator[str]:
-    """Yield the reasons for which an entity matches no client. A quota is for a name as a client has it, so a
-    principal's type and wildcards, which Kafka's ACLs have, match nothing.
+    """Yield the reasons why an entity matches no client. Names in Kafka's ACLs have a principal's type
+    (`User:`) and wildcards (`*`); names of clients have neither.
     """
     user, client_id = entity.user, entity.client_id
     if isinstance(user, str) and user.startswith("User:"):

@@ -171,12 +171,12 @@ def number(entity: Entity, key: QuotaKey, rate: float) -> str:
 
 
 def least(key: QuotaKey) -> float:
-    """Return the minimum of a quota."""
+    """Return the smallest value that a quota file may give to this quota."""
     return _LEAST.get(key, 1)
 
 
 def most(key: QuotaKey) -> int:
-    """Return the maximum of a quota."""
+    """Return the largest value that a quota file may give to this quota."""
     return CONNECTION_RATE_MAX if key is QuotaKey.CONNECTION_CREATION_RATE else RATE_MAX
 
 
@@ -332,7 +332,9 @@ def _is_canonical(address: str) -> bool:
 
 
 def _is_unit(key: QuotaKey, rate: float) -> bool:
-    """Return True if the rate is a whole number, or its quota may have a fraction and the rate is not NaN."""
+    """Return True if the rate is a possible value of its quota: a whole number or, for quotas that may have a
+    fraction, any number except NaN.
+    """
     return _is_whole(rate) or (key in _LEAST and not math.isnan(rate))
 
 

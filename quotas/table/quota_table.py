@@ -24,7 +24,7 @@ class QuotaKey(Enum):
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     """Bytes per second that a client may fetch."""
     REQUEST_PERCENTAGE = "request_percentage"
-    """Percent of one thread's time."""
+    """Request time at a broker that a client may use, in percent of one thread."""
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     """Partitions per second that a client may create, add or delete."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
@@ -94,7 +94,7 @@ class QuotaTable:
         self._options = _kept(options, self._values)
         self._shadow_options = _kept(shadow_options, self._shadow)
         self.pacing = pacing
-        """Pacing of byte rates whose entries have no pacing."""
+        """Kind of limiter (Kafka's or smooth) of byte rates whose entries set no pacing."""
         self._keys = frozenset(key for _entity, key in chain(self._values, self._shadow))
         self._limits: dict[QuotaKey, Limits] = {}
         self._shadow_limits: dict[QuotaKey, Limits] = {}
@@ -209,8 +209,8 @@ class QuotaTable:
         return QuotaTable(kept, self._shadow, said, self._shadow_options, self.pacing)
 
     def in_shadow(self) -> QuotaTable:
-        """Return a table with shadow entries only, made at the first call. An enforced entry becomes a shadow
-        entry, unless its entity already has a shadow entry.
+        """Return a table in which every entry is a shadow entry (counted, not enforced), made at the first
+        call. An enforced entry is left out if its entity already has a shadow entry for the same quota.
         """
         if self._all_in_shadow is None:
             enforced = {quota: its for quota, its in self._options.items() if quota not in self._shadow}
@@ -224,7 +224,9 @@ class QuotaTable:
         return self._all_in_shadow
 
     def paced(self, pacing: Pacing) -> QuotaTable:
-        """Return this table with another default pacing. The new table is made at the first call and kept."""
+        """Return a table with the same quotas, in which byte rates without a pacing get `pacing`. The new
+        table is made at the first call and kept.
+        """
         if self.pacing is pacing:
             return self
         if self._paced is None:

@@ -9,7 +9,8 @@ Names are percent-encoded (Kafka's `Sanitizer`); `<default>` is the default. A n
 `{"version": 1, "config": {"producer_byte_rate": "1024"}}`; values are strings.
 
 The same nodes contain users' SCRAM credentials (`SCRAM-SHA-256`, `SCRAM-SHA-512`). Weir counts the
-credentials and does not decode them. Messages contain values of quotas only.
+credentials and does not decode them. Messages for the operator contain values of quotas, never of
+credentials.
 """
 
 # mypyc: skip, because mypyc drops the options of msgspec's structs, such as kw_only.
