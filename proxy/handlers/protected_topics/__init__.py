@@ -18,9 +18,10 @@ Decisions:
   and refused: topic ids in a request that is forwarded in parts could not be looked up. For DeleteTopics by
   id, Weir asks the broker for the protected topics' ids, on the client's connection: no cached id can be
   stale, and a client that may not describe a topic may not delete it by id either. Rejected for Produce: a
-  cache of ids from Metadata. Weir does not decode the topics of Metadata, a recreated topic has a new id that
-  nobody has asked for yet, and a write in that time would be a quota. The price is v12 (no client lacks it)
-  and 2.2 us for a request with another topic than the one before.
+  cache of ids from Metadata. Weir does not decode the topics of Metadata, and a recreated topic has a new id
+  that Weir does not know yet: a record that a client then writes by id to the quota topic would change
+  quotas. The price is a limit to v12 (each client that knows v13 knows v12, too) and 2.2 us for a request
+  with another topic than the one before.
 - Versions that the schemas lack are refused, for all APIs here.
 - ACLs may be changed (CreateAcls, DeleteAcls): no ACL allows a change through Weir, and a client that may
   alter ACLs may alter the cluster. Fetches, offsets and group APIs are left to the brokers' ACLs, too.
