@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled mutants fuzz bench format clean
+.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled lock mutants \
+	fuzz bench pictures format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -17,21 +18,21 @@ $(VENV)/made:
 	$(PIP) --upgrade pip
 	@touch $@
 
-$(VENV)/installed-demo: $(VENV)/made pyproject.toml
-	$(PIP) --editable '.[demo]'
+$(VENV)/installed-demo: $(VENV)/made pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable '.[demo]'
 	@touch $@
 
-$(VENV)/installed-pipeline-demo: $(VENV)/made pyproject.toml
-	$(PIP) --editable '.[demo,pipeline]'
+$(VENV)/installed-pipeline-demo: $(VENV)/made pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable '.[demo,pipeline]'
 	@touch $@ $(VENV)/installed-demo
 
-$(VENV)/installed: $(VENV)/made pyproject.toml
-	$(PIP) --editable '.[dev]'
+$(VENV)/installed: $(VENV)/made pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/installed-demo $(VENV)/installed-pipeline-demo
 
 install: $(VENV)/installed ## make .venv with Weir and everything its tests need
 
-demo: $(VENV)/installed-demo ## half a minute of real producers and consumers under quotas
+demo: $(VENV)/installed-demo ## forty seconds of real producers and consumers, without quotas and with them
 	$(BIN)/weir demo
 
 pipeline-demo: $(VENV)/installed-pipeline-demo ## half a minute of clients, recorded, then all Spark jobs up to a report
@@ -63,7 +64,7 @@ ROOMS := protocol quotas usage calibration proxy pipeline demo cli
 compiled: $(COMPILED)/made ## Weir with its data path compiled (needs a C compiler): PYTHONPATH=build/compiled .venv/bin/weir
 
 # What is left in build/ from other states of the sources would get into the wheel.
-$(COMPILED)/made: $(VENV)/made setup.py pyproject.toml $(shell find $(ROOMS) -name '*.py' -o -name '*.pyi' -o -name '*.json')
+$(COMPILED)/made: $(VENV)/made setup.py pyproject.toml weir/__init__.py $(shell find $(ROOMS) -name '*.py' -o -name '*.pyi' -o -name '*.json')
 	@rm -rf build/lib* build/bdist* build/temp* build/wheels $(COMPILED)
 	WEIR_COMPILE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels .
 	$(PIP) --no-deps --target $(COMPILED) build/wheels/*.whl
@@ -90,9 +91,19 @@ fuzz: install ## any bytes into every decoder of peers' bytes (SECONDS=60 for ea
 bench: install ## CPU per request beside other proxies (docs/background/performance.md)
 	$(BIN)/python -m bench
 
+pictures: $(VENV)/installed-demo ## the README's pictures: from the figures in docs/background/performance.md, and from a run of the demo
+	$(BIN)/python -m tools.pictures
+
 format: install ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+lock: ## write constraints.txt: the newest release of every package that pyproject.toml allows
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	build/lock/bin/python -m pip freeze --exclude kafka-weir > constraints.txt
+	rm -rf build/lock
 
 clean: ## remove the virtual environment, builds and caches
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

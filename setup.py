@@ -114,8 +114,20 @@ def _give_up(reason: str) -> NoReturn:
     sys.exit(f"WEIR_COMPILE=1 {reason}\nWithout WEIR_COMPILE Weir is installed as pure Python.")
 
 
+def check_links(package: Path) -> None:
+    """Exit with a message if the links in `weir/` were not checked out as links to the rooms."""
+    links = [path for path in package.glob("*") if not path.suffix and path.name != "__pycache__"]
+    broken = sorted(path.name for path in links if not path.is_dir())
+    if broken or not links:
+        sys.exit(
+            f"{package}: not links to folders: {', '.join(broken) or 'none is there'}. Weir needs symbolic "
+            "links: `git config core.symlinks true`, then `git checkout -- weir` (on Windows, use WSL)."
+        )
+
+
 def main() -> None:
     """Run by the build backend once per step, the first of which asks what must be installed for the next."""
+    check_links(ROOT / "weir")
     options: dict[str, Any] = {}
     if WANTED:
         if "editable_wheel" in sys.argv:

@@ -11,11 +11,11 @@ from bench import frames
 from bench.entry import PLAIN, Entry, open_connection, receive_frame
 from bench.frames import Request
 from bench.rows import FETCH_BYTES, SMALL_BYTES, Topics
-from calibration.frames import error_codes
-from protocol import ErrorCode, Message
-from protocol.messages import MetadataResponse
 from tests.kafka import Cluster
 from tests.kafka.settings import HOST
+from weir.calibration.frames import error_codes
+from weir.protocol import ErrorCode, Message
+from weir.protocol.messages import MetadataResponse
 
 VERSION: Final = "3.9.1"
 HEAP: Final = "512m"

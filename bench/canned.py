@@ -17,7 +17,8 @@ from uuid import UUID
 from bench.broker import READ, READ_SMALL, WRITTEN
 from bench.frames import record_batch
 from bench.rows import FETCH_BYTES, SMALL_BYTES, Topics
-from protocol import (
+from tests.kafka.settings import HOST
+from weir.protocol import (
     ApiKey,
     Message,
     codec,
@@ -26,8 +27,8 @@ from protocol import (
     response_header_version,
     response_type,
 )
-from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
-from protocol.messages import (
+from weir.protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
+from weir.protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
@@ -37,7 +38,6 @@ from protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
-from tests.kafka.settings import HOST
 
 TOPIC_IDS: Final = {WRITTEN: UUID(int=1), READ: UUID(int=2), READ_SMALL: UUID(int=3)}
 TOPICS: Final = Topics(WRITTEN, TOPIC_IDS[READ], TOPIC_IDS[READ_SMALL])

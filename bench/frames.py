@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from calibration import bodies, frames
-from calibration.batches import batch
-from protocol import (
+from weir.calibration import bodies, frames
+from weir.calibration.batches import batch
+from weir.protocol import (
     ApiKey,
     Message,
 )
-from protocol.messages import (
+from weir.protocol.messages import (
     CreateTopicsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,

@@ -25,15 +25,15 @@ from rich.table import Table
 from bench.canned import TOPICS, Answers
 from bench.frames import CLIENT_ID
 from bench.rows import ROWS, Row
-from protocol import framing
-from protocol.api import ApiKey
-from proxy.connection.connection import ANONYMOUS
-from proxy.connection.inbound import Inbound
-from proxy.connection.outbound import Outbound
-from proxy.connection.usage_registries import UsageRegistries
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.table.quota_table import Quota
 from tests.proxy.wire import new_connection
+from weir.protocol import framing
+from weir.protocol.api import ApiKey
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.connection.inbound import Inbound
+from weir.proxy.connection.outbound import Outbound
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.quota_table import Quota
 
 REQUESTS: Final = 1_000
 GAP_US: Final = 100

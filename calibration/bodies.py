@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from protocol.messages import (
+from weir.protocol.messages import (
     DescribeConfigsRequest,
     FetchRequest,
     ListOffsetsRequest,

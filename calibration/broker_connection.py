@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
-from calibration.load import Frames
-from protocol.errors import ProtocolError
-from protocol.values import Message
-from proxy.control.cluster.connection import QuestionError, failures
+from weir.calibration.load import Frames
+from weir.protocol.errors import ProtocolError
+from weir.protocol.values import Message
+from weir.proxy.control.cluster.connection import QuestionError, failures
 
 if TYPE_CHECKING:
-    from calibration.frames import Request
-    from proxy.addresses import Address
-    from proxy.control.cluster.connection import Connection
+    from weir.calibration.frames import Request
+    from weir.proxy.addresses import Address
+    from weir.proxy.control.cluster.connection import Connection
 
 M = TypeVar("M", bound=Message)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from calibration import bodies
-from calibration.batches import KB, Batch, batch, compressors, text
-from calibration.frames import kafka_name
-from protocol.api import ApiKey
-from protocol.messages import (
+from weir.calibration import bodies
+from weir.calibration.batches import KB, Batch, batch, compressors, text
+from weir.calibration.frames import kafka_name
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
     ApiVersionsRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
@@ -22,13 +22,13 @@ from protocol.messages import (
     ListGroupsRequest,
     ProduceRequest,
 )
-from quotas.costs.cost_fitting import UNPACKED
+from weir.quotas.costs.cost_fitting import UNPACKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from calibration.frames import BrokerVersions, Request
-    from protocol.values import Message
+    from weir.calibration.frames import BrokerVersions, Request
+    from weir.protocol.values import Message
 
 WRITTEN, SMALL, BIG = 0, 1, 2
 """Partition indexes of the calibrator's topic: `WRITTEN` is the target of most produce requests, `SMALL` has

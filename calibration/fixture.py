@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from calibration.broker_connection import CalibrationError
-from calibration.cases import PARTITIONS, OwnResources, filling
-from calibration.frames import Request, error_codes
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from weir.calibration.broker_connection import CalibrationError
+from weir.calibration.cases import PARTITIONS, OwnResources, filling
+from weir.calibration.frames import Request, error_codes
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteGroupsRequest,
@@ -35,14 +35,14 @@ from protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from quotas.costs.calibration import Windows
+from weir.quotas.costs.calibration import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calibration.broker_connection import BrokerConnection
-    from calibration.frames import BrokerVersions
-    from protocol.values import Message
+    from weir.calibration.broker_connection import BrokerConnection
+    from weir.calibration.frames import BrokerVersions
+    from weir.protocol.values import Message
 
 CLIENT_ID_START: Final = "weir-calibrate-"
 TOPIC: Final = re.compile(r"__weir_calibrate_[0-9a-f]{8}")
@@ -266,7 +266,7 @@ class Fixture:
         """Leave the group, then delete the group, because a broker deletes only empty groups. Return a
         description of the group if the broker does not delete it.
         """
-        from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+        from weir.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
         name, member = self._group, self.own.member
         if member:

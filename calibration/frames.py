@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from protocol.api import ApiKey, request_header_version, response_header_version, versions
-from protocol.codec import codec, request_type, response_type
-from protocol.errors import ProtocolError
-from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, response_body
-from protocol.scanning.field_offsets import field_offset
-from protocol.values import schema_of
+from weir.protocol.api import ApiKey, request_header_version, response_header_version, versions
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, response_body
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.values import Message
-    from protocol.versions import VersionRange
+    from weir.protocol.values import Message
+    from weir.protocol.versions import VersionRange
 
 BY_NAME: Final[Mapping[ApiKey, int]] = {
     ApiKey.PRODUCE: 12,

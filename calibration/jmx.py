@@ -19,14 +19,14 @@ from urllib.request import urlopen
 
 import trio
 
-from calibration.broker_connection import CalibrationError
-from calibration.fixture import CLIENT_ID_START
-from quotas.costs.calibration import Windows, measured_us
+from weir.calibration.broker_connection import CalibrationError
+from weir.calibration.fixture import CLIENT_ID_START
+from weir.quotas.costs.calibration import Windows, measured_us
 
 if TYPE_CHECKING:
-    from calibration.probe import QuotaProbe
-    from calibration.run import PendingReading
-    from quotas.table.quota_table import Quota
+    from weir.calibration.probe import QuotaProbe
+    from weir.calibration.run import PendingReading
+    from weir.quotas.table.quota_table import Quota
 
 Scrape = Callable[[], Awaitable[str]]
 """Function that fetches the exporter's page as text. Raises CalibrationError if the page cannot be fetched.

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
-from calibration.frames import length_of
-from protocol.errors import ProtocolError
-from protocol.framing import LENGTH_BYTES
-from proxy.control.cluster.connection import RESPONSE_BYTES_MAX
-from quotas.costs.calibration import Reading
+from weir.calibration.frames import length_of
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import LENGTH_BYTES
+from weir.proxy.control.cluster.connection import RESPONSE_BYTES_MAX
+from weir.quotas.costs.calibration import Reading
 
 if TYPE_CHECKING:
-    from calibration.cases import Case
+    from weir.calibration.cases import Case
 
 DEPTH_MAX: Final = 32
 DEPTH_BYTES: Final = 32_000

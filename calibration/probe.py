@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from calibration.broker_connection import CalibrationError, exchange
-from calibration.fixture import CLIENT_ID_START
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from weir.calibration.broker_connection import CalibrationError, exchange
+from weir.calibration.fixture import CLIENT_ID_START
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.control.cluster.connection import failures
-from proxy.control.stores.wire_quotas import EVERYTHING, as_request, imported
-from quotas import Entity, QuotaKey
-from quotas.costs.calibration import fault, percent_for, spent_us
+from weir.proxy.control.cluster.connection import failures
+from weir.proxy.control.stores.wire_quotas import EVERYTHING, as_request, imported
+from weir.quotas import Entity, QuotaKey
+from weir.quotas.costs.calibration import fault, percent_for, spent_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from calibration.broker_connection import BrokerConnection
-    from calibration.frames import BrokerVersions
-    from calibration.run import PendingReading
-    from quotas import QuotaTable
-    from quotas.costs.calibration import Windows
-    from quotas.table.quota_table import Quota
+    from weir.calibration.broker_connection import BrokerConnection
+    from weir.calibration.frames import BrokerVersions
+    from weir.calibration.run import PendingReading
+    from weir.quotas import QuotaTable
+    from weir.quotas.costs.calibration import Windows
+    from weir.quotas.table.quota_table import Quota
 
 CANARY_PERCENT: Final = 1e-6
 """Request quota (percent of a thread) of the canary, so small that any request exceeds it: 0.1 µs in 10 s."""

@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import trio
 
-from calibration.broker_connection import BrokerConnection, CalibrationError, exchange
-from calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
-from calibration.fixture import CLIENT_ID_START, Fixture
-from calibration.frames import BrokerVersions, Request, error_codes, kafka_name
-from calibration.load import LoadResult, NeverThrottledError, depth, generate_load
-from protocol.api import ApiKey
-from protocol.codec import response_type
-from protocol.error_codes import ErrorCode
-from protocol.messages import ApiVersionsResponse
-from proxy.control.cluster.connection import QuestionError, failures
-from proxy.handlers.api_versions.api_versions import ranges
-from proxy.handlers.request_time.request_time import generation
-from quotas.costs.calibration import COUNT_WANTED, Windows, median, wanted_us
-from quotas.costs.cost_fitting import coefficients_of, estimate_us
-from quotas.costs.request_costs import shipped
+from weir.calibration.broker_connection import BrokerConnection, CalibrationError, exchange
+from weir.calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
+from weir.calibration.fixture import CLIENT_ID_START, Fixture
+from weir.calibration.frames import BrokerVersions, Request, error_codes, kafka_name
+from weir.calibration.load import LoadResult, NeverThrottledError, depth, generate_load
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import response_type
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import ApiVersionsResponse
+from weir.proxy.control.cluster.connection import QuestionError, failures
+from weir.proxy.handlers.api_versions.api_versions import ranges
+from weir.proxy.handlers.request_time.request_time import generation
+from weir.quotas.costs.calibration import COUNT_WANTED, Windows, median, wanted_us
+from weir.quotas.costs.cost_fitting import coefficients_of, estimate_us
+from weir.quotas.costs.request_costs import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from calibration.broker_connection import BrokerAccess
-    from protocol.versions import VersionRange
-    from proxy.addresses import Address
-    from quotas.costs.request_costs import CostTable, Overrides
-    from quotas.table.quota_table import Quota
+    from weir.calibration.broker_connection import BrokerAccess
+    from weir.protocol.versions import VersionRange
+    from weir.proxy.addresses import Address
+    from weir.quotas.costs.request_costs import CostTable, Overrides
+    from weir.quotas.table.quota_table import Quota
 
 ROUNDS: Final = 3
 AT_MOST_S: Final = 110.0

@@ -1,5 +1,5 @@
-"""`python -m cli`: the `weir` command without a PATH."""
+"""`python -m weir.cli`: the `weir` command without a PATH."""
 
-from cli.main import main
+from weir.cli.main import main
 
 main()

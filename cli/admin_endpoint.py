@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from proxy.addresses import Address
+from weir.proxy.addresses import Address
 
 T = TypeVar("T")
 

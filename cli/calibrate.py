@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 import click
 import trio
 
-from calibration.broker_connection import BrokerConnection, CalibrationError
-from calibration.cases import COEFFICIENTS, NAMES
-from calibration.frames import BrokerVersions, kafka_name
-from calibration.jmx import JmxProbe, scraper
-from calibration.probe import QuotaProbe
-from calibration.run import (
+from weir.calibration.broker_connection import BrokerConnection, CalibrationError
+from weir.calibration.cases import COEFFICIENTS, NAMES
+from weir.calibration.frames import BrokerVersions, kafka_name
+from weir.calibration.jmx import JmxProbe, scraper
+from weir.calibration.probe import QuotaProbe
+from weir.calibration.run import (
     AT_MOST_S,
     ROUNDS,
     SHARE,
@@ -29,21 +29,21 @@ from calibration.run import (
     Outlook,
     Probe,
 )
-from cli.calibrate_show import case_lines, plan_lines, report, show, summary
-from cli.exits import DONE, FAILED, INCOMPLETE, CommandError
-from cli.output_file import write
-from cli.progress import Bar
-from cli.quantity import Quantity
-from cli.quotas.show import clean, echo_json
-from cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
-from protocol.api import ApiKey
-from proxy.config import config
-from proxy.config.config import Config, ConfigError
-from proxy.control.cluster.access import Access
-from proxy.control.cluster.connection import QuestionError
-from quotas.costs.cost_file import render
-from quotas.costs.cost_findings import CostFindings, Readings
-from quotas.costs.cost_findings import findings as fit_findings
+from weir.cli.calibrate_show import case_lines, plan_lines, report, show, summary
+from weir.cli.exits import DONE, FAILED, INCOMPLETE, CommandError
+from weir.cli.output_file import write
+from weir.cli.progress import Bar
+from weir.cli.quantity import Quantity
+from weir.cli.quotas.show import clean, echo_json
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
+from weir.protocol.api import ApiKey
+from weir.proxy.config import config
+from weir.proxy.config.config import Config, ConfigError
+from weir.proxy.control.cluster.access import Access
+from weir.proxy.control.cluster.connection import QuestionError
+from weir.quotas.costs.cost_file import render
+from weir.quotas.costs.cost_findings import CostFindings, Readings
+from weir.quotas.costs.cost_findings import findings as fit_findings
 
 ANONYMOUS: Final = "ANONYMOUS"
 """Principal that Kafka gives to clients without authentication."""

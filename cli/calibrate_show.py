@@ -9,10 +9,10 @@ from typing import Final
 import click
 import msgspec
 
-from calibration.run import Findings, Outlook
-from cli.quotas.show import clean, columns
-from quotas.costs.calibration import median
-from quotas.costs.cost_findings import Coefficient, CostFindings
+from weir.calibration.run import Findings, Outlook
+from weir.cli.quotas.show import clean, columns
+from weir.quotas.costs.calibration import median
+from weir.quotas.costs.cost_findings import Coefficient, CostFindings
 
 HEADINGS: Final = ("API", "coefficient", "old", "new", "spread")
 

@@ -1,4 +1,4 @@
-"""`weir demo`: half a minute of real producers and consumers under quotas."""
+"""`weir demo`: real producers and consumers, without quotas and with them, in forty seconds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from cli.exits import DONE, FAILED, USAGE
-from cli.quantity import Quantity
-from demo.errors import DemoError
+from weir.cli.exits import DONE, FAILED, USAGE
+from weir.cli.quantity import Quantity
+from weir.demo.errors import DemoError
 
 EXAMPLES = """\b
 Examples:
@@ -40,13 +40,14 @@ json_option: Final = click.option(
     type=Quantity("s", 5, 3600),
     default=15,
     show_default=True,
-    help="Duration of the measurement, after ten seconds of warming up.",
+    help="Duration of the measurement under quotas; it begins 20 seconds after the start.",
 )
 @json_option
 def demo(upstream: str | None, seconds: float, as_json: bool) -> None:
-    """Run producers and consumers through Weir and compare their rates with their quotas.
+    """Run producers and consumers through Weir, first without quotas, then under quotas.
 
-    Exit code 0 if each is within 20 %, 1 if not, 2 if the demonstration cannot run.
+    Exit code 0 if each exceeds its quota before and is within 20 % of it after, 1 if not, 2 if the
+    demonstration cannot run.
     """
     signal.signal(signal.SIGTERM, _interrupted)
     try:
@@ -63,8 +64,8 @@ def demo(upstream: str | None, seconds: float, as_json: bool) -> None:
 def _run(upstream: str | None, seconds: float, as_json: bool) -> bool:
     if find_spec("confluent_kafka") is None:
         raise DemoError("the demonstration needs confluent-kafka: install it beside Weir, or use `make demo`")
-    from demo.run import run
-    from demo.screens import screen
+    from weir.demo.run import run
+    from weir.demo.screens import screen
 
     return run(upstream, seconds, screen(json=as_json))
 

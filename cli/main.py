@@ -6,17 +6,17 @@ import os
 
 import click
 
-from cli.calibrate import calibrate
-from cli.demo import demo
-from cli.exits import run_command
-from cli.man import man
-from cli.pipeline.command import pipeline
-from cli.quotas.command import quotas
-from cli.run import run
-from cli.settings.check import check
-from cli.settings.config import config_
-from cli.versions import versions
-from proxy import logs
+from weir.cli.calibrate import calibrate
+from weir.cli.demo import demo
+from weir.cli.exits import run_command
+from weir.cli.man import man
+from weir.cli.pipeline.command import pipeline
+from weir.cli.quotas.command import quotas
+from weir.cli.run import run
+from weir.cli.settings.check import check
+from weir.cli.settings.config import config_
+from weir.cli.versions import versions
+from weir.proxy import logs
 
 
 @click.group(

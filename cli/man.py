@@ -9,8 +9,8 @@ from typing import Final
 
 import click
 
-from cli.exits import DONE, FAILED, INCOMPLETE, USAGE
-from cli.settings.sections import ENVIRONMENT_HELP
+from weir.cli.exits import DONE, FAILED, INCOMPLETE, USAGE
+from weir.cli.settings.sections import ENVIRONMENT_HELP
 
 EXITS: Final = {
     DONE: "Done, or stopped as asked.",

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cli.exits import CommandError
-from proxy.atomic_write import replace, sync_directory
+from weir.cli.exits import CommandError
+from weir.proxy.atomic_write import replace, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from quotas import units
+from weir.quotas import units
 
 METAVARS: Final = {"bytes": "SIZE", "s": "DURATION", "ms": "DURATION"}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from cli.exits import FAILED, USAGE
-from cli.settings.options import config_option, options_of_settings
-from cli.settings.sections import SectionedCommand
-from proxy import logs
-from proxy.config import config
-from proxy.run import run as run_proxy
+from weir.cli.exits import FAILED, USAGE
+from weir.cli.settings.options import config_option, options_of_settings
+from weir.cli.settings.sections import SectionedCommand
+from weir.proxy import logs
+from weir.proxy.config import config
+from weir.proxy.run import run as run_proxy
 
 EXAMPLES = """\b
 Examples:

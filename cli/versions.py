@@ -12,19 +12,19 @@ import click
 import msgspec
 import trio
 
-from cli.exits import USAGE
-from cli.quantity import Quantity
-from cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
-from protocol import schema
-from protocol.api import versions as known_versions
-from protocol.versions import VersionRange
-from proxy.config import config
-from proxy.config.config import ConfigError
-from proxy.control.cluster.access import Access
-from proxy.control.cluster.connection import QuestionError
-from proxy.control.cluster.discovery import ask_versions
-from proxy.handlers.plans import QUOTA_APIS
-from proxy.handlers.uplift.uplift_rule import Kind, offered, route
+from weir.cli.exits import USAGE
+from weir.cli.quantity import Quantity
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
+from weir.protocol import schema
+from weir.protocol.api import versions as known_versions
+from weir.protocol.versions import VersionRange
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
+from weir.proxy.control.cluster.access import Access
+from weir.proxy.control.cluster.connection import QuestionError
+from weir.proxy.control.cluster.discovery import ask_versions
+from weir.proxy.handlers.plans import QUOTA_APIS
+from weir.proxy.handlers.uplift.uplift_rule import Kind, offered, route
 
 EXAMPLES = """\b
 Examples:

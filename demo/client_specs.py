@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, render
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, render
+from weir.quotas.table.options import Options, Pacing
 
 Role: TypeAlias = Literal["producer", "consumer"]
 
@@ -26,10 +27,11 @@ class ClientSpec:
     """True if the clients use all brokers instead of one."""
     by_default: bool = False
     """True if the quota belongs to the default client-id instead of this client-id."""
-    pace: int | None = None
-    """Byte rate (bytes/s) that the clients request after the warm-up; None if they request as much as
-    possible.
+    demand: int = 5_000_000
+    """Byte rate (bytes/s) that the clients together ask for, with and without a quota. A bound keeps the
+    demonstration from flooding an existing cluster.
     """
+    pacing: Pacing = Pacing.KAFKA
 
     @property
     def entity(self) -> Entity:
@@ -43,7 +45,8 @@ CLIENTS: Final = (
     ClientSpec("everywhere", "producer", 500_000, every_broker=True),
     ClientSpec("reports", "consumer", 1_000_000),
     ClientSpec("newcomer", "producer", 500_000, by_default=True),
-    ClientSpec("audit", "consumer", None, pace=3_000_000),
+    ClientSpec("steady", "producer", 1_000_000, pacing=Pacing.SMOOTH),
+    ClientSpec("audit", "consumer", None, demand=3_000_000),
 )
 """The demonstrated clients; each client-id shows one property of quotas. Together they need little CPU, so
 that quotas decide the rates.
@@ -52,9 +55,9 @@ that quotas decide the rates.
 
 def quota_table(specs: Iterable[ClientSpec]) -> QuotaTable:
     """Return the quotas of all specs that have one."""
-    return QuotaTable(
-        {(spec.entity, KEYS[spec.role]): spec.quota for spec in specs if spec.quota is not None}
-    )
+    limited = [(spec, (spec.entity, KEYS[spec.role]), spec.quota) for spec in specs if spec.quota is not None]
+    smooth = {key: Options(spec.pacing) for spec, key, _quota in limited if spec.pacing is Pacing.SMOOTH}
+    return QuotaTable({key: quota for _spec, key, quota in limited}, options=smooth)
 
 
 def quota_file(specs: Iterable[ClientSpec]) -> str:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from demo.clusters import reason
-from demo.errors import DemoError
-from demo.measure import ClientCounters
+from weir.demo.clusters import reason
+from weir.demo.errors import DemoError
+from weir.demo.measure import ClientCounters
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, ThrottleEvent
@@ -25,7 +25,7 @@ count.
 """
 REQUEST_BYTES: Final = 128 * 1024
 UNDER_WAY_BYTES: Final = 1024 * 1024
-"""Maximum number of bytes per partition that an unpaced producer keeps queued or unacknowledged."""
+"""Maximum number of bytes per partition that a producer keeps queued or unacknowledged."""
 MESSAGES_MAX: Final = 100
 """Maximum number of messages to send or receive at a time."""
 FILL_BYTES: Final = 4_000_000
@@ -54,8 +54,8 @@ def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Option
 class Pace:
     """Limits the rate of a client's messages; unused allowance accumulates for at most one second."""
 
-    def __init__(self, rate: int | None) -> None:
-        """Start with no allowance at this rate (bytes/s); None for no limit."""
+    def __init__(self, rate: int) -> None:
+        """Start with no allowance at this rate (bytes/s)."""
         self.rate = rate
         self._credit = 0.0
         self._at_s = math.inf
@@ -64,8 +64,6 @@ class Pace:
         """Return the number of messages that the rate allows the client to send or take at the time `now_s`
         (s, monotonic).
         """
-        if self.rate is None:
-            return MESSAGES_MAX
         earned = max(0.0, now_s - self._at_s) * self.rate
         self._credit = min(self._credit + earned, float(self.rate))
         self._at_s = now_s

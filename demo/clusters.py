@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from demo.errors import DemoError
-from demo.subprocesses import running_module
-from proxy.config.config import ConfigError, parse_address
+from weir.demo.errors import DemoError
+from weir.demo.subprocesses import running_module
+from weir.proxy.config.config import ConfigError, parse_address
 
 ANSWER_S: Final = 10.0
 """Timeout (s) for a response of the cluster."""
@@ -171,7 +171,7 @@ def mock(folder: Path) -> Iterator[Cluster]:
     start.
     """
     log = folder / "mock.log"
-    with running_module("demo.mock_cluster", [], log) as process:
+    with running_module("weir.demo.mock_cluster", [], log) as process:
         assert process.stdout is not None
         upstream = process.stdout.readline().strip()
         if not upstream:

@@ -9,20 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from demo.client_specs import CLIENTS, ClientSpec, quota_file
-from demo.clients import ClientThread, ConsumerLoop, Pace, ProducerLoop, TopicPartitions, fill
-from demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
-from demo.errors import DemoError
-from demo.measure import ClientCounters, Reading, read
-from demo.proxy_process import weir
+from weir.demo.client_specs import CLIENTS, ClientSpec, quota_file
+from weir.demo.clients import ClientThread, ConsumerLoop, Pace, ProducerLoop, TopicPartitions, fill
+from weir.demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
+from weir.demo.errors import DemoError
+from weir.demo.measure import ClientCounters, Reading, read
+from weir.demo.proxy_process import weir
+from weir.proxy import atomic_write
+from weir.quotas.table.options import Pacing
 
 QUOTAS: Final = "quotas.toml"
 REFRESH_S: Final = 0.25
 WARM_UP_S: Final = 10.0
 """Duration (s) of the warm-up: the shortest window of Kafka's rates (docs/reference/quotas.md). During the
-warm-up,
-clients at exactly their quota fill the window evenly. Without it, clients at full speed would use ten
-seconds' worth at once, then wait ten seconds, and so on.
+warm-up, clients at exactly their quota fill the window evenly. Without it, clients that ask for more
+would use ten seconds' worth at once, then wait ten seconds, and so on.
 """
 CLOSE_S: Final = 5.0
 
@@ -41,7 +42,7 @@ class ClientSet:
         self.spec = spec
         self.brokers = len(leaders)
         self.counters = [ClientCounters() for _ in range(spec.clients)]
-        self.paces = [Pace(spec.pace) for _ in self.counters]
+        self.paces = [Pace(spec.demand // spec.clients) for _ in self.counters]
         self.threads = [
             ClientThread(partial(_client, spec, bootstrap, topic_partitions, own, pace))
             for own, pace in zip(self.counters, self.paces, strict=True)
@@ -50,15 +51,17 @@ class ClientSet:
             fill(cluster.upstream, topic_partitions)
 
     def warm_up(self) -> None:
-        """Limit the clients' joint rate to their quota at all brokers; do nothing if they have no quota."""
-        if self.spec.quota is not None:
+        """Limit the clients' joint rate to their quota at all brokers; do nothing if they have no quota, or
+        one with smooth pacing, which needs no warm-up.
+        """
+        if self.spec.quota is not None and self.spec.pacing is Pacing.KAFKA:
             for pace in self.paces:
                 pace.rate = self.spec.quota * self.brokers // len(self.paces)
 
     def speed_up(self) -> None:
-        """End the limit of the warm-up: each client uses its spec's pace, or sends as fast as possible."""
+        """End the limit of the warm-up: the clients ask for their spec's demand again."""
         for pace in self.paces:
-            pace.rate = self.spec.pace
+            pace.rate = self.spec.demand // self.spec.clients
 
     def read(self) -> Reading:
         """Return the sums of the clients' counters. Raises DemoError if a client has failed."""
@@ -83,24 +86,34 @@ class Environment(NamedTuple):
     """Description of the cluster, such as "A mock cluster of 3 brokers"."""
     upstream: str
     client_sets: list[ClientSet]
+    quotas: Path
+    """Quota file, which Weir reads again once it has changed."""
+
+    def enforce_quotas(self) -> None:
+        """Write the clients' quotas into the quota file; Weir finds them there within two seconds."""
+        atomic_write.replace(self.quotas, quota_file(CLIENTS).encode())
 
 
 @contextmanager
 def environment(
-    upstream: str | None, folder: Path, further: Mapping[str, object] | None = None
+    upstream: str | None,
+    folder: Path,
+    further: Mapping[str, object] | None = None,
+    *,
+    enforced: bool,
 ) -> Iterator[Environment]:
     """Yield a running cluster and Weir, and clients that have not started; stop all of them after the block.
     Raises DemoError if one cannot start.
 
     Without `upstream`, the cluster is a mock cluster. `folder` gets the quota file and the logs; `further`
-    are more settings of Weir, as in the configuration file.
+    are more settings of Weir, as in the configuration file. The quota file is empty unless `enforced`.
     """
     with mock(folder) if upstream is None else real(upstream) as cluster:
         quotas = folder / QUOTAS
-        quotas.write_text(quota_file(CLIENTS), "utf-8")
+        quotas.write_text(quota_file(CLIENTS) if enforced else "", "utf-8")
         with weir(cluster.upstream, cluster.node_ids, quotas, further) as bootstrap:
             client_sets = [ClientSet(spec, bootstrap, cluster) for spec in CLIENTS]
-            yield Environment(_described(cluster, upstream), cluster.upstream, client_sets)
+            yield Environment(_described(cluster, upstream), cluster.upstream, client_sets, quotas)
 
 
 def _described(cluster: Cluster, upstream: str | None) -> str:

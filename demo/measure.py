@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from demo.client_specs import ClientSpec
+from weir.demo.client_specs import ClientSpec
 
 TOLERANCE: Final = 0.20
 """Accepted deviation from the quota, as a share. Rates at a Kafka broker vary by this share over half a
@@ -60,15 +60,34 @@ def read(counters: Sequence[ClientCounters], at_s: float) -> Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Readings of the same clients at the beginning and at the end of a time."""
+
+    began: Reading
+    ended: Reading
+
+    @property
+    def rate(self) -> float:
+        """Average byte rate (bytes/s) between the two readings; 0 before any time has passed."""
+        elapsed_s = self.ended.at_s - self.began.at_s
+        return (self.ended.payload_bytes - self.began.payload_bytes) / elapsed_s if elapsed_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """Two readings of a spec's clients, at the beginning and now, from which rates (bytes/s, over all brokers
-    used) are computed.
-    """
+    """Rates (bytes/s, over all brokers used) of a spec's clients, before and after Weir got its quotas."""
 
     spec: ClientSpec
     brokers: int
-    began: Reading
-    now: Reading
+    before: Span
+    """The clients without quotas."""
+    after: Span | None = None
+    """The clients under their quotas; None before Weir got them."""
+
+    @property
+    def now(self) -> Reading:
+        """The latest reading."""
+        return (self.after or self.before).ended
 
     @property
     def quota(self) -> int | None:
@@ -77,16 +96,13 @@ class Result:
 
     @property
     def target(self) -> int:
-        """Byte rate (bytes/s) that the clients should have: their quota, or without a quota the pace of their
-        spec.
-        """
-        return self.quota or self.spec.pace or 0
+        """Byte rate (bytes/s) that the clients should have: their quota, or without a quota their demand."""
+        return self.quota or self.spec.demand
 
     @property
     def rate(self) -> float:
-        """Average byte rate (bytes/s) between the two readings; 0 before any time has passed."""
-        elapsed_s = self.now.at_s - self.began.at_s
-        return (self.now.payload_bytes - self.began.payload_bytes) / elapsed_s if elapsed_s > 0 else 0.0
+        """Average byte rate (bytes/s) under the quotas; without them as long as there are no quotas."""
+        return (self.after or self.before).rate
 
     @property
     def deviation(self) -> float:
@@ -97,10 +113,12 @@ class Result:
     def failure(self) -> str:
         """Reason why the rate is wrong, such as `above quota`; "" if the rate is right."""
         limited = self.quota is not None
+        if self.before.ended.throttled or (not limited and self.now.throttled):
+            return "throttled without a quota"
+        if self.quota is not None and self.before.rate <= self.quota * (1 + TOLERANCE):
+            return "not above its quota before"
         if limited and not self.now.throttled:
             return "never throttled"
-        if not limited and self.now.throttled:
-            return "throttled without a quota"
         if abs(self.deviation) <= TOLERANCE:
             return ""
         if limited:

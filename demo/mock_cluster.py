@@ -1,4 +1,4 @@
-"""`python -m demo.mock_cluster`: librdkafka's mock cluster in a process of its own.
+"""`python -m weir.demo.mock_cluster`: librdkafka's mock cluster in a process of its own.
 
 Prints HOST:PORT,HOST:PORT,... and serves until SIGTERM. The cluster creates topics when a client asks for
 them, with four partitions; it keeps the last 5 MB of each, so memory stays bounded.
@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from demo.subprocesses import end_with_parent
+from weir.demo.subprocesses import end_with_parent
 
 BROKERS: Final = 3
 

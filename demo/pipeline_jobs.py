@@ -8,22 +8,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from demo.client_specs import CLIENTS, quota_table
-from pipeline.ingest.job import Pace, ingest
-from pipeline.ingest.sources import Directory
-from pipeline.lake import Lake
-from pipeline.recommend.job import recommend
-from pipeline.recommend.plan import Plan
-from pipeline.replay.job import Options, replay
-from pipeline.report.data import Wanted
-from pipeline.report.job import report
-from pipeline.rollup.job import rollup
+from weir.demo.client_specs import CLIENTS, quota_table
+from weir.pipeline.ingest.job import Pace, ingest
+from weir.pipeline.ingest.sources import Directory
+from weir.pipeline.lake import Lake
+from weir.pipeline.recommend.job import recommend
+from weir.pipeline.recommend.plan import Plan
+from weir.pipeline.replay.job import Options, replay
+from weir.pipeline.report.data import Wanted
+from weir.pipeline.report.job import report
+from weir.pipeline.rollup.job import rollup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from demo.pipeline_record import Files
-    from pipeline.outcome import Outcome
+    from weir.demo.pipeline_record import Files
+    from weir.pipeline.outcome import Outcome
 
 Job: TypeAlias = "Callable[[SparkSession], Outcome]"
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from demo.environment import QUOTAS, WARM_UP_S, environment, running, ticks
-from demo.errors import DemoError
+from weir.demo.environment import QUOTAS, WARM_UP_S, environment, running, ticks
+from weir.demo.errors import DemoError
 
 
 class Files(NamedTuple):
@@ -42,13 +42,13 @@ class Files(NamedTuple):
 
 
 def record(upstream: str | None, seconds: float, files: Files, show: Callable[[str, float], None]) -> None:
-    """Run all clients, first at exactly their quotas, then as fast as they can. Raises DemoError if a part
+    """Run all clients, first at exactly their quotas, then above them. Raises DemoError if a part
     cannot run or Weir wrote no records.
 
     `show` is called repeatedly with a description of the cluster and the seconds that have passed.
     """
     usage = {"usage_dir": str(files.records), "usage_trace_share": 1.0}
-    with environment(upstream, files.directory, usage) as env:
+    with environment(upstream, files.directory, usage, enforced=True) as env:
         for client_set in env.client_sets:
             client_set.warm_up()
         with running(env.client_sets):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from pipeline.lake import Lake
-from pipeline.replay.candidates import RECORDED
-from pipeline.tables import REPLAY, read
+from weir.pipeline.lake import Lake
+from weir.pipeline.replay.candidates import RECORDED
+from weir.pipeline.tables import REPLAY, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from demo.pipeline_record import Files
+    from weir.demo.pipeline_record import Files
 
 TOLERANCE: Final = 0.02
 """Accepted relative deviation of the replayed throttle times from the recorded ones, if all requests were

@@ -1,4 +1,4 @@
-"""`python -m demo.proxy_process SETTINGS`: run Weir; `weir` starts this module in a subprocess.
+"""`python -m weir.demo.proxy_process SETTINGS`: run Weir; `weir` starts this module in a subprocess.
 
 SETTINGS is a JSON object with the settings of the configuration file.
 """
@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 
-from demo.errors import DemoError
-from demo.subprocesses import end_with_parent, running_module
-from proxy import logs
-from proxy.config import config
-from proxy.run import run
+from weir.demo.errors import DemoError
+from weir.demo.subprocesses import end_with_parent, running_module
+from weir.proxy import logs
+from weir.proxy.config import config
+from weir.proxy.run import run
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = (20_000, 32_000)
@@ -56,7 +56,9 @@ def weir(
             **(further or {}),
         }
         log = quotas.with_name("weir.log")
-        with running_module("demo.proxy_process", [msgspec.json.encode(settings).decode()], log) as process:
+        with running_module(
+            "weir.demo.proxy_process", [msgspec.json.encode(settings).decode()], log
+        ) as process:
             if _accepts(process, listen):
                 yield f"{HOST}:{listen}"
                 return

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from demo.measure import TOLERANCE, Result
+from weir.demo.measure import TOLERANCE, Result
 
 PERCENT: Final = round(TOLERANCE * 100)
 WIDTH: Final = 80
@@ -22,7 +22,9 @@ class Scene(NamedTuple):
     upstream: str
     clients: int
     seconds: float
-    """Duration (s) of the measurement, without the warm-up."""
+    """Duration (s) of the measurement under quotas, without the warm-up."""
+    before_s: float
+    """Duration (s) of the measurement without quotas."""
 
 
 class Row(NamedTuple):
@@ -30,15 +32,15 @@ class Row(NamedTuple):
 
     client_id: str
     who: str
+    before: str
     quota: str
-    rate: str
-    deviation: str
+    after: str
     throttle: str
     verdict: str
 
 
-HEADINGS: Final = Row("client-id", "who", "MB/s: quota", "rate", "off by", "throttle time", "verdict")
-RIGHT: Final = frozenset({"quota", "rate", "deviation", "throttle"})
+HEADINGS: Final = Row("client-id", "who", "without", "quota, MB/s", "with", "throttle time", "verdict")
+RIGHT: Final = frozenset({"before", "quota", "after", "throttle"})
 """Names of the right-aligned columns."""
 
 
@@ -49,16 +51,18 @@ def live_row(result: Result) -> Row:
 
 def final_row(result: Result) -> Row:
     """Return the table row of one client spec after the measurement, with the longest throttle time."""
-    verdict = result.failure or ("holds" if result.quota is not None else "unslowed")
+    verdict = result.failure or (
+        "unslowed" if result.quota is None else f"holds {round(100 * result.deviation):+d}%"
+    )
     return _row(result, f"up to {result.now.throttle_max_ms} ms", verdict)
 
 
 def _row(result: Result, throttle: str, verdict: str) -> Row:
     spec = result.spec
     who = spec.role if spec.clients == 1 else f"{spec.clients} {spec.role}s"
-    deviation = f"{result.deviation:+.0%}" if result.rate else "-"
+    after = "-" if result.after is None else _mb(result.after.rate)
     throttle = throttle if result.now.throttled else "none"
-    return Row(spec.client_id, who, _quota(result), _mb(result.rate), deviation, throttle, verdict)
+    return Row(spec.client_id, who, _mb(result.before.rate), _quota(result), after, throttle, verdict)
 
 
 def _quota(result: Result) -> str:
@@ -87,9 +91,7 @@ def _padded(row: Row, widths: Sequence[int]) -> list[str]:
 
 
 def progress_line(done: float, results: Sequence[Result]) -> str:
-    """Return one line with the progress of the warm-up or measurement (`done`, 0 to 1) and the clients'
-    rates.
-    """
+    """Return one line with the progress of a phase (`done`, 0 to 1) and the clients' rates (MB/s)."""
     rates = ", ".join(f"{result.spec.client_id} {_mb(result.rate)}" for result in results)
     return f"{done:4.0%}  {rates}"
 
@@ -97,13 +99,14 @@ def progress_line(done: float, results: Sequence[Result]) -> str:
 def opening(scene: Scene) -> str:
     """Return the introduction, which tells the reader which clients run through Weir and for how long."""
     return _filled(
-        f"{scene.cluster}, Weir in front, and {scene.clients} librdkafka clients that go through Weir. Rates "
-        "are of the bytes that clients see acknowledged, or consume; throttle times are what they report "
-        "themselves. 1 MB is 1,000,000 bytes. Quotas hold at each broker; only `everywhere` uses more than "
-        "one. `audit` has no quota, and a pace of its own that the others must not slow down.",
-        "For ten seconds the clients ask for just their quotas, because Kafka's algorithm lets ten seconds' "
-        f"worth pass at once from cold. For the {scene.seconds:g} s after that they ask for all they can "
-        "get, and are measured.",
+        f"{scene.cluster}, Weir in front, and {scene.clients} librdkafka clients that go through Weir. Each "
+        "client-id asks for 5 MB/s, `audit` for 3 MB/s. Rates count the bytes that clients see acknowledged, "
+        "or consume. Throttle times are those that clients report. 1 MB is 1,000,000 bytes.",
+        f"For {scene.before_s:g} seconds Weir has no quotas. Then its quota file gets them. They hold at "
+        "each broker; only `everywhere` uses more than one. Kafka's algorithm lets ten seconds' worth pass "
+        "at once, so clients first ask for just their quotas, for ten seconds. `steady` does not, because "
+        "its quota has smooth pacing. Then all ask for more again, and are measured for "
+        f"{scene.seconds:g} s.",
     )
 
 
@@ -113,7 +116,10 @@ def closing(results: Sequence[Result]) -> tuple[str, str]:
     if failures:
         verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."
     else:
-        verdict = f"Passed: every rate is within {PERCENT} % of its quota, and `audit` was not slowed down."
+        verdict = (
+            f"Passed: every client with a quota was above it before, and is within {PERCENT} % of it now. "
+            "`audit`, which has no quota, was not slowed down."
+        )
     note = (
         f"Kafka's own algorithm swings by up to {PERCENT} % over half a minute; over minutes the quota holds."
     )
@@ -121,7 +127,7 @@ def closing(results: Sequence[Result]) -> tuple[str, str]:
 
 
 def _filled(*paragraphs: str) -> str:
-    return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+    return "\n\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 
 
 def as_json(scene: Scene, results: Sequence[Result]) -> str:
@@ -134,7 +140,9 @@ def as_json(scene: Scene, results: Sequence[Result]) -> str:
             "clients": result.spec.clients,
             "brokers": result.brokers,
             "quota_bytes_per_s": result.quota,
-            "paced_bytes_per_s": result.spec.pace,
+            "demand_bytes_per_s": result.spec.demand,
+            "pacing": result.spec.pacing.value,
+            "rate_without_quotas_bytes_per_s": round(result.before.rate),
             "rate_bytes_per_s": round(result.rate),
             "deviation": round(result.deviation, 4),
             "throttled_responses": result.now.throttled,

@@ -5,62 +5,95 @@ interrupted.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from demo.client_specs import CLIENTS
-from demo.environment import WARM_UP_S, ClientSet, environment, running, ticks
-from demo.measure import Reading, Result, used_up
-from demo.rows import Scene
-from demo.screens import MEASURE, WARM_UP, Screen
+from weir.demo.client_specs import CLIENTS
+from weir.demo.environment import WARM_UP_S, ClientSet, Environment, environment, running, ticks
+from weir.demo.measure import Reading, Result, Span, used_up
+from weir.demo.rows import Scene
+from weir.demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, Screen
 
+BEFORE_S: Final = 5.0
+"""Duration (s) of the measurement without quotas."""
 SETTLE_S: Final = 10.0
-"""Maximum time (s) to wait until all clients with a quota were throttled, which usually takes one second."""
+"""Maximum time (s) to wait until all clients send, or until all clients with a quota were throttled. Both
+usually take one or two seconds.
+"""
 
 
 def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
     """Run the demonstration, with a mock cluster if `upstream` is None; return True if all rates pass.
-    Measure for `seconds`. Raises DemoError if it cannot run.
+    Measure for `seconds` under quotas. Raises DemoError if it cannot run.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-demo-")))
-        env = stack.enter_context(environment(upstream, folder))
         stack.enter_context(screen)
+        screen.begin(START)
+        env = stack.enter_context(environment(upstream, folder, enforced=False))
         clients = sum(spec.clients for spec in CLIENTS)
-        scene = Scene(env.cluster, env.upstream, clients, seconds)
+        scene = Scene(env.cluster, env.upstream, clients, seconds, BEFORE_S)
         screen.open(scene)
-        for client_set in env.client_sets:
-            client_set.warm_up()
         with running(env.client_sets):
-            results = _measure(env.client_sets, seconds, screen)
+            results = _measure(env, seconds, screen)
         screen.close(scene, results)
     return not any(result.failure for result in results)
 
 
-def _measure(client_sets: Sequence[ClientSet], seconds: float, screen: Screen) -> list[Result]:
-    """Let the clients run at exactly their quotas to warm up, then measure them at full speed. Return one
-    result per `ClientSpec`. Raises DemoError.
+def _measure(env: Environment, seconds: float, screen: Screen) -> list[Result]:
+    """Measure the clients without quotas. Then write the quotas, let the clients run at exactly their quotas
+    to warm up, and measure them above their quotas. Return one result per `ClientSpec`. Raises DemoError.
     """
-    cold = [client_set.read() for client_set in client_sets]
-    for elapsed_s in ticks(WARM_UP_S):
-        screen.update(WARM_UP, elapsed_s / WARM_UP_S, _results(client_sets, cold))
-    for client_set in client_sets:
+    sets = env.client_sets
+    _wait(lambda: all(reading.payload_bytes for reading in _read(sets)))
+    began = _read(sets)
+    before = _spans(sets, began)
+    for elapsed_s in ticks(BEFORE_S):
+        before = _spans(sets, began)
+        screen.update(BEFORE, elapsed_s / BEFORE_S, _results(sets, before))
+    env.enforce_quotas()
+    for client_set in sets:
+        client_set.warm_up()
+
+    def observe(phase: str, phase_s: float, is_over: Callable[[], bool] = lambda: False) -> list[Result]:
+        began = _read(sets)
+        results = _results(sets, before, _spans(sets, began))
+        for elapsed_s in ticks(phase_s):
+            results = _results(sets, before, _spans(sets, began))
+            screen.update(phase, elapsed_s / phase_s, results)
+            if is_over():
+                break
+        return results
+
+    observe(RELOAD, SETTLE_S, lambda: any(reading.throttled for reading in _read(sets)))
+    observe(WARM_UP, WARM_UP_S)
+    for client_set in sets:
         client_set.speed_up()
+    _wait(lambda: all(used_up(client_set.spec, client_set.read()) for client_set in sets))
+    return observe(MEASURE, seconds)
+
+
+def _wait(is_over: Callable[[], bool]) -> None:
+    """Wait until `is_over` returns True, at most `SETTLE_S` seconds."""
     for _ in ticks(SETTLE_S):
-        if all(used_up(client_set.spec, client_set.read()) for client_set in client_sets):
+        if is_over():
             break
-    began = [client_set.read() for client_set in client_sets]
-    results = _results(client_sets, began)
-    for elapsed_s in ticks(seconds):
-        results = _results(client_sets, began)
-        screen.update(MEASURE, elapsed_s / seconds, results)
-    return results
 
 
-def _results(client_sets: Sequence[ClientSet], began: Sequence[Reading]) -> list[Result]:
+def _read(client_sets: Sequence[ClientSet]) -> list[Reading]:
+    return [client_set.read() for client_set in client_sets]
+
+
+def _spans(client_sets: Sequence[ClientSet], began: Sequence[Reading]) -> list[Span]:
+    return [Span(*pair) for pair in zip(began, _read(client_sets), strict=True)]
+
+
+def _results(
+    client_sets: Sequence[ClientSet], before: Sequence[Span], after: Sequence[Span] | None = None
+) -> list[Result]:
     return [
-        Result(client_set.spec, client_set.brokers, reading, client_set.read())
-        for client_set, reading in zip(client_sets, began, strict=True)
+        Result(each.spec, each.brokers, before[number], after[number] if after else None)
+        for number, each in enumerate(client_sets)
     ]

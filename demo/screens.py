@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from demo.measure import Result
-from demo.rows import (
+from weir.demo.measure import Result
+from weir.demo.rows import (
     HEADINGS,
     RIGHT,
     Row,
@@ -28,23 +28,27 @@ from demo.rows import (
 )
 
 LINES: Final = 4
-"""Maximum number of progress lines that the plain-text output prints in each phase (warm-up, measurement)."""
-WARM_UP: Final = "warming up, at just the quotas"
-MEASURE: Final = "measuring, as fast as they can"
+"""Maximum number of progress lines that the plain-text output prints in each phase of the demonstration."""
+START: Final = "starting Weir and the clients"
+BEFORE: Final = "without quotas, MB/s"
+RELOAD: Final = "the quotas are written; waiting until Weir reads them"
+WARM_UP: Final = "warming up at just the quotas, MB/s"
+MEASURE: Final = "under the quotas, MB/s"
 
 
 class Screen(Protocol):
-    """An output of the demonstration. Its methods are called in this order: `open`, `update` repeatedly,
-    `close`.
+    """An output of the demonstration. Its methods are called in this order: `begin`, `open`, `update`
+    repeatedly, `close`.
     """
+
+    def begin(self, doing: str, /) -> None:
+        """Show the preparation, which takes some seconds."""
 
     def open(self, scene: Scene, /) -> None:
         """Show the introduction to the measurement."""
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
-        """Show the current rates. `done` (0 to 1) is the part of the current phase, warm-up or measurement,
-        that has passed.
-        """
+        """Show the current rates. `done` (0 to 1) is the part of the current phase that has passed."""
 
     def close(self, scene: Scene, results: Sequence[Result], /) -> None:
         """Show the results and the verdict."""
@@ -78,6 +82,10 @@ class PlainScreen(_Still):
         self._phase = ""
         self._lines = 0
 
+    def begin(self, doing: str) -> None:
+        """Print the preparation as a line."""
+        self._say(f"{doing} ...\n")
+
     def open(self, scene: Scene) -> None:
         """Print the introduction to the measurement."""
         self._say(opening(scene))
@@ -85,7 +93,7 @@ class PlainScreen(_Still):
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
         """Print a line with the current rates, at most `LINES` times per phase of the demonstration."""
         if phase != self._phase:
-            self._say(f"\n{phase}; MB/s:")
+            self._say(f"\n{phase}")
             self._phase, self._lines = phase, 0
         if done * LINES >= self._lines + 1:
             self._lines += 1
@@ -102,6 +110,9 @@ class PlainScreen(_Still):
 
 class JsonScreen(_Still):
     """A screen that prints only one JSON object, after the measurement."""
+
+    def begin(self, _doing: str) -> None:
+        """Print nothing: the JSON object follows at the end."""
 
     def open(self, _scene: Scene) -> None:
         """Print nothing: the JSON object follows at the end."""
@@ -131,11 +142,15 @@ class LiveScreen:
         """Stop redrawing, and restore the terminal."""
         self._live.stop()
 
+    def begin(self, doing: str) -> None:
+        """Begin to redraw: first a line with the preparation."""
+        self._live.update(Text(f"{doing} ...", style="dim"))
+        self._live.start(refresh=True)
+
     def open(self, scene: Scene) -> None:
-        """Print the introduction to the measurement, and begin to redraw."""
-        self._console.print(opening(scene), highlight=False)
-        self._console.print()
-        self._live.start()
+        """Print the introduction to the measurement, above what is redrawn."""
+        self._live.update(Text(""))
+        print_opening(self._console, scene)
 
     def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
         """Redraw the table with the current rates; `done` (0 to 1) is the progress of the current phase."""
@@ -147,12 +162,23 @@ class LiveScreen:
     def close(self, _scene: Scene, results: Sequence[Result]) -> None:
         """Stop redrawing; print the table of results, and the verdict."""
         self._live.stop()
-        styles = ["red" if result.failure else "green" for result in results]
-        self._console.print(_table(list(zip(map(final_row, results), styles, strict=True))))
-        self._console.print()
-        verdict, note = closing(results)
-        self._console.print(verdict, style="bold red" if "red" in styles else "bold green", highlight=False)
-        self._console.print(note, style="dim", highlight=False)
+        print_results(self._console, results)
+
+
+def print_opening(console: Console, scene: Scene) -> None:
+    """Print the introduction, and an empty line."""
+    console.print(opening(scene), highlight=False)
+    console.print()
+
+
+def print_results(console: Console, results: Sequence[Result]) -> None:
+    """Print the table of results, and the verdict, with colours."""
+    styles = ["red" if result.failure else "green" for result in results]
+    console.print(_table(list(zip(map(final_row, results), styles, strict=True))))
+    console.print()
+    verdict, note = closing(results)
+    console.print(verdict, style="bold red" if "red" in styles else "bold green", highlight=False)
+    console.print(note, style="dim", highlight=False)
 
 
 def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:

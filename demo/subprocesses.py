@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import weir
+
 EXIT_TIMEOUT_S: Final = 5.0
 """Time (s) that a subprocess gets to exit after SIGTERM, before SIGKILL."""
 
@@ -24,8 +26,8 @@ def running_module(module: str, arguments: Sequence[str], log: Path) -> Iterator
 
     The subprocess has its own session: Ctrl-C reaches only this process, which then stops the subprocess.
     """
-    rooms = str(Path(__file__).resolve().parent.parent)
-    search = os.pathsep.join(filter(None, (rooms, os.environ.get("PYTHONPATH", ""))))
+    package = str(Path(weir.__file__).parent.parent)
+    search = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
     with log.open("w") as errors:
         process = subprocess.Popen(  # noqa: S603  our own module, our own interpreter
             [sys.executable, "-P", "-m", module, *arguments],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 
-from pipeline.outcome import PipelineError
+from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

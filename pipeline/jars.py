@@ -12,8 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from pipeline.locked_jars import Jar, fetched, parse_lock
-from pipeline.outcome import PipelineError
+from weir.pipeline.locked_jars import Jar, fetched, parse_lock
+from weir.pipeline.outcome import PipelineError
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 """Maven coordinates of the connector, for `spark-submit --packages`."""
@@ -21,7 +21,7 @@ CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 def locked() -> list[Jar]:
     """Return the jars in the lock file `pipeline/jars.txt`."""
-    return parse_lock(files("pipeline").joinpath("jars.txt").read_text("utf-8"), "pipeline/jars.txt")
+    return parse_lock(files("weir.pipeline").joinpath("jars.txt").read_text("utf-8"), "pipeline/jars.txt")
 
 
 def cache_directory() -> Path:

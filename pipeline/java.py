@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pipeline.outcome import PipelineError
+from weir.pipeline.outcome import PipelineError
 
 VERSIONS: Final = (17, 21)
 """Java versions on which Spark 4.0 runs."""

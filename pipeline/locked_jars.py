@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pipeline.outcome import PipelineError
+from weir.pipeline.outcome import PipelineError
 
 _MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 _LINE: Final = re.compile(

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Final
 
-from pipeline.outcome import PipelineError
+from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,10 +99,10 @@ def submitted() -> bool:
 def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
     with ExitStack() as until_started:
         if not submitted():
-            from pipeline.java import launcher
+            from weir.pipeline.java import launcher
 
             until_started.enter_context(launcher(local=master is not None and master.startswith("local")))
-            quiet = until_started.enter_context(as_file(files("pipeline").joinpath("log4j2.properties")))
+            quiet = until_started.enter_context(as_file(files("weir.pipeline").joinpath("log4j2.properties")))
             logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}"}
             settings = {**logging, **settings}
         from pyspark.errors import PySparkRuntimeError

@@ -21,8 +21,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from usage.records import ByQuota, TraceRecord, UsageRecord
-from usage.schema import schema
+from weir.usage.records import ByQuota, TraceRecord, UsageRecord
+from weir.usage.schema import schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -26,12 +26,12 @@ The most used names are exported here; messages are imported from `protocol.mess
 
 from __future__ import annotations
 
-from protocol.api import ApiKey, is_flexible, request_header_version, response_header_version, versions
-from protocol.codec import Codec, codec, request_type, response_type
-from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
-from protocol.values import Message
-from protocol.versions import VersionRange
+from weir.protocol.api import ApiKey, is_flexible, request_header_version, response_header_version, versions
+from weir.protocol.codec import Codec, codec, request_type, response_type
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from weir.protocol.values import Message
+from weir.protocol.versions import VersionRange
 
 __all__ = [
     "ApiKey",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from protocol import schema
-from protocol.errors import UnknownVersionError
+from weir.protocol import schema
+from weir.protocol.errors import UnknownVersionError
 
 if TYPE_CHECKING:
-    from protocol.versions import VersionRange
+    from weir.protocol.versions import VersionRange
 
 
 class ApiKey(IntEnum):

@@ -10,20 +10,20 @@ from __future__ import annotations
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from protocol.decoding import fields_reader, struct_reader, tags_reader
-from protocol.encoding import fields_writer, struct_writer, tags_writer
-from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
-from protocol.pieces import Pace, Pieces, WritePieces, struct_pieces_reader, struct_pieces_writer
-from protocol.primitives import AS_A_BROKER, STRICT
-from protocol.values import Message, Value, request_type, response_type, schema_of
+from weir.protocol.decoding import fields_reader, struct_reader, tags_reader
+from weir.protocol.encoding import fields_writer, struct_writer, tags_writer
+from weir.protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from weir.protocol.pieces import Pace, Pieces, WritePieces, struct_pieces_reader, struct_pieces_writer
+from weir.protocol.primitives import AS_A_BROKER, STRICT
+from weir.protocol.values import Message, Value, request_type, response_type, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.decoding import ReadTags
-    from protocol.encoding import Put
-    from protocol.primitives import Buffer, Reader
-    from protocol.schema import Slot
+    from weir.protocol.decoding import ReadTags
+    from weir.protocol.encoding import Put
+    from weir.protocol.primitives import Buffer, Reader
+    from weir.protocol.schema import Slot
 
 __all__ = ["Codec", "codec", "request_type", "response_type"]
 

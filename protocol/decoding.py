@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from protocol.errors import OversizedError, ProtocolError
-from protocol.primitives import (
+from weir.protocol.errors import OversizedError, ProtocolError
+from weir.protocol.primitives import (
     FORMATS,
     STRICT,
     Buffer,
@@ -26,8 +26,8 @@ from protocol.primitives import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.schema import Layout, Slot
-    from protocol.values import Value
+    from weir.protocol.schema import Layout, Slot
+    from weir.protocol.values import Value
 
 NUMBERS_MAX: Final = 50_000
 """Maximum length of an array of numbers in a request, because it is read at once: 50,000 take a

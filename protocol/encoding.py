@@ -13,8 +13,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from protocol.errors import EncodeError
-from protocol.primitives import (
+from weir.protocol.errors import EncodeError
+from weir.protocol.primitives import (
     FORMATS,
     Writer,
     bytes_writer,
@@ -25,14 +25,14 @@ from protocol.primitives import (
     write_uuid,
     write_uvarint,
 )
-from protocol.values import default_of
+from weir.protocol.values import default_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.decoding import Types
-    from protocol.schema import Field, Layout, Slot
-    from protocol.values import Value
+    from weir.protocol.decoding import Types
+    from weir.protocol.schema import Field, Layout, Slot
+    from weir.protocol.values import Value
 
 Put = Callable[[bytearray, "Value"], None]
 """Function that appends one or more fields of a value to a bytearray."""

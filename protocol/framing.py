@@ -12,7 +12,7 @@ cost too much.
 from struct import Struct
 from typing import Final
 
-from protocol.errors import ProtocolError
+from weir.protocol.errors import ProtocolError
 
 REQUEST_HEAD: Final = Struct(">ihhi")
 """Format of the first 12 bytes of a request: frame length, API key, version, correlation id."""

@@ -1,12 +1,12 @@
-"""Every request, response and header of Kafka as a class: `from protocol.messages import MetadataResponse`.
+"""Kafka's requests, responses and headers as classes: `from weir.protocol.messages import MetadataResponse`.
 
 A class is built at its first use (`protocol/values.py`); `messages.pyi` has the types for type checkers.
 """
 
 from __future__ import annotations
 
-from protocol import schema
-from protocol.values import Message, Value, message_type
+from weir.protocol import schema
+from weir.protocol.values import Message, Value, message_type
 
 __all__ = ["Message", "Value"]  # and every message
 

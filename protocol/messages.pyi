@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from protocol.values import Message as Message, Value as Value
+from weir.protocol.values import Message as Message, Value as Value
 
 class RequestHeader(Message, kw_only=True):
     request_api_key: int = ...

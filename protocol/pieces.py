@@ -11,17 +11,24 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from protocol.decoding import array_header, fields_reader, primitive_reader, struct_reader, tags_reader
-from protocol.encoding import WRONG_VALUE, fields_writer, primitive_writer, struct_writer, tags_writer
-from protocol.errors import EncodeError, OversizedError, ProtocolError
-from protocol.primitives import FORMATS, STRICT, Buffer, Reading, write_compact_length, write_int32_length
+from weir.protocol.decoding import array_header, fields_reader, primitive_reader, struct_reader, tags_reader
+from weir.protocol.encoding import WRONG_VALUE, fields_writer, primitive_writer, struct_writer, tags_writer
+from weir.protocol.errors import EncodeError, OversizedError, ProtocolError
+from weir.protocol.primitives import (
+    FORMATS,
+    STRICT,
+    Buffer,
+    Reading,
+    write_compact_length,
+    write_int32_length,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.decoding import Types
-    from protocol.schema import Layout, Slot
-    from protocol.values import Value
+    from weir.protocol.decoding import Types
+    from weir.protocol.schema import Layout, Slot
+    from weir.protocol.values import Value
 
 PIECE_BYTES: Final = 1024
 """Number of bytes that are read or written before the next pause. An array element is not divided, so a piece

@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from protocol.errors import EncodeError, ProtocolError, UnencodableError
-from protocol.values import ZERO_UUID
+from weir.protocol.errors import EncodeError, ProtocolError, UnencodableError
+from weir.protocol.values import ZERO_UUID
 
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[object, int]]

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from protocol.errors import TokenError
+from weir.protocol.errors import TokenError
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")

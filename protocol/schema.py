@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from protocol.versions import VersionRange, VersionSet
+from weir.protocol.versions import VersionRange, VersionSet
 
 PRIMITIVES: Final = frozenset(
     {
@@ -230,12 +230,12 @@ def _stem(file: str) -> str:
 @cache
 def _files() -> dict[int, str]:
     """Return a dict of API key → name of the API's schema file."""
-    names = (entry.name for entry in resources.files("protocol").joinpath("schemas").iterdir())
+    names = (entry.name for entry in resources.files("weir.protocol").joinpath("schemas").iterdir())
     return {int(name[:3]): name for name in sorted(names) if name[:3].isdigit()}
 
 
 def _read(file: str) -> bytes:
-    return resources.files("protocol").joinpath("schemas", file).read_bytes()
+    return resources.files("weir.protocol").joinpath("schemas", file).read_bytes()
 
 
 class _StoredField(msgspec.Struct, forbid_unknown_fields=True):

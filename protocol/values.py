@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from protocol import schema
-from protocol.errors import UnknownVersionError
+from weir.protocol import schema
+from weir.protocol.errors import UnknownVersionError
 
 if TYPE_CHECKING:
-    from protocol.schema import Field, MessageSchema
+    from weir.protocol.schema import Field, MessageSchema
 
 ZERO_UUID: Final = uuid.UUID(int=0)
 
@@ -70,7 +70,7 @@ def message_type(name: str) -> type[Message]:
         _definitions(found.fields, structs),
         bases=(Message,),
         namespace={"__doc__": f"{name}, versions {found.versions}.", **structs},
-        module="protocol.messages",
+        module="weir.protocol.messages",
         kw_only=True,
         repr_omit_defaults=True,
         gc=False,  # a message has no cycles
@@ -132,7 +132,7 @@ def _struct(message: MessageSchema, name: str, structs: dict[str, type[Value]]) 
         _definitions(fields, structs),
         bases=(Value,),
         namespace={"__qualname__": f"{message.name}.{name}", "__doc__": f"{name} in {message.name}."},
-        module="protocol.messages",
+        module="weir.protocol.messages",
         kw_only=True,
         repr_omit_defaults=True,
         gc=False,  # a message has no cycles

@@ -10,11 +10,11 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol import schema
-from protocol.api import request_header_version, response_header_version
+from weir.protocol import schema
+from weir.protocol.api import request_header_version, response_header_version
 
 if TYPE_CHECKING:
-    from protocol.schema import Layout, Slot
+    from weir.protocol.schema import Layout, Slot
 
 THROTTLE_FIELD: Final = "throttle_time_ms"
 

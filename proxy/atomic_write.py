@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from proxy.file_watch import Stamp, stamp
+from weir.proxy.file_watch import Stamp, stamp
 
 PRIVATE: Final = 0o600
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from proxy.close_reasons import CloseReason
+from weir.proxy.close_reasons import CloseReason
 
 
 @dataclass(slots=True)

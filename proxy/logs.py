@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TextIO, TypeAlias
 
 import structlog
 
-from proxy.log_writer import LogWriter, LostLines, Raw
+from weir.proxy.log_writer import LogWriter, LostLines, Raw
 
 LOST: Final = LostLines()
 PARTIAL_MAX: Final = 64 * 1024

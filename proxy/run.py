@@ -15,26 +15,26 @@ from typing import Final, NamedTuple, assert_never
 import structlog
 import trio
 
-from proxy import file_watch
-from proxy.config.config import Config, check_quota_store
-from proxy.config.settings import ConfigError
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.broker import broker_store
-from proxy.control.stores.file import FileStore
-from proxy.control.stores.quota_manager import QuotaManager
-from proxy.control.stores.snapshot import LastKnown
-from proxy.control.stores.store import QuotaStore, StoreHealth
-from proxy.control.stores.topic import topic_store
-from proxy.control.supervisor import Task, every
-from proxy.control.usage.start import Recording, recording
-from proxy.net import sockets
-from proxy.net.drivers import monotonic_us, run_hosting_trio
-from proxy.net.reactor import Reactor
-from proxy.server.reload import Reload
-from proxy.server.server import Server
-from quotas import QuotaTable
-from quotas.table.bounded_names import EMPTY
-from quotas.table.options import Pacing
+from weir.proxy import file_watch
+from weir.proxy.config.config import Config, check_quota_store
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.broker import broker_store
+from weir.proxy.control.stores.file import FileStore
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.snapshot import LastKnown
+from weir.proxy.control.stores.store import QuotaStore, StoreHealth
+from weir.proxy.control.stores.topic import topic_store
+from weir.proxy.control.supervisor import Task, every
+from weir.proxy.control.usage.start import Recording, recording
+from weir.proxy.net import sockets
+from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.reload import Reload
+from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
+from weir.quotas.table.bounded_names import EMPTY
+from weir.quotas.table.options import Pacing
 
 log = structlog.get_logger("weir")
 
@@ -143,7 +143,7 @@ async def _main(
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:
-            from proxy.admin import endpoint  # its libraries take half a second to import, and 20 MB
+            from weir.proxy.admin import endpoint  # its libraries take half a second to import, and 20 MB
 
             tally = recorded.writer.tally if recorded is not None else None
             sources = endpoint.Sources(server, registry, state, lambda: reactor.now_ms, tally)

@@ -45,20 +45,20 @@ Design decisions:
   `Budget`.
 """
 
-from quotas.broker_quotas import BrokerQuotas
-from quotas.client_quotas import ClientQuotas
-from quotas.costs.cost import Cost
-from quotas.ledger import ClientLedger
-from quotas.limiters.budgets import Budget
-from quotas.limiters.request_time import RequestBudget
-from quotas.mutations import NO_LEDGER, LateCharge, MutationBudget, MutationCharge, MutationLedger
-from quotas.table.entities import DEFAULT, Entity, Prefix, Tags
-from quotas.table.explain import Explanation, explain
-from quotas.table.limits import Limit, Limits
-from quotas.table.quota_edit import edited
-from quotas.table.quota_entry import QuotaFileError
-from quotas.table.quota_file import parse, render
-from quotas.table.quota_table import QuotaKey, QuotaTable
+from weir.quotas.broker_quotas import BrokerQuotas
+from weir.quotas.client_quotas import ClientQuotas
+from weir.quotas.costs.cost import Cost
+from weir.quotas.ledger import ClientLedger
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.mutations import NO_LEDGER, LateCharge, MutationBudget, MutationCharge, MutationLedger
+from weir.quotas.table.entities import DEFAULT, Entity, Prefix, Tags
+from weir.quotas.table.explain import Explanation, explain
+from weir.quotas.table.limits import Limit, Limits
+from weir.quotas.table.quota_edit import edited
+from weir.quotas.table.quota_entry import QuotaFileError
+from weir.quotas.table.quota_file import parse, render
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 __all__ = [
     "DEFAULT",

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
-from quotas.cluster_quotas import ClusterQuotas
-from quotas.ledger import ClientLedger
-from quotas.limiters.budgets import Budget
-from quotas.limiters.limiter import Limiter
-from quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.mutations import MutationBudget, MutationLedger
-from quotas.table.quota_table import QuotaKey
-from quotas.topics import TopicQuotas
+from weir.quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
+from weir.quotas.cluster_quotas import ClusterQuotas
+from weir.quotas.ledger import ClientLedger
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.limiter import Limiter
+from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.mutations import MutationBudget, MutationLedger
+from weir.quotas.table.quota_table import QuotaKey
+from weir.quotas.topics import TopicQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quotas.table.quota_table import QuotaTable
+    from weir.quotas.table.quota_table import QuotaTable
 
 A = TypeVar("A", bound=Limiter)
 

@@ -29,18 +29,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from quotas.limiters.budgets import UNLIMITED, Budget
-from quotas.limiters.limiter import Limiter
-from quotas.limiters.request_time import RequestBudget
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.smooth import paced
-from quotas.mutations import MutationBudget, ShadowMutationBudget
-from quotas.registry import LimiterRegistry, Totals
-from quotas.table.bounded_names import OVERFLOW, bounded_tags, is_bounded, overflow_tags
-from quotas.table.entities import Tags
-from quotas.table.limits import NONE, Limit
-from quotas.table.options import Pacing, Scope
-from quotas.table.quota_table import QuotaKey, QuotaTable
+from weir.quotas.limiters.budgets import UNLIMITED, Budget
+from weir.quotas.limiters.limiter import Limiter
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.smooth import paced
+from weir.quotas.mutations import MutationBudget, ShadowMutationBudget
+from weir.quotas.registry import LimiterRegistry, Totals
+from weir.quotas.table.bounded_names import OVERFLOW, bounded_tags, is_bounded, overflow_tags
+from weir.quotas.table.entities import Tags
+from weir.quotas.table.limits import NONE, Limit
+from weir.quotas.table.options import Pacing, Scope
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

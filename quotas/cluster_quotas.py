@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quotas.client_quotas import ClientQuotas, byte_rates, request_times
-from quotas.limiters.budgets import Budget
-from quotas.limiters.request_time import RequestBudget
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.table.options import Scope
-from quotas.table.quota_table import QuotaKey, QuotaTable
-from quotas.topics import TopicQuotas
+from weir.quotas.client_quotas import ClientQuotas, byte_rates, request_times
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.table.options import Scope
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
+from weir.quotas.topics import TopicQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from quotas.limiters.limiter import Limiter
-    from quotas.table.entities import Tags
+    from weir.quotas.limiters.limiter import Limiter
+    from weir.quotas.table.entities import Tags
 
 
 class ClusterQuotas:

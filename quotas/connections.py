@@ -24,13 +24,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from quotas.client_quotas import ClientQuotas
-from quotas.limiters.counters import CountingLimiter
-from quotas.limiters.rate import Rate
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.throttle import throttle_ms
-from quotas.table.entities import Tags
-from quotas.table.quota_table import QuotaKey, QuotaTable
+from weir.quotas.client_quotas import ClientQuotas
+from weir.quotas.limiters.counters import CountingLimiter
+from weir.quotas.limiters.rate import Rate
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.throttle import throttle_ms
+from weir.quotas.table.entities import Tags
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
 NO_TAGS: Final = Tags("", "")

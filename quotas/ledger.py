@@ -12,10 +12,10 @@ each charge.
 
 from __future__ import annotations
 
-from quotas.limiters.budgets import Budget  # fields' types: mypyc wants them at run time
-from quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
-from quotas.limiters.shadow import shadowed
-from quotas.topics import TopicQuotas
+from weir.quotas.limiters.budgets import Budget  # fields' types: mypyc wants them at run time
+from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
+from weir.quotas.limiters.shadow import shadowed
+from weir.quotas.topics import TopicQuotas
 
 
 class ClientLedger:

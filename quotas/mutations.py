@@ -22,11 +22,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quotas.limiters.bucket import TokenBucket
-from quotas.limiters.counters import CountingLimiter
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.throttle import token_throttle_ms
-from quotas.table.entities import Tags
+from weir.quotas.limiters.bucket import TokenBucket
+from weir.quotas.limiters.counters import CountingLimiter
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.throttle import token_throttle_ms
+from weir.quotas.table.entities import Tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from quotas.limiters.limiter import Limiter
-from quotas.mutations import MutationBudget
-from quotas.table.entities import Tags
+from weir.quotas.limiters.limiter import Limiter
+from weir.quotas.mutations import MutationBudget
+from weir.quotas.table.entities import Tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -39,16 +39,16 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Final, Protocol, TypeAlias
 
-from quotas.limiters.budgets import Budget
-from quotas.limiters.request_time import RequestBudget
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.smooth import paced
-from quotas.limiters.throttle import INT32_MAX
-from quotas.mutations import MutationBudget
-from quotas.replay_hours import Hour, Hours
-from quotas.table.entities import Tags
-from quotas.table.options import Pacing
-from quotas.table.quota_table import QuotaKey
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.smooth import paced
+from weir.quotas.limiters.throttle import INT32_MAX
+from weir.quotas.mutations import MutationBudget
+from weir.quotas.replay_hours import Hour, Hours
+from weir.quotas.table.entities import Tags
+from weir.quotas.table.options import Pacing
+from weir.quotas.table.quota_table import QuotaKey
 
 PATIENCE_MS: Final = 120_000
 """Time (ms) after which a client gives up a request: the default of `delivery.timeout.ms` of Java's producer.

@@ -4,7 +4,7 @@ Kafka has no such quotas. A request is charged to its client's quota and to the 
 client waits for the longest of the throttle times. Only topics named in the table have a rate: topics have no
 default entry, so the number of budgets is bounded by the number of entries.
 
->>> from quotas.table.entities import Entity
+>>> from weir.quotas.table.entities import Entity
 >>> table = QuotaTable({(Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 100})
 >>> topics = TopicQuotas()
 >>> topics.update(table)
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from quotas.limiters.budgets import Budget
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.smooth import paced
-from quotas.table.entities import Entity, Tags
-from quotas.table.options import Scope
-from quotas.table.quota_table import QuotaKey, QuotaTable
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.smooth import paced
+from weir.quotas.table.entities import Entity, Tags
+from weir.quotas.table.options import Scope
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 
 class TopicRates:

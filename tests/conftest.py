@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 
 from tests.properties import register_profiles
+from tests.rooms import ROOMS
 from tests.selection import order_by_cluster, parse_part, select_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 register_profiles()
+
+sys.modules.update(dict.fromkeys(ROOMS))  # type: ignore[arg-type]  # None: an import of the bare name fails
 
 SPARKS_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options of JVMs that end before optimized code would pay; Spark's scripts pass them on in silence."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quotas.limiters import budgets
+from weir.quotas.limiters import budgets
 
 interpreted = pytest.mark.skipif(
     not str(budgets.__file__).endswith(".py"), reason="replaces or counts functions, compiled ones cannot be"

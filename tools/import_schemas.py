@@ -19,8 +19,6 @@ from typing import Any
 
 import msgspec
 
-from protocol import schema
-from protocol.versions import VersionSet
 from tools.kafka_source import (
     Place,
     SchemaError,
@@ -32,6 +30,8 @@ from tools.kafka_source import (
     snake_case,
 )
 from tools.stubs import stub
+from weir.protocol import schema
+from weir.protocol.versions import VersionSet
 
 Jar = dict[tuple[int, str], SourceMessage]
 

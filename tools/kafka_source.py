@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from protocol.schema import PRIMITIVES
-from protocol.versions import VersionRange
+from weir.protocol.schema import PRIMITIVES
+from weir.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.values import PYTHON_TYPES, may_be_null
+from weir.protocol.values import PYTHON_TYPES, may_be_null
 
 if TYPE_CHECKING:
-    from protocol.schema import Field, MessageSchema
+    from weir.protocol.schema import Field, MessageSchema
 
 _HEAD: Final = """\
 # Written by tools/import_schemas.py from Kafka's message schemas. Do not edit.
 
 from uuid import UUID
 
-from protocol.values import Message as Message, Value as Value
+from weir.protocol.values import Message as Message, Value as Value
 """
 
 

@@ -9,7 +9,7 @@ bytes on the wire between client and Weir, so their totals can be compared exact
 are charged to byte rates have a field of their own.
 """
 
-from usage.groups import GROUPS, Group
-from usage.records import VERSION, ByQuota, TraceRecord, UsageRecord
+from weir.usage.groups import GROUPS, Group
+from weir.usage.records import VERSION, ByQuota, TraceRecord, UsageRecord
 
 __all__ = ["GROUPS", "VERSION", "ByQuota", "Group", "TraceRecord", "UsageRecord"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from usage.groups import GROUPS, Group
-from usage.records import ByQuota
+from weir.usage.groups import GROUPS, Group
+from weir.usage.records import ByQuota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -57,7 +57,7 @@ def run_job(stand: Stand, job: str) -> float:
     command = [
         sys.executable,
         "-m",
-        "cli",
+        "weir.cli",
         "pipeline",
         job,
         "--json",

@@ -8,8 +8,8 @@ from typing import Final
 import polars as pl
 
 from bench.pipeline.generator import INTERVAL_MS, QUOTAS, Columns, Plan, batches, client_ids, users
-from usage.groups import GROUPS
-from usage.records import VERSION
+from weir.usage.groups import GROUPS
+from weir.usage.records import VERSION
 
 _LEFT_OUT: Final = (
     *("requests", "bytes_in", "bytes_out", "sessions", "charged_bytes", "request_time_us", "mutations"),

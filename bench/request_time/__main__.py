@@ -29,8 +29,8 @@ from bench.request_time.topics import TopicsError
 from bench.request_time.truth import TruthError
 from bench.request_time.workloads import QUICK, WORKLOADS, Workload
 from bench.targets import TargetError
-from quotas.costs.request_costs import CostsError, CostTable, parse, shipped
 from tests.kafka import ClusterError, JarError, JavaMissingError
+from weir.quotas.costs.request_costs import CostsError, CostTable, parse, shipped
 
 FAILURES: Final = (
     *(StandError, TopicsError, TruthError, LoopError, TargetError, CostsError, document.DocumentError),
@@ -153,8 +153,8 @@ def _table(costs: Path | None, version: str) -> CostTable:
 
 
 def _known() -> frozenset[str]:
-    from calibration.frames import kafka_name
-    from protocol import ApiKey
+    from weir.calibration.frames import kafka_name
+    from weir.protocol import ApiKey
 
     return frozenset(map(kafka_name, ApiKey))
 

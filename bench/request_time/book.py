@@ -8,8 +8,8 @@ from typing import Final
 
 from bench.request_time.calls import BrokerVersions, Call
 from bench.request_time.topics import BIG, EMPTY, FETCH_BYTES, SMALL, WRITTEN, Batch
-from calibration import bodies
-from protocol.messages import (
+from weir.calibration import bodies
+from weir.protocol.messages import (
     ApiVersionsRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
@@ -17,7 +17,7 @@ from protocol.messages import (
     HeartbeatRequest,
     ListGroupsRequest,
 )
-from quotas.costs.cost_fitting import UNPACKED
+from weir.quotas.costs.cost_fitting import UNPACKED
 
 NEW_SESSION: Final = 0
 

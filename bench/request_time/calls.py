@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bench.frames import Request
-from calibration import frames
-from calibration.frames import BY_NAME, kafka_name
-from protocol import ApiKey, Message, VersionRange
-from protocol.framing import LENGTH_BYTES
 from tests.kafka import wire
+from weir.calibration import frames
+from weir.calibration.frames import BY_NAME, kafka_name
+from weir.protocol import ApiKey, Message, VersionRange
+from weir.protocol.framing import LENGTH_BYTES
 
 KB: Final = 1000.0
 NEWEST: Final[Mapping[ApiKey, int]] = {

@@ -21,8 +21,8 @@ from bench.request_time.stand import Stand
 from bench.request_time.topics import Data
 from bench.request_time.weir import Weir
 from bench.request_time.workloads import Workload
-from quotas.costs.request_costs import ColdCost, CostTable
 from tests.kafka.processes import Processes
+from weir.quotas.costs.request_costs import ColdCost, CostTable
 
 WAYS: Final = ("direct", "weir")
 """The two ways to run a workload: directly at the broker, compared with the cost model's estimate, or through

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from quotas.costs.cost_file import render
-from quotas.costs.request_costs import CostTable, Overrides
+from weir.quotas.costs.cost_file import render
+from weir.quotas.costs.request_costs import CostTable, Overrides
 
 
 def write(table: CostTable) -> str:

@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from protocol.framing import LENGTH_BYTES
-from quotas.costs import cost_fitting
-from quotas.costs.cost_fitting import coefficients_of
-from quotas.costs.request_costs import ApiCost, ColdCost, CostTable
+from weir.protocol.framing import LENGTH_BYTES
+from weir.quotas.costs import cost_fitting
+from weir.quotas.costs.cost_fitting import coefficients_of
+from weir.quotas.costs.request_costs import ApiCost, ColdCost, CostTable
 
 if TYPE_CHECKING:
     from bench.request_time.calls import Call

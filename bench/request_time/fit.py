@@ -12,8 +12,8 @@ from typing import Final
 
 from bench.request_time.features import COLD
 from bench.request_time.runner import Observation
-from quotas.costs.cost_fitting import UNPACKED, Sample, api_cost
-from quotas.costs.request_costs import ApiCost, ColdCost, CostTable
+from weir.quotas.costs.cost_fitting import UNPACKED, Sample, api_cost
+from weir.quotas.costs.request_costs import ApiCost, ColdCost, CostTable
 
 _SWEEPS: Final = 500
 _STEPS: Final = 20

@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.request_time.calls import Call, Script
 from bench.request_time.features import Tally
-from protocol.framing import LENGTH, LENGTH_BYTES
+from weir.protocol.framing import LENGTH, LENGTH_BYTES
 
 SILENCE_S: Final = 30.0
 _READ_BYTES: Final = 1 << 20

@@ -12,7 +12,7 @@ from bench.request_time.book import Book
 from bench.request_time.fit import fit_cold, fit_table
 from bench.request_time.runner import Case, Observation, observe
 from bench.request_time.stand import Stand
-from quotas.costs.request_costs import ColdCost, CostTable
+from weir.quotas.costs.request_costs import ColdCost, CostTable
 
 SHAPE: Final = ColdCost(us=120.0, from_us=300.0, full_us=4000.0)
 """Gaps between requests from which, and up to which, an idle broker's surcharge grows. The surcharge itself

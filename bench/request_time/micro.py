@@ -14,7 +14,7 @@ from bench.request_time.book import Book
 from bench.request_time.calls import Call, Script, again
 from bench.request_time.runner import Case
 from bench.request_time.topics import BIG, EMPTY, PARTITIONS, SMALL, WIDE, Batch, Data
-from protocol import ApiKey
+from weir.protocol import ApiKey
 
 MANY: Final = range(100)
 SETUP: Final = "aside"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bench.report import Table
 from bench.request_time.comparing import Compared
 from bench.request_time.judge import Figure, Kind, Verdict, by_api, by_client, verdicts
-from quotas.costs.request_costs import ApiCost, CostTable
+from weir.quotas.costs.request_costs import ApiCost, CostTable
 
 HEAD: Final = ("client", "requests/s", "true µs/request", "true %", "estimate %", "estimate / truth")
 TITLES: Final = {"direct": "straight at the broker, the model's estimate", "weir": "through Weir, as charged"}

@@ -13,9 +13,9 @@ from bench.request_time.calls import Script
 from bench.request_time.features import Features, Tally, difference
 from bench.request_time.loop import Loop
 from bench.request_time.truth import Truth
-from calibration.frames import error_codes, kafka_name
-from protocol import ErrorCode
-from quotas.costs.request_costs import ColdCost
+from weir.calibration.frames import error_codes, kafka_name
+from weir.protocol import ErrorCode
+from weir.quotas.costs.request_costs import ColdCost
 
 EXPECTED: Final = frozenset(
     {

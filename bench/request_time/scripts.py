@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 from bench.request_time.book import NEW_SESSION, Book
 from bench.request_time.calls import Call, Script
 from bench.request_time.topics import EMPTY, SMALL, WIDE
-from protocol import ApiKey, ErrorCode, Message
-from protocol.messages import (
+from weir.protocol import ApiKey, ErrorCode, Message
+from weir.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AlterConfigsRequest,
@@ -39,7 +39,7 @@ from protocol.messages import (
     SyncGroupRequest,
     TxnOffsetCommitRequest,
 )
-from protocol.values import ZERO_UUID
+from weir.protocol.values import ZERO_UUID
 
 M = TypeVar("M", bound=Message)
 

@@ -15,10 +15,10 @@ from bench.request_time import topics
 from bench.request_time.calls import BrokerVersions, Call
 from bench.request_time.truth import SETTINGS as TRUTH_SETTINGS
 from bench.request_time.truth import Truth
-from protocol import Message
 from tests.kafka import Cluster
 from tests.kafka.jars import version_tuple
 from tests.kafka.settings import HOST
+from weir.protocol import Message
 
 VERSIONS: Final = ("1.1.1", "2.8.2", "3.9.1", "4.2.0")
 HEAP: Final = "1g"
@@ -135,7 +135,7 @@ def _await_account(address: tuple[str, int], broker_versions: BrokerVersions, tr
     """Wait until the broker measures request time: a new quota applies after a moment, and only then does the
     broker measure. Raises StandError after some time.
     """
-    from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+    from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
     body = ApiVersionsRequest(client_software_name="weir", client_software_version="1")
     call = broker_versions.call("known", body)

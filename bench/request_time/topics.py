@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 
 from bench.entry import receive_frame
 from bench.request_time.calls import BrokerVersions, Call
-from calibration import batches, bodies
-from protocol import ErrorCode
-from protocol.messages import (
+from weir.calibration import batches, bodies
+from weir.protocol import ErrorCode
+from weir.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     FetchResponse,
@@ -24,7 +24,7 @@ from protocol.messages import (
     MetadataResponse,
     ProduceResponse,
 )
-from protocol.values import Message
+from weir.protocol.values import Message
 
 SMALL: Final = "small"
 """Name of the topic with one record of 100 bytes."""

@@ -12,7 +12,7 @@ from bench.request_time import scripts
 from bench.request_time.book import Book
 from bench.request_time.calls import Script, again
 from bench.request_time.topics import BIG, EMPTY, PARTITIONS, SMALL, WIDE, Data
-from protocol import ApiKey
+from weir.protocol import ApiKey
 
 ONE: Final = 1
 EIGHT: Final = 8

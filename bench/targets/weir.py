@@ -14,11 +14,11 @@ from bench import certificate
 from bench.entry import PLAIN, Entry
 from bench.frames import CLIENT_ID, client_ids
 from bench.targets.target import Running, Surroundings, Target, start_process
-from quotas import DEFAULT, Entity, QuotaKey
-from quotas.table.quota_entry import UNITS
-from quotas.table.quota_table import keys_of
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
+from weir.quotas import DEFAULT, Entity, QuotaKey
+from weir.quotas.table.quota_entry import UNITS
+from weir.quotas.table.quota_table import keys_of
 
 BROKER_PORTS: Final = 2
 CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in UNITS)
@@ -28,7 +28,7 @@ NEVER_REACHED: Final = 10**15
 """A quota so high that Weir charges all requests but throttles none; used for all keys, whatever their unit.
 """
 THIS_TREE: Final = Path(bench.__file__).parent.parent
-_MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import main; main()"
+_MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from weir.cli.main import main; main()"
 
 
 def start(

@@ -20,7 +20,7 @@ def _missing() -> str | None:
     for room in _ROOMS:
         for source in (weir.THIS_TREE / room).rglob("*.py"):
             path = source.relative_to(weir.THIS_TREE)
-            built_from = COMPILED / path
+            built_from = COMPILED / "weir" / path
             if not built_from.exists() or built_from.read_bytes() != source.read_bytes():
                 return f"build/compiled is not of the present {path} (make compiled)"
     return None

@@ -29,7 +29,7 @@ class _Jobs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's names
         if cmd_name not in JOBS:
             return None
-        command: click.Command = getattr(import_module(f"cli.pipeline.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"weir.cli.pipeline.{cmd_name}"), cmd_name)
         command.short_help = JOBS[cmd_name]
         return command
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from cli.demo import json_option, upstream_option
-from cli.exits import DONE, FAILED, USAGE
-from cli.pipeline.run import NEEDED, in_session, show
-from cli.progress import Bar
-from demo.errors import DemoError
-from pipeline.outcome import Outcome, PipelineError
+from weir.cli.demo import json_option, upstream_option
+from weir.cli.exits import DONE, FAILED, USAGE
+from weir.cli.pipeline.run import NEEDED, in_session, show
+from weir.cli.progress import Bar
+from weir.demo.errors import DemoError
+from weir.pipeline.outcome import Outcome, PipelineError
 
 if TYPE_CHECKING:
-    from demo.pipeline_record import Files
-    from demo.pipeline_verdict import Verdict
+    from weir.demo.pipeline_record import Files
+    from weir.demo.pipeline_verdict import Verdict
 
 EXAMPLES: Final = """\b
 Examples:
@@ -82,10 +82,10 @@ def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_jso
             f"the demonstration needs {', '.join(missing)}: pip install '.[demo,pipeline]' in a checkout, "
             "or use `make pipeline-demo`"
         )
-    from demo.pipeline_jobs import SETTINGS, jobs
-    from demo.pipeline_record import Files
-    from demo.pipeline_verdict import verdict
-    from pipeline.spark import session
+    from weir.demo.pipeline_jobs import SETTINGS, jobs
+    from weir.demo.pipeline_record import Files
+    from weir.demo.pipeline_verdict import verdict
+    from weir.pipeline.spark import session
 
     with _kept(directory) as root:
         files = Files(root)
@@ -144,7 +144,7 @@ def _kept(directory: Path | None) -> Iterator[Path]:
 
 
 def _record(files: Files, upstream: str | None, seconds: float, say: Said) -> None:
-    from demo.pipeline_record import record
+    from weir.demo.pipeline_record import record
 
     told = ""
 

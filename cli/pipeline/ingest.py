@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cli.exits import CommandError
-from cli.pipeline.run import job_options, run_job
-from pipeline import jars
-from pipeline.outcome import PipelineError
-from pipeline.spark import submitted
+from weir.cli.exits import CommandError
+from weir.cli.pipeline.run import job_options, run_job
+from weir.pipeline import jars
+from weir.pipeline.outcome import PipelineError
+from weir.pipeline.spark import submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.ingest.sources import Source
-    from pipeline.outcome import Outcome
+    from weir.pipeline.ingest.sources import Source
+    from weir.pipeline.outcome import Outcome
 
 EXAMPLES: Final = """\b
 Examples:
@@ -121,10 +121,10 @@ def ingest(
     settings = {} if topic is None else _connector(brought)
 
     def job(spark: SparkSession) -> Outcome:
-        from pipeline.ingest.job import Pace
-        from pipeline.ingest.job import ingest as take
-        from pipeline.ingest.sources import Directory, Topic
-        from pipeline.lake import Lake
+        from weir.pipeline.ingest.job import Pace
+        from weir.pipeline.ingest.job import ingest as take
+        from weir.pipeline.ingest.sources import Directory, Topic
+        from weir.pipeline.lake import Lake
 
         source: Source
         if directory is not None:

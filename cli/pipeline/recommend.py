@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cli.exits import CommandError
-from cli.output_file import check_free, write_lines
-from cli.pipeline.days import Days
-from cli.pipeline.run import job_options, run_job
-from cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
-from pipeline.lake import Lake
-from pipeline.outcome import Outcome, PipelineError
-from pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, Plan
-from quotas import QuotaFileError, QuotaKey, QuotaTable, parse
+from weir.cli.exits import CommandError
+from weir.cli.output_file import check_free, write_lines
+from weir.cli.pipeline.days import Days
+from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
+from weir.pipeline.lake import Lake
+from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, Plan
+from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,7 +199,7 @@ def recommend(
 
 
 def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Outcome:
-    from pipeline.recommend.job import recommend as job  # needs Spark: not for --help
+    from weir.pipeline.recommend.job import recommend as job  # needs Spark: not for --help
 
     return job(spark, Lake(root), plan, write)
 

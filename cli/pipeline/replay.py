@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from cli.pipeline.days import Days
-from cli.pipeline.run import job_options, run_job
+from weir.cli.pipeline.days import Days
+from weir.cli.pipeline.run import job_options, run_job
 
 if TYPE_CHECKING:
     from datetime import date
 
     from pyspark.sql import SparkSession
 
-    from pipeline.outcome import Outcome
+    from weir.pipeline.outcome import Outcome
 
 EXAMPLES: Final = """\b
 Examples:
@@ -131,12 +131,12 @@ def replay(
     first, last = days or (None, None)
 
     def job(spark: SparkSession) -> Outcome:
-        from pipeline.lake import Lake
-        from pipeline.replay.job import Options, replay
-        from pipeline.replay.run import BudgetSettings
-        from quotas.limiters.throttle import INT32_MAX
-        from quotas.table.bounded_names import EMPTY
-        from quotas.table.options import Pacing
+        from weir.pipeline.lake import Lake
+        from weir.pipeline.replay.job import Options, replay
+        from weir.pipeline.replay.run import BudgetSettings
+        from weir.quotas.limiters.throttle import INT32_MAX
+        from weir.quotas.table.bounded_names import EMPTY
+        from weir.quotas.table.options import Pacing
 
         settings = BudgetSettings(
             quota_window_num,

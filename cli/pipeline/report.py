@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cli.output_file import check_free, write_lines
-from cli.pipeline.days import Days
-from cli.pipeline.run import job_options, run_job
+from weir.cli.output_file import check_free, write_lines
+from weir.cli.pipeline.days import Days
+from weir.cli.pipeline.run import job_options, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.outcome import Outcome
+    from weir.pipeline.outcome import Outcome
 
 EXAMPLES: Final = """\b
 Examples:
@@ -73,9 +73,9 @@ def report(
     check_free(output, force=force)
 
     def job(spark: SparkSession) -> Outcome:
-        from pipeline.lake import Lake
-        from pipeline.report.data import Wanted
-        from pipeline.report.job import report as run  # needs Spark and plotly: not for --help
+        from weir.pipeline.lake import Lake
+        from weir.pipeline.report.data import Wanted
+        from weir.pipeline.report.job import report as run  # needs Spark and plotly: not for --help
 
         return run(
             spark,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cli.pipeline.days import Days
-from cli.pipeline.run import job_options, run_job
+from weir.cli.pipeline.days import Days
+from weir.cli.pipeline.run import job_options, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.outcome import Outcome
+    from weir.pipeline.outcome import Outcome
 
 EXAMPLES: Final = """\b
 Examples:
@@ -45,8 +45,8 @@ def rollup(
     """
 
     def job(spark: SparkSession) -> Outcome:
-        from pipeline.lake import Lake
-        from pipeline.rollup.job import rollup as roll
+        from weir.pipeline.lake import Lake
+        from weir.pipeline.rollup.job import rollup as roll
 
         return roll(spark, Lake(root), window_s=window_s, days=days, again=again)
 

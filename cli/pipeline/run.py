@@ -15,10 +15,10 @@ import click
 import msgspec
 from rich.console import Console
 
-from cli.exits import CommandError, StoppedError
-from cli.progress import Bar
-from cli.quotas.show import clean, columns
-from pipeline.outcome import Listing, Outcome, PipelineError
+from weir.cli.exits import CommandError, StoppedError
+from weir.cli.progress import Bar
+from weir.cli.quotas.show import clean, columns
+from weir.pipeline.outcome import Listing, Outcome, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ def run_job(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from pipeline.spark import session
+    from weir.pipeline.spark import session
 
     try:
         with session(name, master=master, settings=settings) as spark:
@@ -187,7 +187,7 @@ def _shown(cell: str | float | None) -> str:
 
 def _master() -> str | None:
     """Return the master URL for Spark; None under spark-submit, which chooses the master itself."""
-    from pipeline.spark import submitted
+    from weir.pipeline.spark import submitted
 
     return None if submitted() else "local[*]"
 

@@ -4,16 +4,16 @@ them.
 
 from __future__ import annotations
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages import DescribeClientQuotasResponse
-from proxy.addresses import Address
-from proxy.config.config import Config
-from proxy.control.cluster.access import Access
-from proxy.control.cluster.connection import QuestionError
-from proxy.control.cluster.discovery import ask_versions
-from proxy.control.stores.wire_quotas import EVERYTHING, VERSION, imported
-from quotas.table.imported import Imported
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import DescribeClientQuotasResponse
+from weir.proxy.addresses import Address
+from weir.proxy.config.config import Config
+from weir.proxy.control.cluster.access import Access
+from weir.proxy.control.cluster.connection import QuestionError
+from weir.proxy.control.cluster.discovery import ask_versions
+from weir.proxy.control.stores.wire_quotas import EVERYTHING, VERSION, imported
+from weir.quotas.table.imported import Imported
 
 
 async def read(config: Config) -> tuple[Address, Imported]:

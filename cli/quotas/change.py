@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from cli.exits import NothingThereError
-from cli.quotas.entity import RATES_HELP, check_user, entity_options, parse_assignments, parse_key
-from cli.quotas.show import (
+from weir.cli.exits import NothingThereError
+from weir.cli.quotas.entity import RATES_HELP, check_user, entity_options, parse_assignments, parse_key
+from weir.cli.quotas.show import (
     ENFORCED,
     SHADOW,
     Change,
@@ -21,10 +21,10 @@ from cli.quotas.show import (
     echo_json,
     show_changes,
 )
-from cli.quotas.source import Source, json_option, source_options
-from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
-from quotas.table.options import Options, Pacing, Scope
-from quotas.table.quota_table import Quota
+from weir.cli.quotas.source import Source, json_option, source_options
+from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from weir.quotas.table.options import Options, Pacing, Scope
+from weir.quotas.table.quota_table import Quota
 
 DEFAULT_PACING: Final = "default"
 shadow_option = click.option(

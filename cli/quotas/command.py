@@ -7,14 +7,14 @@ from typing import Final
 import click
 import msgspec
 
-from cli.exits import NothingThereError
-from cli.quotas.change import delete, set_
-from cli.quotas.entity import entity_options
-from cli.quotas.explain import explain
-from cli.quotas.imports import import_
-from cli.quotas.show import Entry, clean, echo_json, entries, show_table
-from cli.quotas.source import Source, json_option, source_options
-from quotas import Entity, QuotaTable
+from weir.cli.exits import NothingThereError
+from weir.cli.quotas.change import delete, set_
+from weir.cli.quotas.entity import entity_options
+from weir.cli.quotas.explain import explain
+from weir.cli.quotas.imports import import_
+from weir.cli.quotas.show import Entry, clean, echo_json, entries, show_table
+from weir.cli.quotas.source import Source, json_option, source_options
+from weir.quotas import Entity, QuotaTable
 
 EXAMPLES: Final = """\b
 Examples:

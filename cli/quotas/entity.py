@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 
 import click
 
-from quotas import DEFAULT, Entity, Prefix, QuotaKey
-from quotas.table.entities import Name
-from quotas.table.names import canonical_ip
-from quotas.table.quota_entry import BYTE_RATES
-from quotas.units import parse
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey
+from weir.quotas.table.entities import Name
+from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.quota_entry import BYTE_RATES
+from weir.quotas.units import parse
 
 F = TypeVar("F", bound=Callable[..., object])
 

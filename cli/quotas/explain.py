@@ -9,9 +9,9 @@ from typing import Final
 import click
 import msgspec
 
-from cli.quotas.entity import address, check_user
-from cli.quotas.request_time import RequestTimeJson, Spent, admin_option, lines, spent
-from cli.quotas.show import (
+from weir.cli.quotas.entity import address, check_user
+from weir.cli.quotas.request_time import RequestTimeJson, Spent, admin_option, lines, spent
+from weir.cli.quotas.show import (
     ENFORCED,
     SHADOW,
     EntityJson,
@@ -22,13 +22,13 @@ from cli.quotas.show import (
     number,
     told,
 )
-from cli.quotas.source import Source, json_option, source_options
-from quotas.table.bounded_names import EMPTY
-from quotas.table.explain import Charge, Explanation, Step, Verdict
-from quotas.table.explain import explain as explained
-from quotas.table.limits import Limit
-from quotas.table.options import Pacing
-from quotas.table.quota_table import QuotaKey
+from weir.cli.quotas.source import Source, json_option, source_options
+from weir.quotas.table.bounded_names import EMPTY
+from weir.quotas.table.explain import Charge, Explanation, Step, Verdict
+from weir.quotas.table.explain import explain as explained
+from weir.quotas.table.limits import Limit
+from weir.quotas.table.options import Pacing
+from weir.quotas.table.quota_table import QuotaKey
 
 EXAMPLES: Final = """\b
 Examples:

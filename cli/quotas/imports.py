@@ -13,25 +13,25 @@ import msgspec
 import trio
 from click.core import ParameterSource
 
-from cli.exits import DONE, INCOMPLETE, CommandError
-from cli.output_file import write
-from cli.progress import Progress
-from cli.quantity import Quantity
-from cli.quotas import read_back
-from cli.quotas.broker import read as read_broker
-from cli.quotas.change import Outcome, change, show
-from cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
-from cli.quotas.source import Source, config_option, json_option, open_source, quotas_option
-from cli.quotas.zookeeper_dump import Dump, DumpError
-from cli.quotas.zookeeper_live import ZooKeeperAddress, ZooKeeperError
-from cli.quotas.zookeeper_live import read as read_zookeeper
-from proxy.config import config
-from proxy.control.cluster.connection import QuestionError
-from quotas import QuotaTable, render
-from quotas.table.imported import Imported, Skipped
-from quotas.table.options import Options
-from quotas.table.quota_table import Quota
-from quotas.table.zookeeper_layout import ZooKeeperQuotas
+from weir.cli.exits import DONE, INCOMPLETE, CommandError
+from weir.cli.output_file import write
+from weir.cli.progress import Progress
+from weir.cli.quantity import Quantity
+from weir.cli.quotas import read_back
+from weir.cli.quotas.broker import read as read_broker
+from weir.cli.quotas.change import Outcome, change, show
+from weir.cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
+from weir.cli.quotas.source import Source, config_option, json_option, open_source, quotas_option
+from weir.cli.quotas.zookeeper_dump import Dump, DumpError
+from weir.cli.quotas.zookeeper_live import ZooKeeperAddress, ZooKeeperError
+from weir.cli.quotas.zookeeper_live import read as read_zookeeper
+from weir.proxy.config import config
+from weir.proxy.control.cluster.connection import QuestionError
+from weir.quotas import QuotaTable, render
+from weir.quotas.table.imported import Imported, Skipped
+from weir.quotas.table.options import Options
+from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.zookeeper_layout import ZooKeeperQuotas
 
 F = TypeVar("F", bound=Callable[..., object])
 

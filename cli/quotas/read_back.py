@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from cli.quotas.show import EntityJson, Entry
-from quotas import Entity, QuotaFileError, QuotaTable, parse
-from quotas.table.imported import Imported
-from quotas.table.options import PLAIN, Options
-from quotas.table.quota_entry import DEFAULT_MARKER, EntryError, read_entry
-from quotas.table.quota_table import Quota
+from weir.cli.quotas.show import EntityJson, Entry
+from weir.quotas import Entity, QuotaFileError, QuotaTable, parse
+from weir.quotas.table.imported import Imported
+from weir.quotas.table.options import PLAIN, Options
+from weir.quotas.table.quota_entry import DEFAULT_MARKER, EntryError, read_entry
+from weir.quotas.table.quota_table import Quota
 
 
 class ReadBackError(Exception):

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from cli.admin_endpoint import AdminError, ask, reachable
-from cli.exits import CommandError
-from cli.quotas.show import SHADOW, clean, columns
-from proxy.addresses import Address
-from proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, Report
-from proxy.config.config import ConfigError, Settings, parse_address
+from weir.cli.admin_endpoint import AdminError, ask, reachable
+from weir.cli.exits import CommandError
+from weir.cli.quotas.show import SHADOW, clean, columns
+from weir.proxy.addresses import Address
+from weir.proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, Report
+from weir.proxy.config.config import ConfigError, Settings, parse_address
 
 admin_option: Final = click.option(
     "--admin",

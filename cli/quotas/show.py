@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeAlias
 import click
 import msgspec
 
-from quotas import Entity, Prefix, QuotaKey, QuotaTable
-from quotas.table.entities import Default, Name
-from quotas.table.options import Scope
-from quotas.table.quota_entry import BYTE_RATES
+from weir.quotas import Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas.table.entities import Default, Name
+from weir.quotas.table.options import Scope
+from weir.quotas.table.quota_entry import BYTE_RATES
 
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"

@@ -12,20 +12,20 @@ from typing import Final, Protocol, TypeVar, assert_never
 import click
 import trio
 
-from cli.exits import CommandError
-from cli.output_file import write
-from cli.progress import Progress
-from cli.quotas.show import clean
-from cli.settings.options import ENVIRONMENT_PREFIX
-from proxy.config import config
-from proxy.control.stores.broker import BrokerStore, broker_store
-from proxy.control.stores.file import read_quota_file, rewrite
-from proxy.control.stores.store import StoreError
-from proxy.control.stores.topic import TopicStore, topic_store
-from quotas import QuotaFileError, QuotaTable
-from quotas.table.options import PLAIN, Options
-from quotas.table.quota_edit import edited
-from quotas.table.quota_table import Quota
+from weir.cli.exits import CommandError
+from weir.cli.output_file import write
+from weir.cli.progress import Progress
+from weir.cli.quotas.show import clean
+from weir.cli.settings.options import ENVIRONMENT_PREFIX
+from weir.proxy.config import config
+from weir.proxy.control.stores.broker import BrokerStore, broker_store
+from weir.proxy.control.stores.file import read_quota_file, rewrite
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.control.stores.topic import TopicStore, topic_store
+from weir.quotas import QuotaFileError, QuotaTable
+from weir.quotas.table.options import PLAIN, Options
+from weir.quotas.table.quota_edit import edited
+from weir.quotas.table.quota_table import Quota
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from quotas.table.zookeeper_layout import CLIENTS, CONFIG, IPS, OF_A_USER, USERS, ZooKeeperQuotas
+from weir.quotas.table.zookeeper_layout import CLIENTS, CONFIG, IPS, OF_A_USER, USERS, ZooKeeperQuotas
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

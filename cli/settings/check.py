@@ -11,14 +11,14 @@ from typing import Final
 import click
 import msgspec
 
-from cli.exits import USAGE
-from cli.quotas.show import clean, echo_json
-from cli.settings.options import ENVIRONMENT_PREFIX, config_option, options_of_settings
-from cli.settings.sections import SectionedCommand
-from proxy.config import config
-from proxy.config.former_keys import RENAMED
-from proxy.config.settings import ConfigError, ConfigMistakesError, Settings
-from quotas.table import quota_check
+from weir.cli.exits import USAGE
+from weir.cli.quotas.show import clean, echo_json
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_option, options_of_settings
+from weir.cli.settings.sections import SectionedCommand
+from weir.proxy.config import config
+from weir.proxy.config.former_keys import RENAMED
+from weir.proxy.config.settings import ConfigError, ConfigMistakesError, Settings
+from weir.quotas.table import quota_check
 
 EXAMPLES: Final = """\b
 Examples:

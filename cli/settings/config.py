@@ -11,13 +11,13 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from cli.exits import CommandError
-from cli.output_file import write
-from cli.quotas.show import clean, columns, echo_json
-from cli.settings.options import ENVIRONMENT_PREFIX, config_option, description_of, options_of_settings
-from cli.settings.sections import ESSENTIAL, SECTIONS, SectionedCommand
-from proxy.config import config
-from proxy.config.settings import ConfigError, Settings
+from weir.cli.exits import CommandError
+from weir.cli.output_file import write
+from weir.cli.quotas.show import clean, columns, echo_json
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_option, description_of, options_of_settings
+from weir.cli.settings.sections import ESSENTIAL, SECTIONS, SectionedCommand
+from weir.proxy.config import config
+from weir.proxy.config.settings import ConfigError, Settings
 
 STARTING_VALUES: Final = {"upstream": "localhost:9092", "quotas": "quotas.toml"}
 """Values in the file of `weir config init` for keys without a useful default."""

@@ -12,9 +12,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from cli.quantity import Quantity
-from proxy.config.config import Settings
-from quotas.units import unit_of
+from weir.cli.quantity import Quantity
+from weir.proxy.config.config import Settings
+from weir.quotas.units import unit_of
 
 F = TypeVar("F", bound=Callable[..., object])
 

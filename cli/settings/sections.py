@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from proxy.config.former_keys import RENAMED
+from weir.proxy.config.former_keys import RENAMED
 
 SECTIONS: Final = {
     "Where it listens, and where brokers are": (
@@ -118,7 +118,7 @@ ENVIRONMENT_HELP: Final = (
     "Each option can be an environment variable: WEIR_BROKER_PORTS is --broker-ports. An option overrides "
     "the variable, the variable overrides the configuration file."
 )
-_WHOLE: Final = "cli.settings.sections.whole"
+_WHOLE: Final = "weir.cli.settings.sections.whole"
 """Key of a context's `meta`: True if all options are to be listed."""
 
 

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Final
 from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
-from pipeline import tables
-from pipeline.files import Files
-from pipeline.ingest.ledger import LEDGER, newest_after, newest_before, stream
+from weir.pipeline import tables
+from weir.pipeline.files import Files
+from weir.pipeline.ingest.ledger import LEDGER, newest_after, newest_before, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from pipeline.ingest.parse import Kind
-    from pipeline.lake import Lake
+    from weir.pipeline.ingest.parse import Kind
+    from weir.pipeline.lake import Lake
 
 
 @dataclass(slots=True)

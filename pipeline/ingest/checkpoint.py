@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.outcome import PipelineError
+from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.files import Files
-    from pipeline.lake import Lake
+    from weir.pipeline.files import Files
+    from weir.pipeline.lake import Lake
 
 
 def check(files: Files, lake: Lake, kind: str, source: str) -> None:

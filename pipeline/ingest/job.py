@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from pipeline.files import Files
-from pipeline.ingest.batch import Batches
-from pipeline.ingest.checkpoint import check
-from pipeline.ingest.parse import KINDS, parsed
-from pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.files import Files
+from weir.pipeline.ingest.batch import Batches
+from weir.pipeline.ingest.checkpoint import check
+from weir.pipeline.ingest.parse import KINDS, parsed
+from weir.pipeline.outcome import Outcome, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pipeline.ingest.sources import Source
-    from pipeline.lake import Lake
+    from weir.pipeline.ingest.sources import Source
+    from weir.pipeline.lake import Lake
 
 LATE_AFTER_S: Final = 600.0
 LOOK_S: Final = 0.2

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as fn
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from pipeline import tables
+from weir.pipeline import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pipeline.lake import Lake
+    from weir.pipeline.lake import Lake
 
 NEWEST: Final = StructType([StructField("stream", StringType()), StructField("newest_ms", LongType())])
 LEDGER: Final = StructType(

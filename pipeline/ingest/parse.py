@@ -20,8 +20,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, VariantType
 
-from usage.records import VERSION, TraceRecord, UsageRecord
-from usage.schema import defaults, required, schema
+from weir.usage.records import VERSION, TraceRecord, UsageRecord
+from weir.usage.schema import defaults, required, schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

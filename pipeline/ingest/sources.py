@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
 
-from pipeline.files import Files
-from pipeline.jars import CONNECTOR
-from pipeline.outcome import PipelineError
+from weir.pipeline.files import Files
+from weir.pipeline.jars import CONNECTOR
+from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

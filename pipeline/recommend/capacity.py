@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as sql
 
-from pipeline.outcome import PipelineError
-from pipeline.recommend.plan import BYTES, STEPS_PER_UNIT, Plan
-from quotas import QuotaKey
+from weir.pipeline.outcome import PipelineError
+from weir.pipeline.recommend.plan import BYTES, STEPS_PER_UNIT, Plan
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

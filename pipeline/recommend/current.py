@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import functions as sql
 from pyspark.sql.types import BooleanType, DoubleType, StringType, StructField, StructType
 
-from pipeline.recommend.need import NAMES
-from pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
-from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from quotas.table.options import Options
-from quotas.table.quota_entry import Entry
-from quotas.table.quota_file import entries_of
+from weir.pipeline.recommend.need import NAMES
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas.table.options import Options
+from weir.quotas.table.quota_entry import Entry
+from weir.quotas.table.quota_file import entries_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from pipeline.recommend.current import Kept
-from pipeline.recommend.plan import QUOTAS, Plan, everybody
-from quotas import Entity, Prefix, QuotaKey
-from quotas.table.options import PLAIN, Options
-from quotas.table.quota_entry import Entry, comment, entry_lines
+from weir.pipeline.recommend.current import Kept
+from weir.pipeline.recommend.plan import QUOTAS, Plan, everybody
+from weir.quotas import Entity, Prefix, QuotaKey
+from weir.quotas.table.options import PLAIN, Options
+from weir.quotas.table.quota_entry import Entry, comment, entry_lines
 
 
 class Proposed(NamedTuple):

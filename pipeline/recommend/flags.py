@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from pipeline.recommend.plan import Plan
+from weir.pipeline.recommend.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

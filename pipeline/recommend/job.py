@@ -15,20 +15,30 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
-from pipeline import tables
-from pipeline.files import Files
-from pipeline.lake import Lake
-from pipeline.outcome import Outcome, PipelineError
-from pipeline.recommend.capacity import factors, floor, proposed, wanted
-from pipeline.recommend.current import Kept, candidates, kept, resolved
-from pipeline.recommend.file import Proposed, lines
-from pipeline.recommend.flags import flags
-from pipeline.recommend.names import left_out
-from pipeline.recommend.need import ENTITY, NAMES, Span, by_quota, hours, looked_at, needs, shared, unresolved
-from pipeline.recommend.plan import QUOTAS, Plan
-from pipeline.recommend.reasons import reason
-from pipeline.recommend.summary import counted, header, listings, notes, notes_of_run
-from quotas import Entity, Prefix, QuotaFileError, QuotaKey
+from weir.pipeline import tables
+from weir.pipeline.files import Files
+from weir.pipeline.lake import Lake
+from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.recommend.capacity import factors, floor, proposed, wanted
+from weir.pipeline.recommend.current import Kept, candidates, kept, resolved
+from weir.pipeline.recommend.file import Proposed, lines
+from weir.pipeline.recommend.flags import flags
+from weir.pipeline.recommend.names import left_out
+from weir.pipeline.recommend.need import (
+    ENTITY,
+    NAMES,
+    Span,
+    by_quota,
+    hours,
+    looked_at,
+    needs,
+    shared,
+    unresolved,
+)
+from weir.pipeline.recommend.plan import QUOTAS, Plan
+from weir.pipeline.recommend.reasons import reason
+from weir.pipeline.recommend.summary import counted, header, listings, notes, notes_of_run
+from weir.quotas import Entity, Prefix, QuotaFileError, QuotaKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

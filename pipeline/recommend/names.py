@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from quotas.table.bounded_names import OVERFLOW
-from quotas.table.quota_entry import DEFAULT_MARKER
+from weir.quotas.table.bounded_names import OVERFLOW
+from weir.quotas.table.quota_entry import DEFAULT_MARKER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

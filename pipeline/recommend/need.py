@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as sql
 
-from pipeline import tables
-from pipeline.lake import Lake
-from pipeline.recommend.plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
-from quotas.table.bounded_names import OVERFLOW
+from weir.pipeline import tables
+from weir.pipeline.lake import Lake
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
+from weir.quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -13,9 +13,9 @@ from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Final
 
-from pipeline.outcome import PipelineError
-from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from quotas.table.quota_entry import UNITS, least, most
+from weir.pipeline.outcome import PipelineError
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas.table.quota_entry import UNITS, least, most
 
 QUOTAS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE,

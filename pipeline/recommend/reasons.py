@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from pipeline.recommend.capacity import floor
-from pipeline.recommend.plan import BYTES, PERCENTILES, Plan
-from quotas import QuotaKey
+from weir.pipeline.recommend.capacity import floor
+from weir.pipeline.recommend.plan import BYTES, PERCENTILES, Plan
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyspark.sql import functions as sql
 
-from pipeline.outcome import Listing
-from pipeline.recommend.current import Kept
-from pipeline.recommend.flags import MEANINGS
-from pipeline.recommend.names import WITHOUT
-from pipeline.recommend.need import ENTITY, NAMES, Span
-from pipeline.recommend.plan import AUTO, PERCENTILES, Plan
-from quotas import QuotaKey
+from weir.pipeline.outcome import Listing
+from weir.pipeline.recommend.current import Kept
+from weir.pipeline.recommend.flags import MEANINGS
+from weir.pipeline.recommend.names import WITHOUT
+from weir.pipeline.recommend.need import ENTITY, NAMES, Span
+from weir.pipeline.recommend.plan import AUTO, PERCENTILES, Plan
+from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-from pipeline.outcome import PipelineError
-from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
-from quotas.table.bounded_names import shortened
-from quotas.table.options import Pacing
+from weir.pipeline.outcome import PipelineError
+from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
+from weir.quotas.table.bounded_names import shortened
+from weir.quotas.table.options import Pacing
 
 if TYPE_CHECKING:
     import pyarrow as pa

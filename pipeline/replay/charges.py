@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from pipeline.tables import BY_QUOTA
-from quotas.limiters.request_time import US_PER_PERCENT
-from usage.groups import Group
+from weir.pipeline.tables import BY_QUOTA
+from weir.quotas.limiters.request_time import US_PER_PERCENT
+from weir.usage.groups import Group
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from pipeline.files import Files
-from pipeline.outcome import Outcome, PipelineError
-from pipeline.replay import charges as replay_charges
-from pipeline.replay import recorded as replay_recorded
-from pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
-from pipeline.replay.run import BudgetSettings, hours
-from pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
-from pipeline.tables import REPLAY, TRACE, USAGE, read
-from quotas.table.options import Pacing
+from weir.pipeline.files import Files
+from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.replay import charges as replay_charges
+from weir.pipeline.replay import recorded as replay_recorded
+from weir.pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
+from weir.pipeline.replay.run import BudgetSettings, hours
+from weir.pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
+from weir.pipeline.tables import REPLAY, TRACE, USAGE, read
+from weir.quotas.table.options import Pacing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.lake import Lake
+    from weir.pipeline.lake import Lake
 
 Source: TypeAlias = Literal["usage", "trace"]
 TOP: Final = 10

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from pipeline.replay.candidates import KEYS, RECORDED
-from pipeline.replay.charges import MUTATIONS, client_columns
-from pipeline.tables import REPLAY
-from quotas.limiters.request_time import US_PER_PERCENT
-from quotas.replay_hours import HOUR_MS
-from usage.groups import Group
+from weir.pipeline.replay.candidates import KEYS, RECORDED
+from weir.pipeline.replay.charges import MUTATIONS, client_columns
+from weir.pipeline.tables import REPLAY
+from weir.quotas.limiters.request_time import US_PER_PERCENT
+from weir.quotas.replay_hours import HOUR_MS
+from weir.usage.groups import Group
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

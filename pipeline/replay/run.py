@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pipeline.tables import REPLAY
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.throttle import INT32_MAX
-from quotas.replay import PATIENCE_MS, Replay
-from quotas.table.options import Pacing, Scope
-from quotas.table.quota_table import QuotaKey
+from weir.pipeline.tables import REPLAY
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.throttle import INT32_MAX
+from weir.quotas.replay import PATIENCE_MS, Replay
+from weir.quotas.table.options import Pacing, Scope
+from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from quotas.replay_hours import Hour
+    from weir.quotas.replay_hours import Hour
 
 BUDGET: Final = (
     "candidate",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from pipeline.outcome import Listing
-from pipeline.replay.candidates import KEYS, RECORDED
+from weir.pipeline.outcome import Listing
+from weir.pipeline.replay.candidates import KEYS, RECORDED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

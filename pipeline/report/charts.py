@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.report.figures import Figure, Series, bars, heat, points
-from pipeline.report.html import Html, join
-from pipeline.report.model import (
+from weir.pipeline.report.figures import Figure, Series, bars, heat, points
+from weir.pipeline.report.html import Html, join
+from weir.pipeline.report.model import (
     RATE_QUANTITIES,
     Broker,
     Heat,
@@ -20,8 +20,8 @@ from pipeline.report.model import (
     Talkers,
     Throttled,
 )
-from pipeline.report.names import Label, label, named, ours
-from pipeline.report.units import BYTES, COUNT, SECONDS, moment, number, plural, share
+from weir.pipeline.report.names import Label, label, named, ours
+from weir.pipeline.report.units import BYTES, COUNT, SECONDS, moment, number, plural, share
 
 Text = str | Html
 

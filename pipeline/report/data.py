@@ -14,16 +14,16 @@ from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
-from pipeline import tables
-from pipeline.ingest.ledger import LEDGER
-from pipeline.report.model import HOUR_MS, Broker, Findings, Ingested, Span, Spread
-from pipeline.report.plans import recommendations, replay
-from pipeline.report.use import Use, amounts, entity_totals
+from weir.pipeline import tables
+from weir.pipeline.ingest.ledger import LEDGER
+from weir.pipeline.report.model import HOUR_MS, Broker, Findings, Ingested, Span, Spread
+from weir.pipeline.report.plans import recommendations, replay
+from weir.pipeline.report.use import Use, amounts, entity_totals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-    from pipeline.lake import Lake
+    from weir.pipeline.lake import Lake
 
 BATCHES: Final = 20
 """Maximum number of batches with late or malformed records that the report lists for each kind of records:

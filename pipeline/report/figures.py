@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Final, NamedTuple
 
-from pipeline.report.model import DAY_MS, Columns
-from pipeline.report.names import NARROW, WIDE, Label, plot_text
-from pipeline.report.units import Quantity, moment
+from weir.pipeline.report.model import DAY_MS, Columns
+from weir.pipeline.report.names import NARROW, WIDE, Label, plot_text
+from weir.pipeline.report.units import Quantity, moment
 
 JsonObject = dict[str, object]
 

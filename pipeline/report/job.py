@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
-from pipeline.outcome import Outcome
-from pipeline.report.data import Wanted, find
-from pipeline.report.model import Findings
-from pipeline.report.page import render
-from pipeline.report.sections import RUN, missing, page
+from weir.pipeline.outcome import Outcome
+from weir.pipeline.report.data import Wanted, find
+from weir.pipeline.report.model import Findings
+from weir.pipeline.report.page import render
+from weir.pipeline.report.sections import RUN, missing, page
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from weir.pipeline.lake import Lake
 
 
 def report(

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.report.names import Entity
-from pipeline.report.units import BYTES, BYTES_PER_S, COUNT, PER_S, PERCENT, SECONDS, Quantity
+from weir.pipeline.report.names import Entity
+from weir.pipeline.report.units import BYTES, BYTES_PER_S, COUNT, PER_S, PERCENT, SECONDS, Quantity
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS

@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pipeline.report.html import Html, element, join
+from weir.pipeline.report.html import Html, element, join
 
 WIDE: Final = 38
 """Maximum length (characters) of a label on a wide screen."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.report.charts import Chart, Table, Text, View
-from pipeline.report.html import Html, element, hash_source, json_block, script, style
-from pipeline.report.look import RULES, SCRIPT
+from weir.pipeline.report.charts import Chart, Table, Text, View
+from weir.pipeline.report.html import Html, element, hash_source, json_block, script, style
+from weir.pipeline.report.look import RULES, SCRIPT
 
 
 @dataclass(frozen=True, slots=True)

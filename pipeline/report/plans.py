@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
-from pipeline import tables
-from pipeline.report.model import Candidate, Recommendation, Recommended, Replay, Replayed
-from pipeline.report.names import Entity
+from weir.pipeline import tables
+from weir.pipeline.report.model import Candidate, Recommendation, Recommended, Replay, Replayed
+from weir.pipeline.report.names import Entity
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from pipeline.lake import Lake
+    from weir.pipeline.lake import Lake
 
 CANDIDATES: Final = 6
 """Maximum number of replayed candidates that the report shows; the recorded throttle times count as one."""

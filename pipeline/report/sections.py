@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from pipeline.report.charts import (
+from weir.pipeline.report.charts import (
     Chart,
     Table,
     Text,
@@ -19,11 +19,11 @@ from pipeline.report.charts import (
     throttled_chart,
     uneven_chart,
 )
-from pipeline.report.html import element, join
-from pipeline.report.model import Columns, Findings, Ingested, Overview
-from pipeline.report.names import WIDE, label, named
-from pipeline.report.page import Page, Section, Tile
-from pipeline.report.units import BYTES, COUNT, SECONDS, moment, plural, share
+from weir.pipeline.report.html import element, join
+from weir.pipeline.report.model import Columns, Findings, Ingested, Overview
+from weir.pipeline.report.names import WIDE, label, named
+from weir.pipeline.report.page import Page, Section, Tile
+from weir.pipeline.report.units import BYTES, COUNT, SECONDS, moment, plural, share
 
 RUN: Final = {
     "ingest": "No records have been ingested: run weir pipeline ingest.",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql import functions as sql
 
-from pipeline import tables
-from pipeline.report.model import (
+from weir.pipeline import tables
+from weir.pipeline.report.model import (
     MEASURES,
     Heat,
     Measure,
@@ -23,8 +23,8 @@ from pipeline.report.model import (
     ThrottledEntity,
     Uneven,
 )
-from pipeline.report.names import Entity
-from pipeline.report.units import SECONDS, Quantity
+from weir.pipeline.report.names import Entity
+from weir.pipeline.report.units import SECONDS, Quantity
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

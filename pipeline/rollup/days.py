@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
 
-from pipeline import tables
+from weir.pipeline import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pipeline.lake import Lake
+    from weir.pipeline.lake import Lake
 
 _KEYS: Final = (tables.DAY, tables.BATCH)
 

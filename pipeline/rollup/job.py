@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
-from pipeline import tables
-from pipeline.files import Files
-from pipeline.outcome import Outcome, PipelineError
-from pipeline.rollup.days import Source, sources
-from pipeline.rollup.periods import HOUR_S, PERIODS, periods
-from pipeline.rollup.windows import windows
-from pipeline.tables import LEVELS
+from weir.pipeline import tables
+from weir.pipeline.files import Files
+from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.rollup.days import Source, sources
+from weir.pipeline.rollup.periods import HOUR_S, PERIODS, periods
+from weir.pipeline.rollup.windows import windows
+from weir.pipeline.tables import LEVELS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pipeline.lake import Lake
+    from weir.pipeline.lake import Lake
 
 WINDOW_S: Final = 10
 """Length (s) of a window, about that of a broker's byte rate: quota.window.num 11 times

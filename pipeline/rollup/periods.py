@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from pipeline.rollup.windows import AMOUNTS, ENTITY, SUMS, THROTTLES, VIOLATIONS
-from pipeline.tables import BY_QUOTA, LEVELS, ROLLUP
+from weir.pipeline.rollup.windows import AMOUNTS, ENTITY, SUMS, THROTTLES, VIOLATIONS
+from weir.pipeline.tables import BY_QUOTA, LEVELS, ROLLUP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from pipeline.tables import BY_QUOTA, LEVELS
-from usage.groups import Group
+from weir.pipeline.tables import BY_QUOTA, LEVELS
+from weir.usage.groups import Group
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from protocol import schema
-from protocol.errors import ProtocolError
-from protocol.scanning.field_offsets import MessageLike, layout
-from protocol.scanning.field_scanner import Chunks, Stream, least_size, streamer
-from protocol.scanning.stream_scanner import UNKNOWN_TAG
+from weir.protocol import schema
+from weir.protocol.errors import ProtocolError
+from weir.protocol.scanning.field_offsets import MessageLike, layout
+from weir.protocol.scanning.field_scanner import Chunks, Stream, least_size, streamer
+from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,11 @@ from functools import cache
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol import schema
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE
-from protocol.scanning.field_scanner import Bytes, Locate, fixed_size, least_size, locator
-from protocol.schema import Layout, MessageSchema, Slot
+from weir.protocol import schema
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE
+from weir.protocol.scanning.field_scanner import Bytes, Locate, fixed_size, least_size, locator
+from weir.protocol.schema import Layout, MessageSchema, Slot
 
 MessageLike: TypeAlias = MessageSchema | type[object]
 """A schema, or a class in `messages` with the schema's name."""

@@ -21,11 +21,11 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE
 
 if TYPE_CHECKING:
-    from protocol.schema import Layout, Slot
+    from weir.protocol.schema import Layout, Slot
 
 Bytes: TypeAlias = bytes | bytearray
 Locate: TypeAlias = Callable[[Bytes, int, int, bool], int]

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, TypeAlias
 
-from protocol.framing import INCOMPLETE
-from protocol.messages import FetchRequest
-from protocol.scanning.field_offsets import field_offset
+from weir.protocol.framing import INCOMPLETE
+from weir.protocol.messages import FetchRequest
+from weir.protocol.scanning.field_offsets import field_offset
 
 AskLeast: TypeAlias = Callable[[bytearray, int, int, bool], bool]
 """Function (data, body, end, complete) that changes the fields of a fetch request in place. Returns True if

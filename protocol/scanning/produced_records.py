@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from protocol.messages import ProduceRequest
-from protocol.scanning.field_offsets import layout
-from protocol.scanning.field_scanner import Bytes, Source, compiled, length_width
+from weir.protocol.messages import ProduceRequest
+from weir.protocol.scanning.field_offsets import layout
+from weir.protocol.scanning.field_scanner import Bytes, Source, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.schema import Slot
+    from weir.protocol.schema import Slot
 
 
 Produced: TypeAlias = tuple[int, int, int, int, list[tuple[int, int]]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from protocol.scanning.unpacked_sizes import GZIP, RATIO_MAX, is_gzip_size_false, unpacked_bytes
+from weir.protocol.scanning.unpacked_sizes import GZIP, RATIO_MAX, is_gzip_size_false, unpacked_bytes
 
 CODEC_BITS: Final = 7
 BATCH_HEAD_BYTES: Final = 61

@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from protocol.errors import ProtocolError, TooLargeError
-from protocol.messages import FetchResponse
-from protocol.scanning.field_offsets import layout
-from protocol.scanning.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
+from weir.protocol.errors import ProtocolError, TooLargeError
+from weir.protocol.messages import FetchResponse
+from weir.protocol.scanning.field_offsets import layout
+from weir.protocol.scanning.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.schema import Layout, Slot
+    from weir.protocol.schema import Layout, Slot
 
 
 class RecordsRemover:

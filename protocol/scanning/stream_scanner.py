@@ -11,10 +11,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from protocol import schema
-from protocol.errors import ProtocolError
-from protocol.scanning.field_offsets import MessageLike, layout
-from protocol.scanning.field_scanner import LENGTH_MAX, Bytes, Chunks, Stream, streamer
+from weir.protocol import schema
+from weir.protocol.errors import ProtocolError
+from weir.protocol.scanning.field_offsets import MessageLike, layout
+from weir.protocol.scanning.field_scanner import LENGTH_MAX, Bytes, Chunks, Stream, streamer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -9,15 +9,15 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from protocol.scanning.field_offsets import MessageLike, layout
-from protocol.scanning.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
-from protocol.scanning.topic_names import NAME_BYTES_MAX, is_topic_name
+from weir.protocol.scanning.field_offsets import MessageLike, layout
+from weir.protocol.scanning.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
+from weir.protocol.scanning.topic_names import NAME_BYTES_MAX, is_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from protocol.schema import Layout, Slot
-    from protocol.values import Message
+    from weir.protocol.schema import Layout, Slot
+    from weir.protocol.values import Message
 
 
 class TopicBytes:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from protocol.scanning.field_offsets import MessageLike, layout
-from protocol.scanning.field_scanner import Bytes, Source, compiled, length_width
+from weir.protocol.scanning.field_offsets import MessageLike, layout
+from weir.protocol.scanning.field_scanner import Bytes, Source, compiled, length_width
 
 if TYPE_CHECKING:
-    from protocol.schema import Layout, Slot
+    from weir.protocol.schema import Layout, Slot
 
 NAME_BYTES_MAX: Final = 32_767
 """Maximum size (bytes) of a string in Kafka's protocol."""

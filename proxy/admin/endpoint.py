@@ -29,15 +29,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from proxy.addresses import Address
-from proxy.admin import request_time
-from proxy.admin.exposition import render
-from proxy.admin.metrics import Sources as Sources
-from proxy.admin.metrics import families
-from proxy.admin.readiness import Readiness
-from proxy.config.config import ConfigError
-from proxy.control.supervisor import Supervisor, Task, Works
-from proxy.net import sockets
+from weir.proxy.addresses import Address
+from weir.proxy.admin import request_time
+from weir.proxy.admin.exposition import render
+from weir.proxy.admin.metrics import Sources as Sources
+from weir.proxy.admin.metrics import families
+from weir.proxy.admin.readiness import Readiness
+from weir.proxy.config.config import ConfigError
+from weir.proxy.control.supervisor import Supervisor, Task, Works
+from weir.proxy.net import sockets
 
 log = structlog.get_logger("weir.admin")
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from proxy.control.quota_registry import QuotaRegistry
-from quotas import BrokerQuotas, Budget, ClientQuotas, MutationBudget, QuotaKey, QuotaTable, Tags
-from quotas.cluster_quotas import ClusterQuotas
-from quotas.limiters.limiter import Limiter
-from quotas.limiters.request_time import RequestBudget
-from quotas.registry import Totals
-from quotas.topics import TopicRates
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.quotas import BrokerQuotas, Budget, ClientQuotas, MutationBudget, QuotaKey, QuotaTable, Tags
+from weir.quotas.cluster_quotas import ClusterQuotas
+from weir.quotas.limiters.limiter import Limiter
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.registry import Totals
+from weir.quotas.topics import TopicRates
 
 ENTITIES_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 200

@@ -13,22 +13,22 @@ from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
-from protocol import schema
-from proxy import logs
-from proxy.admin import quota_metrics
-from proxy.admin.entities import broker_label
-from proxy.admin.exposition import WEIR, Row
-from proxy.close_reasons import CloseReason
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store import RESULTS, StoreHealth
-from proxy.control.supervisor import Task
-from proxy.control.usage.tally import Kind, Loss, Tally
-from proxy.counters import Counters
-from proxy.net.latency import Histogram, Latencies
-from proxy.net.reactor import TURN_BOUNDS_US, Turns
-from proxy.net.tls.contexts import ContextOfFiles
-from proxy.server.server import Server
-from quotas.connections import ConnectionBudget, ConnectionQuotas
+from weir.protocol import schema
+from weir.proxy import logs
+from weir.proxy.admin import quota_metrics
+from weir.proxy.admin.entities import broker_label
+from weir.proxy.admin.exposition import WEIR, Row
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.store import RESULTS, StoreHealth
+from weir.proxy.control.supervisor import Task
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.counters import Counters
+from weir.proxy.net.latency import Histogram, Latencies
+from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
+from weir.proxy.net.tls.contexts import ContextOfFiles
+from weir.proxy.server.server import Server
+from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from prometheus_client.core import Metric
 
-from proxy.admin.entities import (
+from weir.proxy.admin.entities import (
     Entity,
     Reading,
     broker_label,
@@ -21,12 +21,12 @@ from proxy.admin.entities import (
     sharers,
     topics,
 )
-from proxy.admin.exposition import SHADOW, WEIR, Families, Row
-from proxy.admin.request_time import api_name, seconds
-from proxy.control.quota_registry import QuotaRegistry
-from quotas import Budget, MutationBudget
-from quotas.limiters.request_time import RequestBudget
-from quotas.registry import Totals
+from weir.proxy.admin.exposition import SHADOW, WEIR, Families, Row
+from weir.proxy.admin.request_time import api_name, seconds
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.quotas import Budget, MutationBudget
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.registry import Totals
 
 BROKER_QUOTA: Final = ("broker", "quota")
 SHARERS: Final = ("user", "client_id", "client_id_prefix")

@@ -12,10 +12,10 @@ from typing import Final
 
 import trio
 
-from proxy.addresses import Address
-from proxy.control.cluster.access import Access
-from proxy.control.cluster.discovery import DiscoveryError, discover
-from proxy.server.server import Server
+from weir.proxy.addresses import Address
+from weir.proxy.control.cluster.access import Access
+from weir.proxy.control.cluster.discovery import DiscoveryError, discover
+from weir.proxy.server.server import Server
 
 CHECK_S: Final = 5.0
 """Time (s) for which the result of a check is reused."""

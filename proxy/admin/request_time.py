@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
-from protocol import schema
-from proxy.admin.entities import CLUSTER, broker_label, sharers
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.handlers.sasl.identity import ANONYMOUS
-from quotas.limiters.budgets import UNLIMITED
-from quotas.limiters.request_time import OTHER_APIS, RequestBudget
+from weir.protocol import schema
+from weir.proxy.admin.entities import CLUSTER, broker_label, sharers
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.handlers.sasl.identity import ANONYMOUS
+from weir.quotas.limiters.budgets import UNLIMITED
+from weir.quotas.limiters.request_time import OTHER_APIS, RequestBudget
 
 PATH: Final = "/request-time"
 USER: Final = "user"

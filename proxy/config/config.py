@@ -16,17 +16,17 @@ from typing import Final, NamedTuple, get_args
 
 import msgspec
 
-from proxy.addresses import Address, AdvertisedListeners, PortRange
-from proxy.config.former_keys import RENAMED, outside_tables
-from proxy.config.principals import Credentials, broker_principals, credentials_of, parse_principals
-from proxy.config.request_costs import RequestTimeRules, request_time_rules
-from proxy.config.settings import FILES
-from proxy.config.settings import ConfigError as ConfigError
-from proxy.config.settings import ConfigMistakesError as ConfigMistakesError
-from proxy.config.settings import Settings as Settings
-from proxy.handlers.sasl.identity import IdentityRules, identity_rules
-from proxy.net.tls.rules import TlsRules, listener_rules, upstream_rules
-from quotas.units import parse, unit_of
+from weir.proxy.addresses import Address, AdvertisedListeners, PortRange
+from weir.proxy.config.former_keys import RENAMED, outside_tables
+from weir.proxy.config.principals import Credentials, broker_principals, credentials_of, parse_principals
+from weir.proxy.config.request_costs import RequestTimeRules, request_time_rules
+from weir.proxy.config.settings import FILES
+from weir.proxy.config.settings import ConfigError as ConfigError
+from weir.proxy.config.settings import ConfigMistakesError as ConfigMistakesError
+from weir.proxy.config.settings import Settings as Settings
+from weir.proxy.handlers.sasl.identity import IdentityRules, identity_rules
+from weir.proxy.net.tls.rules import TlsRules, listener_rules, upstream_rules
+from weir.quotas.units import parse, unit_of
 
 BROKER_PORTS = 100
 """Number of ports for brokers if --broker-ports is not set."""

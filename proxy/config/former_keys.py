@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.config.settings import Settings
+from weir.proxy.config.settings import Settings
 
 RENAMED: Final = {"admins": "quota_admins"}
 """Key of an earlier release → key today."""

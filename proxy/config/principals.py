@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from proxy.config.settings import ConfigError, Settings
+from weir.proxy.config.settings import ConfigError, Settings
 
 PASSWORD_BYTES_MAX: Final = 64 * 1024
 _TYPE: Final = "User:"

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocol import schema
-from protocol.api import ApiKey
-from proxy.config.settings import ConfigError
-from quotas.costs.request_costs import CostsError, Overrides, parse
+from weir.protocol import schema
+from weir.protocol.api import ApiKey
+from weir.proxy.config.settings import ConfigError
+from weir.quotas.costs.request_costs import CostsError, Overrides, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxy.config.settings import Settings
+    from weir.proxy.config.settings import Settings
 
 SCALE_MAX: Final = 1000.0
 FILE_BYTES_MAX: Final = 1 << 20

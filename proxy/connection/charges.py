@@ -15,19 +15,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from protocol.api import ApiKey, response_header_version, versions
-from protocol.codec import response_type
-from protocol.framing import INCOMPLETE, LENGTH_BYTES, response_body
-from protocol.scanning.field_offsets import FieldOffset, field_offset
-from proxy.connection.effects import Clock  # fields' types: mypyc wants them at run time
-from proxy.connection.usage_counters import REQUEST, UsageCounters
-from proxy.handlers.plan import Plan
-from quotas import BrokerQuotas, ClientLedger
-from quotas.limiters.request_time import US_PER_PERCENT
+from weir.protocol.api import ApiKey, response_header_version, versions
+from weir.protocol.codec import response_type
+from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, response_body
+from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
+from weir.proxy.connection.effects import Clock  # fields' types: mypyc wants them at run time
+from weir.proxy.connection.usage_counters import REQUEST, UsageCounters
+from weir.proxy.handlers.plan import Plan
+from weir.quotas import BrokerQuotas, ClientLedger
+from weir.quotas.limiters.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
-    from proxy.connection.client import Client
-    from proxy.handlers.plans import Plans
+    from weir.proxy.connection.client import Client
+    from weir.proxy.handlers.plans import Plans
 
 
 _PRODUCE: Final = ApiKey.PRODUCE.value

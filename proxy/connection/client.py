@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.framing import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
-from proxy.connection.usage import ConnectionUsage  # fields' types: mypyc wants them at run time
-from proxy.handlers.sasl.exchange import Exchange
-from quotas import BrokerQuotas, ClientLedger
+from weir.protocol.framing import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
+from weir.proxy.connection.usage import ConnectionUsage  # fields' types: mypyc wants them at run time
+from weir.proxy.handlers.sasl.exchange import Exchange
+from weir.quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
-    from proxy.handlers.decisions import Forward
-    from proxy.handlers.plan import NeedsLook, Plan
-    from proxy.handlers.sasl.identity import Identities
-    from quotas import Budget
+    from weir.proxy.handlers.decisions import Forward
+    from weir.proxy.handlers.plan import NeedsLook, Plan
+    from weir.proxy.handlers.sasl.identity import Identities
+    from weir.quotas import Budget
 
 NO_LIMITS: Final = ClientLedger()
 

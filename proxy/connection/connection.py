@@ -20,33 +20,43 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from protocol.errors import ProtocolError
-from proxy.close_reasons import BY_CLIENTS, CloseReason
-from proxy.connection import replies
-from proxy.connection.charges import charge_request_time
-from proxy.connection.client import Client  # fields' types: mypyc wants them at run time
-from proxy.connection.effects import Clock, Effects, End
-from proxy.connection.ending import find_end
-from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
-from proxy.connection.state import ANSWERED, DRAINING, NEXT, OPEN, RELEASE, THROTTLE, THROTTLED, WHY, Event
-from proxy.connection.usage import ConnectionUsage
-from proxy.connection.usage_counters import MUTATION
-from proxy.handlers.plan import ByteCounter, Plan
-from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
-from proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
-from proxy.handlers.topics.fetch_sessions import FetchSession
-from quotas.limiters.throttle import INT32_MAX
+from weir.protocol.errors import ProtocolError
+from weir.proxy.close_reasons import BY_CLIENTS, CloseReason
+from weir.proxy.connection import replies
+from weir.proxy.connection.charges import charge_request_time
+from weir.proxy.connection.client import Client  # fields' types: mypyc wants them at run time
+from weir.proxy.connection.effects import Clock, Effects, End
+from weir.proxy.connection.ending import find_end
+from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
+from weir.proxy.connection.state import (
+    ANSWERED,
+    DRAINING,
+    NEXT,
+    OPEN,
+    RELEASE,
+    THROTTLE,
+    THROTTLED,
+    WHY,
+    Event,
+)
+from weir.proxy.connection.usage import ConnectionUsage
+from weir.proxy.connection.usage_counters import MUTATION
+from weir.proxy.handlers.plan import ByteCounter, Plan
+from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
+from weir.proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
+from weir.proxy.handlers.topics.fetch_sessions import FetchSession
+from weir.quotas.limiters.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.versions import VersionRange
-    from proxy.addresses import AdvertisedAddresses
-    from proxy.counters import Counters
-    from proxy.handlers.mutations.cluster_state import ClusterState
-    from proxy.handlers.plans import Plans
-    from proxy.handlers.sasl.identity import Identities
-    from quotas import BrokerQuotas
+    from weir.protocol.versions import VersionRange
+    from weir.proxy.addresses import AdvertisedAddresses
+    from weir.proxy.counters import Counters
+    from weir.proxy.handlers.mutations.cluster_state import ClusterState
+    from weir.proxy.handlers.plans import Plans
+    from weir.proxy.handlers.sasl.identity import Identities
+    from weir.quotas import BrokerQuotas
 
 
 @dataclass(frozen=True, slots=True)

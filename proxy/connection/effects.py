@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.close_reasons import CloseReason  # a field's type: mypyc wants it at run time
+from weir.proxy.close_reasons import CloseReason  # a field's type: mypyc wants it at run time
 
 
 class Effects:

@@ -6,8 +6,8 @@ record is lost. All other fields stay as the broker sent them, so that fetch ses
 
 from __future__ import annotations
 
-from protocol.framing import LENGTH, LENGTH_BYTES
-from protocol.scanning.records_remover import RecordsRemover
+from weir.protocol.framing import LENGTH, LENGTH_BYTES
+from weir.protocol.scanning.records_remover import RecordsRemover
 
 KEPT_BYTES_MAX = 16 * 1024 * 1024  # not Final: mypyc would inline it, and tests set it
 """Maximum size of a response without its records (about 200,000 partitions); a larger one is malformed."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.close_reasons import CloseReason
-from proxy.connection.state import DRAINING, Event
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.state import DRAINING, Event
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 LINGER_MS: Final = 30_000
 """Time (ms) after which a client that has closed its half is closed if its requests make no progress, because

@@ -5,22 +5,22 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from protocol.framing import LENGTH_BYTES
-from proxy.connection.charges import (  # fields' types: mypyc wants them at run time
+from weir.protocol.framing import LENGTH_BYTES
+from weir.proxy.connection.charges import (  # fields' types: mypyc wants them at run time
     Charged,
     LocalResponse,
     charge_request_time,
     count_time,
 )
-from proxy.connection.usage_counters import UsageCounters
-from proxy.handlers.broker_query import RunningQuery
-from proxy.handlers.decisions import Deferred
-from proxy.handlers.plan import Plan
-from quotas.costs.cost import UNANSWERED_US, confirmed_us
-from quotas.limiters.request_time import US_PER_PERCENT
+from weir.proxy.connection.usage_counters import UsageCounters
+from weir.proxy.handlers.broker_query import RunningQuery
+from weir.proxy.handlers.decisions import Deferred
+from weir.proxy.handlers.plan import Plan
+from weir.quotas.costs.cost import UNANSWERED_US, confirmed_us
+from weir.quotas.limiters.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
-    from quotas import ClientLedger
+    from weir.quotas import ClientLedger
 
 
 class Kind(IntEnum):

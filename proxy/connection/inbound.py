@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey, versions
-from protocol.errors import OversizedError, ProtocolError
-from protocol.framing import (
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.errors import OversizedError, ProtocolError
+from weir.protocol.framing import (
     INCOMPLETE,
     LENGTH_BYTES,
     REQUEST_HEAD,
@@ -16,24 +16,24 @@ from protocol.framing import (
     REQUEST_LENGTH_MIN,
     request_body,
 )
-from protocol.messages import ProduceRequest
-from protocol.scanning.field_offsets import field_offset
-from proxy.close_reasons import CloseReason
-from proxy.connection import replies
-from proxy.connection.charges import LocalResponse, count_request
-from proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
-from proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
-from proxy.connection.tokens import from_client
-from proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
-from proxy.handlers.broker_query import RunningQuery
-from proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
-from proxy.handlers.plan import ByteCounter, Plan
-from proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
-from proxy.handlers.unread import count_unread
-from quotas import ClientLedger
+from weir.protocol.messages import ProduceRequest
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection import replies
+from weir.proxy.connection.charges import LocalResponse, count_request
+from weir.proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
+from weir.proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
+from weir.proxy.connection.tokens import from_client
+from weir.proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
+from weir.proxy.handlers.broker_query import RunningQuery
+from weir.proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
+from weir.proxy.handlers.plan import ByteCounter, Plan
+from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
+from weir.proxy.handlers.unread import count_unread
+from weir.quotas import ClientLedger
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 _unpack = REQUEST_HEAD.unpack_from
 _PRODUCE: Final = ApiKey.PRODUCE.value

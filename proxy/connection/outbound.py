@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey
-from protocol.errors import ProtocolError
-from protocol.framing import (
+from weir.protocol.api import ApiKey
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import (
     INCOMPLETE,
     LENGTH,
     LENGTH_BYTES,
@@ -17,19 +17,19 @@ from protocol.framing import (
     RESPONSE_LENGTH_MIN,
     response_body,
 )
-from proxy.close_reasons import CloseReason
-from proxy.connection import replies
-from proxy.connection.emptied import EmptiedResponse
-from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
-from proxy.connection.state import OPEN
-from proxy.connection.tokens import from_broker
-from proxy.connection.usage_counters import CONSUMER, TOPIC
-from proxy.handlers.api_versions.api_versions import refused
-from proxy.handlers.decisions import WAIT, Wait
-from proxy.handlers.plan import ByteCounter, Plan, ResponseEdit, StreamRewrite
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection import replies
+from weir.proxy.connection.emptied import EmptiedResponse
+from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
+from weir.proxy.connection.state import OPEN
+from weir.proxy.connection.tokens import from_broker
+from weir.proxy.connection.usage_counters import CONSUMER, TOPIC
+from weir.proxy.handlers.api_versions.api_versions import refused
+from weir.proxy.handlers.decisions import WAIT, Wait
+from weir.proxy.handlers.plan import ByteCounter, Plan, ResponseEdit, StreamRewrite
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.framing import LENGTH_BYTES
-from proxy.connection.charges import LocalResponse, sent
-from proxy.connection.in_flight import DEFERRED, LOCAL, NO_CORRELATION_ID, QUERY, TOKEN, RequestInFlight
-from proxy.connection.state import Event
-from proxy.handlers import plan as plans
+from weir.protocol.framing import LENGTH_BYTES
+from weir.proxy.connection.charges import LocalResponse, sent
+from weir.proxy.connection.in_flight import DEFERRED, LOCAL, NO_CORRELATION_ID, QUERY, TOKEN, RequestInFlight
+from weir.proxy.connection.state import Event
+from weir.proxy.handlers import plan as plans
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import RunningQuery
-    from proxy.handlers.decisions import Deferred
+    from weir.proxy.connection.connection import Connection
+    from weir.proxy.handlers.broker_query import RunningQuery
+    from weir.proxy.handlers.decisions import Deferred
 
 
 def expect_token(connection: Connection, *, serial: bool) -> None:

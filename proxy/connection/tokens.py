@@ -17,15 +17,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey
-from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
-from proxy.close_reasons import CloseReason
-from proxy.connection.replies import expect_token
-from proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX, settle, succeeded
+from weir.protocol.api import ApiKey
+from weir.protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.replies import expect_token
+from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX, settle, succeeded
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
-    from proxy.handlers.sasl.exchange import Exchange
+    from weir.proxy.connection.connection import Connection
+    from weir.proxy.handlers.sasl.exchange import Exchange
 
 _LENGTH_AND_KEY: Final = Struct(">ih")
 _HEAD_BYTES: Final = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.connection.usage_counters import ClientUsage, RequestTrace, UsageCounters
-from proxy.connection.usage_registry import UsageRegistry
-from usage.groups import GROUPS, Group
+from weir.proxy.connection.usage_counters import ClientUsage, RequestTrace, UsageCounters
+from weir.proxy.connection.usage_registry import UsageRegistry
+from weir.usage.groups import GROUPS, Group
 
 _NEVER: Final = -1
 _OTHER: Final = GROUPS.index(Group.OTHER)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from usage.groups import GROUPS
-from usage.records import NOTHING, VERSION, ByQuota, TraceRecord, UsageRecord
+from weir.usage.groups import GROUPS
+from weir.usage.records import NOTHING, VERSION, ByQuota, TraceRecord, UsageRecord
 
 PRODUCER: Final = 0
 CONSUMER: Final = 1

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.connection.usage import ConnectionUsage
-from proxy.connection.usage_registry import UsageRegistry
+from weir.proxy.connection.usage import ConnectionUsage
+from weir.proxy.connection.usage_registry import UsageRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usage.records import TraceRecord, UsageRecord
+    from weir.usage.records import TraceRecord, UsageRecord
 
 
 class UsageRegistries:

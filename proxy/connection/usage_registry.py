@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from proxy.connection.usage_counters import ClientUsage, PendingCounters, RequestTrace, UsageCounters
-from quotas.table.bounded_names import OVERFLOW, shortened
+from weir.proxy.connection.usage_counters import ClientUsage, PendingCounters, RequestTrace, UsageCounters
+from weir.quotas.table.bounded_names import OVERFLOW, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from usage.records import TraceRecord, UsageRecord
+    from weir.usage.records import TraceRecord, UsageRecord
 
 _HASHES: Final = 2**32
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from quotas import BrokerQuotas, QuotaTable
-from quotas.client_quotas import mutation_rates
-from quotas.cluster_quotas import ClusterQuotas
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.table.options import Pacing
+from weir.quotas import BrokerQuotas, QuotaTable
+from weir.quotas.client_quotas import mutation_rates
+from weir.quotas.cluster_quotas import ClusterQuotas
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.table.options import Pacing
 
 
 class QuotaRegistry:

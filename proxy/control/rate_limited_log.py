@@ -8,8 +8,8 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Final
 
-from proxy.logs import Write
-from proxy.net.reactor import Reactor, Timer
+from weir.proxy.logs import Write
+from weir.proxy.net.reactor import Reactor, Timer
 
 PERIOD_MS: Final = 1000
 

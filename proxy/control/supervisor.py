@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
-from proxy.counters import Counters
-from proxy.logs import Note
+from weir.proxy.counters import Counters
+from weir.proxy.logs import Note
 
 log = structlog.get_logger("weir")
 

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.throttled import (
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.throttled import (
     SLICE,
     Connected,
     Connections,
@@ -25,9 +25,9 @@ from proxy.control.throttled import (
     read_connections,
     read_throttles,
 )
-from quotas import QuotaKey
-from quotas.connections import ConnectionQuotas
-from quotas.limiters.budgets import UNLIMITED
+from weir.quotas import QuotaKey
+from weir.quotas.connections import ConnectionQuotas
+from weir.quotas.limiters.budgets import UNLIMITED
 
 log = structlog.get_logger("weir.throttle")
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
-from proxy.connection.client import Client
-from proxy.control.quota_registry import QuotaRegistry
-from quotas import BrokerQuotas, Budget, MutationBudget, QuotaKey, Tags
-from quotas.client_quotas import ClientQuotas
-from quotas.cluster_quotas import ClusterQuotas
-from quotas.connections import ConnectionBudget, ConnectionQuotas
-from quotas.limiters.limiter import Limiter
+from weir.proxy.connection.client import Client
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.quotas import BrokerQuotas, Budget, MutationBudget, QuotaKey, Tags
+from weir.quotas.client_quotas import ClientQuotas
+from weir.quotas.cluster_quotas import ClusterQuotas
+from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
+from weir.quotas.limiters.limiter import Limiter
 
 SLICE: Final = 1000
 """Number of budgets, or of connections, read in one step. A step takes less than a millisecond; sockets are

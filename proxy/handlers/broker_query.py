@@ -26,10 +26,10 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from protocol.api import request_header_version, response_header_version
-from protocol.codec import codec, response_type
-from protocol.errors import EncodeError, ProtocolError
-from protocol.framing import (
+from weir.protocol.api import request_header_version, response_header_version
+from weir.protocol.codec import codec, response_type
+from weir.protocol.errors import EncodeError, ProtocolError
+from weir.protocol.framing import (
     CLIENT_ID_OFFSET,
     INCOMPLETE,
     LENGTH_BYTES,
@@ -39,9 +39,9 @@ from protocol.framing import (
     client_id_end,
     response_body,
 )
-from protocol.messages import Message
-from protocol.pieces import Pieces, release
-from protocol.values import schema_of
+from weir.protocol.messages import Message
+from weir.protocol.pieces import Pieces, release
+from weir.protocol.values import schema_of
 
 NO_TAGS = b"\x00"
 T = TypeVar("T")

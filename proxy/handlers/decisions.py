@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from proxy.handlers.broker_query import BrokerQuery
+from weir.proxy.handlers.broker_query import BrokerQuery
 
 if TYPE_CHECKING:
-    from proxy.handlers.plan import ByteCounter
+    from weir.proxy.handlers.plan import ByteCounter
 
 
 class Forward:

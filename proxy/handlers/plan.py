@@ -22,21 +22,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from proxy.handlers.decisions import Decision, Forward, Wait
+from weir.proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
-    from protocol.messages import Message
-    from protocol.scanning.field_offsets import FieldOffset
-    from protocol.versions import VersionRange
-    from proxy.addresses import AdvertisedAddresses
-    from proxy.close_reasons import CloseReason
-    from proxy.counters import Counters
-    from proxy.handlers.mutations.cluster_state import ClusterState
-    from proxy.handlers.quota_api.quota_admin import QuotaAdmin
-    from proxy.handlers.sasl.exchange import Exchange
-    from proxy.handlers.sasl.identity import Identities
-    from proxy.handlers.topics.fetch_sessions import FetchSession
-    from quotas import BrokerQuotas, Budget, ClientLedger, Cost
+    from weir.protocol.messages import Message
+    from weir.protocol.scanning.field_offsets import FieldOffset
+    from weir.protocol.versions import VersionRange
+    from weir.proxy.addresses import AdvertisedAddresses
+    from weir.proxy.close_reasons import CloseReason
+    from weir.proxy.counters import Counters
+    from weir.proxy.handlers.mutations.cluster_state import ClusterState
+    from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
+    from weir.proxy.handlers.sasl.exchange import Exchange
+    from weir.proxy.handlers.sasl.identity import Identities
+    from weir.proxy.handlers.topics.fetch_sessions import FetchSession
+    from weir.quotas import BrokerQuotas, Budget, ClientLedger, Cost
 
 
 class BrokerVersions(Protocol):

@@ -15,30 +15,30 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from protocol.api import ApiKey, request_header_version, response_header_version, versions
-from protocol.codec import response_type
-from protocol.framing import REQUEST_HEAD
-from protocol.scanning.field_offsets import field_offset
-from protocol.versions import VersionRange
-from proxy.close_reasons import CloseReason
-from proxy.counters import Counters
-from proxy.handlers.addresses import rewrite
-from proxy.handlers.api_versions import api_versions
-from proxy.handlers.bandwidth import bandwidth
-from proxy.handlers.decisions import WAIT, Wait
-from proxy.handlers.mutations import auto_creation, mutations, streams_groups
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plan import Context, Plan
-from proxy.handlers.protected_topics import changed_topics, produced_topics
-from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
-from proxy.handlers.quota_api import client_quotas
-from proxy.handlers.request_time import request_time
-from proxy.handlers.sasl import authentication
-from proxy.handlers.sasl.identity import Identities
-from proxy.handlers.topics import topic_rates
-from proxy.handlers.uplift import uplift, uplift_rule
-from proxy.handlers.usage_groups import group_index
-from quotas.costs.request_costs import CostTable, Overrides, shipped
+from weir.protocol.api import ApiKey, request_header_version, response_header_version, versions
+from weir.protocol.codec import response_type
+from weir.protocol.framing import REQUEST_HEAD
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.versions import VersionRange
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.addresses import rewrite
+from weir.proxy.handlers.api_versions import api_versions
+from weir.proxy.handlers.bandwidth import bandwidth
+from weir.proxy.handlers.decisions import WAIT, Wait
+from weir.proxy.handlers.mutations import auto_creation, mutations, streams_groups
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.protected_topics import changed_topics, produced_topics
+from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+from weir.proxy.handlers.quota_api import client_quotas
+from weir.proxy.handlers.request_time import request_time
+from weir.proxy.handlers.sasl import authentication
+from weir.proxy.handlers.sasl.identity import Identities
+from weir.proxy.handlers.topics import topic_rates
+from weir.proxy.handlers.uplift import uplift, uplift_rule
+from weir.proxy.handlers.usage_groups import group_index
+from weir.quotas.costs.request_costs import CostTable, Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
 

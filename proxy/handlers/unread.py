@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from protocol import schema
-from proxy.handlers.decisions import Decision, Forward, Wait
+from weir.protocol import schema
+from weir.proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
-    from proxy.counters import Counters
+    from weir.proxy.counters import Counters
 
 log = structlog.get_logger("weir.requests")
 

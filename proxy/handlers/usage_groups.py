@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey
-from usage.groups import GROUPS, Group
+from weir.protocol.api import ApiKey
+from weir.usage.groups import GROUPS, Group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from protocol.codec import Codec
-from protocol.errors import ProtocolError
-from protocol.messages import Message
-from protocol.pieces import PIECE_BYTES
-from proxy.handlers.broker_query import BrokerQuery
-from proxy.handlers.decisions import Query
-from proxy.handlers.plan import Context
+from weir.protocol.codec import Codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import Message
+from weir.protocol.pieces import PIECE_BYTES
+from weir.proxy.handlers.broker_query import BrokerQuery
+from weir.proxy.handlers.decisions import Query
+from weir.proxy.handlers.plan import Context
 
 ELEMENTS_MAX: Final = 20_000
 """Maximum number of elements in all arrays of a request; a larger request closes the connection. KRaft

@@ -15,10 +15,10 @@ import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.close_reasons import CloseReason
+from weir.proxy.close_reasons import CloseReason
 
 if TYPE_CHECKING:
-    from proxy.net.reactor import Reactor, Timer
+    from weir.proxy.net.reactor import Reactor, Timer
 
 BYTES_MAX: Final = 512 * 1024 * 1024
 """Default (bytes) of `buffered_bytes_max`: the bytes that 2,000 connections hold whose clients

@@ -15,7 +15,7 @@ from typing import TypeVar
 import outcome
 import trio
 
-from proxy.net.reactor import Reactor
+from weir.proxy.net.reactor import Reactor
 
 T = TypeVar("T")
 

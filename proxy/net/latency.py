@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from protocol.api import ApiKey
+from weir.protocol.api import ApiKey
 
 SAMPLE: Final = 16
 """One of this many reads from a client is measured, on each connection; the first one always."""

@@ -11,9 +11,9 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from proxy.net.poll import READ
-from proxy.net.reactor import Reactor
-from proxy.net.side import Socket
+from weir.proxy.net.poll import READ
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.side import Socket
 
 DISCARD_MS: Final = 1000
 

@@ -34,10 +34,10 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from proxy.connection.effects import TURN_FRAMES, Clock
-from proxy.net.buffered import BufferedBytes
-from proxy.net.latency import Latencies
-from proxy.net.poll import READ, Poll
+from weir.proxy.connection.effects import TURN_FRAMES, Clock
+from weir.proxy.net.buffered import BufferedBytes
+from weir.proxy.net.latency import Latencies
+from weir.proxy.net.poll import READ, Poll
 
 log = structlog.get_logger("weir")
 

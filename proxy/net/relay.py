@@ -13,18 +13,18 @@ import socket
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from proxy.close_reasons import CloseReason
-from proxy.connection.connection import Connection
-from proxy.connection.effects import NOTHING
-from proxy.connection.in_flight import CHARGED
-from proxy.connection.inbound import Inbound
-from proxy.connection.outbound import Outbound
-from proxy.connection.state import OPEN
-from proxy.net.latency import SAMPLE
-from proxy.net.lingering import Lingering, close_slowly
-from proxy.net.poll import BROKEN, LEFT, READ, WRITE
-from proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
-from proxy.net.side import Side, Socket, unconnected
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
+from weir.proxy.connection.effects import NOTHING
+from weir.proxy.connection.in_flight import CHARGED
+from weir.proxy.connection.inbound import Inbound
+from weir.proxy.connection.outbound import Outbound
+from weir.proxy.connection.state import OPEN
+from weir.proxy.net.latency import SAMPLE
+from weir.proxy.net.lingering import Lingering, close_slowly
+from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
+from weir.proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
+from weir.proxy.net.side import Side, Socket, unconnected
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from proxy.close_reasons import CloseReason
-from proxy.connection.effects import End
-from proxy.net.poll import READ
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.effects import End
+from weir.proxy.net.poll import READ
 
 Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 """Function (data, memoryview of data, end, now_ms) that processes `data[:end]` and returns the number of

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from proxy.addresses import Address
+from weir.proxy.addresses import Address
 
 BACKLOG: Final = 4096
 """Maximum number of connections that wait in the kernel to be accepted; the system may allow fewer

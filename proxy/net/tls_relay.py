@@ -8,12 +8,12 @@ Plain relays have no such code.
 
 from __future__ import annotations
 
-from proxy.connection.connection import Connection
-from proxy.net.poll import READ, WRITE
-from proxy.net.reactor import Reactor, Timer
-from proxy.net.relay import OnEnd, Relay
-from proxy.net.side import Side, Socket
-from proxy.net.tls_socket import TlsSocket
+from weir.proxy.connection.connection import Connection
+from weir.proxy.net.poll import READ, WRITE
+from weir.proxy.net.reactor import Reactor, Timer
+from weir.proxy.net.relay import OnEnd, Relay
+from weir.proxy.net.side import Side, Socket
+from weir.proxy.net.tls_socket import TlsSocket
 
 
 class TlsRelay(Relay):

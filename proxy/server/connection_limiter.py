@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.close_reasons import CloseReason
-from proxy.config.config import Config, plain_ip
-from quotas import QuotaTable
-from quotas.connections import ConnectionCounts, ConnectionQuotas
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config.config import Config, plain_ip
+from weir.quotas import QuotaTable
+from weir.quotas.connections import ConnectionCounts, ConnectionQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

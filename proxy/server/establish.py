@@ -19,19 +19,19 @@ from typing import Final, NamedTuple, TypeAlias
 import structlog
 import trio
 
-from proxy.addresses import Address, AddressBook
-from proxy.close_reasons import BY_PEERS, CloseReason
-from proxy.config.config import Config, plain_ip
-from proxy.connection.connection import ANONYMOUS
-from proxy.control.cluster.broker_states import BrokerStates
-from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.counters import Counters
-from proxy.net import sockets
-from proxy.net.side import Socket
-from proxy.net.tls.handshakes import BrokerTlsError, RefusedError, TlsAcceptor
-from proxy.net.tls.upstream import Upstream
-from proxy.server.connection_limiter import ConnectionLimiter
-from proxy.server.listeners import OVERLOAD
+from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.close_reasons import BY_PEERS, CloseReason
+from weir.proxy.config.config import Config, plain_ip
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.control.cluster.broker_states import BrokerStates
+from weir.proxy.control.rate_limited_log import RateLimitedLog
+from weir.proxy.counters import Counters
+from weir.proxy.net import sockets
+from weir.proxy.net.side import Socket
+from weir.proxy.net.tls.handshakes import BrokerTlsError, RefusedError, TlsAcceptor
+from weir.proxy.net.tls.upstream import Upstream
+from weir.proxy.server.connection_limiter import ConnectionLimiter
+from weir.proxy.server.listeners import OVERLOAD
 
 log = structlog.get_logger("weir")
 

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
-from proxy.addresses import Address
-from proxy.control.supervisor import Supervisor, Task, Work, Works
-from proxy.net import sockets
-from proxy.outage import Outage
-from proxy.server.connection_limiter import ConnectionLimiter
+from weir.proxy.addresses import Address
+from weir.proxy.control.supervisor import Supervisor, Task, Work, Works
+from weir.proxy.net import sockets
+from weir.proxy.outage import Outage
+from weir.proxy.server.connection_limiter import ConnectionLimiter
 
 log = structlog.get_logger("weir")
 

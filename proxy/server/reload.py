@@ -12,11 +12,11 @@ import msgspec
 import structlog
 import trio
 
-from proxy import logs
-from proxy.config.config import Config, ConfigError
-from proxy.file_watch import FileWatch
-from proxy.outage import Outage
-from proxy.server.server import Server
+from weir.proxy import logs
+from weir.proxy.config.config import Config, ConfigError
+from weir.proxy.file_watch import FileWatch
+from weir.proxy.outage import Outage
+from weir.proxy.server.server import Server
 
 log = structlog.get_logger("weir")
 

@@ -15,39 +15,39 @@ from typing import Final
 import structlog
 import trio
 
-from protocol.api import ApiKey, versions
-from proxy import file_watch
-from proxy.addresses import Address, AddressBook, AdvertisedAddresses
-from proxy.close_reasons import BY_PEERS, CloseReason
-from proxy.config.config import Config, ConfigError, Settings
-from proxy.connection.client import Client
-from proxy.connection.connection import Connection, ConnectionLimits
-from proxy.connection.usage_registries import UsageRegistries
-from proxy.control.cluster.broker_states import BrokerStates
-from proxy.control.cluster.discovery import Discovery
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.control.supervisor import Supervisor, Task, every, in_steps
-from proxy.control.throttle_log import PERIOD_S, ThrottleLog
-from proxy.counters import Counters
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plans import Plans
-from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
-from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
-from proxy.handlers.sasl.identity import Identities
-from proxy.net import sockets
-from proxy.net.buffered import BufferedBytes
-from proxy.net.latency import Latencies
-from proxy.net.lingering import DISCARD_MS, Lingering
-from proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
-from proxy.net.relay import Relay
-from proxy.net.side import Socket
-from proxy.net.tls_relay import new_relay
-from proxy.server.connection_limiter import ConnectionLimiter
-from proxy.server.establish import Client as AcceptedClient
-from proxy.server.establish import Connector
-from proxy.server.listeners import Listeners
-from quotas.limiters.throttle import INT32_MAX
+from weir.protocol.api import ApiKey, versions
+from weir.proxy import file_watch
+from weir.proxy.addresses import Address, AddressBook, AdvertisedAddresses
+from weir.proxy.close_reasons import BY_PEERS, CloseReason
+from weir.proxy.config.config import Config, ConfigError, Settings
+from weir.proxy.connection.client import Client
+from weir.proxy.connection.connection import Connection, ConnectionLimits
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.control.cluster.broker_states import BrokerStates
+from weir.proxy.control.cluster.discovery import Discovery
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.rate_limited_log import RateLimitedLog
+from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
+from weir.proxy.control.throttle_log import PERIOD_S, ThrottleLog
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
+from weir.proxy.handlers.sasl.identity import Identities
+from weir.proxy.net import sockets
+from weir.proxy.net.buffered import BufferedBytes
+from weir.proxy.net.latency import Latencies
+from weir.proxy.net.lingering import DISCARD_MS, Lingering
+from weir.proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
+from weir.proxy.net.relay import Relay
+from weir.proxy.net.side import Socket
+from weir.proxy.net.tls_relay import new_relay
+from weir.proxy.server.connection_limiter import ConnectionLimiter
+from weir.proxy.server.establish import Client as AcceptedClient
+from weir.proxy.server.establish import Connector
+from weir.proxy.server.listeners import Listeners
+from weir.quotas.limiters.throttle import INT32_MAX
 
 log = structlog.get_logger("weir")
 

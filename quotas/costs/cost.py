@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from quotas.costs.request_costs import ApiCost, ColdCost
+    from weir.quotas.costs.request_costs import ApiCost, ColdCost
 
 _BYTES_PER_KB: Final = 1000.0
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import tomlkit
 
-from quotas.costs.request_costs import ApiCost
+from weir.quotas.costs.request_costs import ApiCost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from quotas.costs.request_costs import Overrides
+    from weir.quotas.costs.request_costs import Overrides
 
 
 def render(costs: Overrides, head: Sequence[str] = (), notes: Mapping[str, str] | None = None) -> str:

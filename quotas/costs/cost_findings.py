@@ -6,14 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from quotas.costs.calibration import median
-from quotas.costs.cost_fitting import Sample, api_cost, coefficients_of, estimate_us, fit
-from quotas.costs.request_costs import ColdCost, Overrides
+from weir.quotas.costs.calibration import median
+from weir.quotas.costs.cost_fitting import Sample, api_cost, coefficients_of, estimate_us, fit
+from weir.quotas.costs.request_costs import ColdCost, Overrides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from quotas.costs.request_costs import CostTable
+    from weir.quotas.costs.request_costs import CostTable
 
 _COLD: Final = "cold"
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from quotas.costs.request_costs import CODECS, ApiCost
+from weir.quotas.costs.request_costs import CODECS, ApiCost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 
-from quotas.table.quota_entry import shown
+from weir.quotas.table.quota_entry import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -120,7 +120,7 @@ _SHOWN_MAX: Final = 200
 @cache
 def shipped(generation: str) -> CostTable:
     """Return the shipped table of `generation`, one of `GENERATIONS` (cached)."""
-    text = files("quotas").joinpath("costs", f"{generation}.toml").read_text("utf-8")
+    text = files("weir.quotas").joinpath("costs", f"{generation}.toml").read_text("utf-8")
     return msgspec.toml.decode(text, type=CostTable)
 
 

@@ -18,7 +18,7 @@ time of 0, as in Kafka.
 
 from __future__ import annotations
 
-from quotas.limiters.throttle import INT64_MAX
+from weir.quotas.limiters.throttle import INT64_MAX
 
 
 class TokenBucket:

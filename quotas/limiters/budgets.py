@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quotas.limiters.counters import CountingLimiter
-from quotas.limiters.limiter import UNLIMITED
-from quotas.limiters.rate import Rate
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.throttle import INT32_MAX, fetch_cap, throttle_ms
+from weir.quotas.limiters.counters import CountingLimiter
+from weir.quotas.limiters.limiter import UNLIMITED
+from weir.quotas.limiters.rate import Rate
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.throttle import INT32_MAX, fetch_cap, throttle_ms
 
 if TYPE_CHECKING:
-    from quotas.table.entities import Tags
+    from weir.quotas.table.entities import Tags
 
 __all__ = ["UNLIMITED", "Budget"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quotas.table.entities import Tags
+    from weir.quotas.table.entities import Tags
 
 
 class Chargeable:

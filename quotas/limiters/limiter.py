@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from quotas.table.entities import Tags
+    from weir.quotas.table.entities import Tags
 
 UNLIMITED: Final = math.inf
 """Limit of a limiter that never throttles."""

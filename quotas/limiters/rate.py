@@ -25,7 +25,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import add
 
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, Samples
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, Samples
 
 
 class Rate(Samples):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from quotas.limiters.budgets import Budget
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 if TYPE_CHECKING:
-    from quotas.table.entities import Tags
+    from weir.quotas.table.entities import Tags
 
 US_PER_PERCENT: Final = 10_000.0
 """Number of microseconds of a thread in one unit of a charge: one percent of a second."""

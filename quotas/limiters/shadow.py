@@ -1,6 +1,6 @@
 """Shadowed: an enforced limiter and a shadow limiter, charged as one; clients wait for the enforced one only.
 
->>> from quotas.table.entities import Tags
+>>> from weir.quotas.table.entities import Tags
 >>> enforced, shadow = Budget(Tags("", "app"), 2000, 0), Budget(Tags("", "app"), 1000, 0, is_shadow=True)
 >>> limiter = shadowed(enforced, shadow)
 >>> limiter.charge(15_000, now_ms=0), enforced.charged, shadow.charged, shadow.throttle_ms_total
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from quotas.limiters.budgets import Budget
-from quotas.limiters.counters import Chargeable
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.counters import Chargeable
 
 
 class Shadowed(Chargeable):

@@ -11,7 +11,7 @@ counts in full within its first second: after 10 MB at once, the rate is above 1
 
 from __future__ import annotations
 
-from quotas.limiters.samples import Samples
+from weir.quotas.limiters.samples import Samples
 
 
 class SimpleRate(Samples):

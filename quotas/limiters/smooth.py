@@ -8,7 +8,7 @@ A charge is a debt, which is paid off at the limit. A client in debt waits until
 Up to `CREDIT_MS` of unused time are kept as credit. So a client reaches its limit in spite of the time of
 round trips, waits that are rounded up, and requests that come late. Longer unused time is lost.
 
->>> from quotas.table.entities import Tags
+>>> from weir.quotas.table.entities import Tags
 >>> budget = SmoothBudget(Tags("", "app"), limit=1_000_000, now_ms=0)
 >>> budget.charge(300_000, now_ms=0)  # 100 ms are covered by the credit
 200
@@ -25,14 +25,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from quotas.limiters.budgets import Budget
-from quotas.limiters.limiter import UNLIMITED
-from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limiters.throttle import INT32_MAX
-from quotas.table.options import Pacing
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.limiter import UNLIMITED
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.throttle import INT32_MAX
+from weir.quotas.table.options import Pacing
 
 if TYPE_CHECKING:
-    from quotas.table.entities import Tags
+    from weir.quotas.table.entities import Tags
 
 CREDIT_MS: Final = 100
 """Maximum unused time (ms) kept as credit: 1 % of ten seconds."""

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from quotas.table.entities import Tags
+    from weir.quotas.table.entities import Tags
 
 NAME_CHARS_MAX: Final = 255
 """Maximum number of characters in a name that is kept unchanged. Kafka allows 249 characters in a topic; a

@@ -17,14 +17,14 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
-from quotas.table.options import Scope
-from quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
+from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
+from weir.quotas.table.options import Scope
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from quotas.table.limits import Limit, Limits
+    from weir.quotas.table.limits import Limit, Limits
 
 
 class Verdict(Enum):

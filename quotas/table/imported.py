@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from quotas.table.quota_file import QuotaFileError, render
-from quotas.table.quota_table import Quota, QuotaKey, QuotaTable
+from weir.quotas.table.quota_file import QuotaFileError, render
+from weir.quotas.table.quota_table import Quota, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
-    from quotas.table.entities import Entity
+    from weir.quotas.table.entities import Entity
 
 _KEYS = {key.value: key for key in QuotaKey}
 

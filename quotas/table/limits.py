@@ -12,8 +12,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Prefix, Tags
-from quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Prefix, Tags
+from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

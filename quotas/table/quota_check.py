@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from quotas.table.entities import Prefix
-from quotas.table.quota_entry import Entry, QuotaFileError, shown
-from quotas.table.quota_file import place_of, scan
+from weir.quotas.table.entities import Prefix
+from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
+from weir.quotas.table.quota_file import place_of, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quotas.table.entities import Entity
+    from weir.quotas.table.entities import Entity
 
 
 class Findings(NamedTuple):

@@ -28,9 +28,9 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Array
 
-from quotas.table.entities import Entity
-from quotas.table.options import Options, Scope
-from quotas.table.quota_entry import (
+from weir.quotas.table.entities import Entity
+from weir.quotas.table.options import Options, Scope
+from weir.quotas.table.quota_entry import (
     ENTRY,
     PACING_KEY,
     SCOPE_KEY,
@@ -39,13 +39,13 @@ from quotas.table.quota_entry import (
     entry_lines,
     number,
 )
-from quotas.table.quota_file import header_lines, read, render_entries
-from quotas.table.quota_table import QuotaKey
+from weir.quotas.table.quota_file import header_lines, read, render_entries
+from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
-    from quotas.table.quota_table import Quota
+    from weir.quotas.table.quota_table import Quota
 
 _TOKEN = re.compile(
     r"""#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.DOTALL

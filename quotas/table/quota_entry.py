@@ -13,11 +13,11 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quotas import units
-from quotas.table.entities import DEFAULT, Default, Entity, Name, Prefix
-from quotas.table.names import canonical_ip
-from quotas.table.options import PLAIN, Options, Pacing, Scope
-from quotas.table.quota_table import QuotaKey, keys_of
+from weir.quotas import units
+from weir.quotas.table.entities import DEFAULT, Default, Entity, Name, Prefix
+from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.quota_table import QuotaKey, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -30,10 +30,18 @@ import re
 import tomllib
 from typing import TYPE_CHECKING
 
-from quotas.table.entities import Entity
-from quotas.table.options import PLAIN, Options
-from quotas.table.quota_entry import ENTRY, Entry, EntryError, QuotaFileError, entry_lines, read_entry, shown
-from quotas.table.quota_table import Quota, QuotaTable
+from weir.quotas.table.entities import Entity
+from weir.quotas.table.options import PLAIN, Options
+from weir.quotas.table.quota_entry import (
+    ENTRY,
+    Entry,
+    EntryError,
+    QuotaFileError,
+    entry_lines,
+    read_entry,
+    shown,
+)
+from weir.quotas.table.quota_table import Quota, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from quotas.table.entities import Entity
-from quotas.table.limits import NONE, Limits
-from quotas.table.options import PLAIN, Options, Pacing
+from weir.quotas.table.entities import Entity
+from weir.quotas.table.limits import NONE, Limits
+from weir.quotas.table.options import PLAIN, Options, Pacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,10 +22,10 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from quotas.table.entities import DEFAULT, Entity, Name
-from quotas.table.imported import Imported
-from quotas.table.names import canonical_ip, sanitize
-from quotas.table.quota_table import QuotaKey
+from weir.quotas.table.entities import DEFAULT, Entity, Name
+from weir.quotas.table.imported import Imported
+from weir.quotas.table.names import canonical_ip, sanitize
+from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,9 +11,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cli.progress import Progress
 from tests.attacks.attacks import ATTACKS, BY_NAME
 from tests.attacks.harness import run
+from weir.cli.progress import Progress
 
 if TYPE_CHECKING:
     from tests.attacks.harness import Result

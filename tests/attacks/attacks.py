@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey
-from protocol.messages import (
+from tests.attacks.frames import bigs, every_api, messages, minimal, request_frame
+from tests.attacks.packed import BATCHES
+from tests.wire.frames import request, unknown_request
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -17,15 +20,12 @@ from protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from protocol.values import schema_of
-from tests.attacks.frames import bigs, every_api, messages, minimal, request_frame
-from tests.attacks.packed import BATCHES
-from tests.wire.frames import request, unknown_request
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 EVERY_QUOTA: Final = """
 [[quota]]

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from protocol.api import ApiKey, request_header_version, response_header_version
-from protocol.codec import codec, request_type, response_type
-from protocol.primitives import write_uvarint
-from protocol.schema import api_keys
-from protocol.values import ZERO_UUID, schema_of
 from tests.wire.frames import NO_TAGS, framed, header
+from weir.protocol.api import ApiKey, request_header_version, response_header_version
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.primitives import write_uvarint
+from weir.protocol.schema import api_keys
+from weir.protocol.values import ZERO_UUID, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.schema import Layout, Slot
-    from protocol.values import Message
+    from weir.protocol.schema import Layout, Slot
+    from weir.protocol.values import Message
 
 _ZEROS: Final[dict[str, object]] = {
     "string": "",

@@ -7,8 +7,8 @@ import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import ProduceRequest
 from tests.wire.frames import request
+from weir.protocol.messages import ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import MetadataRequest
 from tests.hostile.stage import ask
 from tests.proxy.certificates import client_context
 from tests.wire.frames import request
+from weir.protocol.messages import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

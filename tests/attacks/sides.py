@@ -12,13 +12,13 @@ from zlib import crc32
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.frames import record_batch
-from calibration import bodies
-from protocol.framing import LENGTH_BYTES
-from protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse, FetchResponse
 from tests.attacks.escapes import Client, Manner, attempt
 from tests.clients import create_topic
 from tests.raw import ask, fill
 from tests.wire.frames import body_of, request
+from weir.calibration import bodies
+from weir.protocol.framing import LENGTH_BYTES
+from weir.protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse, FetchResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

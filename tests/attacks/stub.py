@@ -13,12 +13,17 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from protocol.api import ApiKey, request_header_version, versions
-from protocol.codec import codec, response_type
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.framing import request_body
-from protocol.messages import (
+from tests.attacks.frames import minimal, response_frame
+from tests.hostile.broker import Sound
+from tests.hostile.files import raise_descriptor_limit
+from tests.kafka.settings import HOST
+from tests.wire.frames import head_of, response
+from weir.protocol.api import ApiKey, request_header_version, versions
+from weir.protocol.codec import codec, response_type
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import request_body
+from weir.protocol.messages import (
     ApiVersionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -30,18 +35,13 @@ from protocol.messages import (
     MetadataResponse,
     ProduceRequest,
 )
-from protocol.scanning.field_offsets import field_offset
-from protocol.values import schema_of
-from tests.attacks.frames import minimal, response_frame
-from tests.hostile.broker import Sound
-from tests.hostile.files import raise_descriptor_limit
-from tests.kafka.settings import HOST
-from tests.wire.frames import head_of, response
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

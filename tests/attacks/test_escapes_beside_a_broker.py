@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pytest
 
 from bench.frames import record_batch
-from calibration import bodies
-from protocol.messages import CreateTopicsRequest, MetadataRequest
 from tests.attacks.escapes import Client, Manner, attempt
 from tests.attacks.sides import (
     ALLOWED,
@@ -43,6 +41,8 @@ from tests.clients import create_topic
 from tests.integration.mutable import SMALL, partitions_at
 from tests.wire.connection import Connection
 from tests.wire.frames import request
+from weir.calibration import bodies
+from weir.protocol.messages import CreateTopicsRequest, MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

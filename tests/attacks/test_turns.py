@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.api import ApiKey
 from tests.attacks.walk import BUSY, TURN_US, Case, cases
+from weir.protocol.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,25 +13,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from protocol.api import ApiKey, versions
-from protocol.framing import LENGTH, LENGTH_BYTES
-from protocol.versions import VersionRange
-from proxy.close_reasons import CloseReason
-from proxy.connection.usage_registries import UsageRegistries
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.net.reactor import Reactor
-from proxy.net.relay import Relay
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.attacks.frames import bigs, every_api, messages, minimal, request_frame, response_frame
 from tests.proxy.rigs import tcp_pair
 from tests.proxy.wire import new_connection
 from tests.wire.frames import head_of
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.framing import LENGTH, LENGTH_BYTES
+from weir.protocol.versions import VersionRange
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.relay import Relay
+from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 ENOUGH: Final = 1e12
 """A rate that nobody exceeds: every charge is made, nobody waits."""

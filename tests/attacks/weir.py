@@ -21,8 +21,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cli.main import main
-from proxy.net.reactor import Reactor
+from weir.cli.main import main
+from weir.proxy.net.reactor import Reactor
 
 if TYPE_CHECKING:
     from types import FrameType

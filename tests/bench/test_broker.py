@@ -9,9 +9,9 @@ import pytest
 from bench import broker
 from bench.broker import BrokerError, NotReadyError, ask, ask_until_ready
 from bench.frames import Request, metadata
-from protocol import ErrorCode, Message, codec
-from protocol.framing import LENGTH
-from protocol.messages import MetadataResponse
+from weir.protocol import ErrorCode, Message, codec
+from weir.protocol.framing import LENGTH
+from weir.protocol.messages import MetadataResponse
 
 VERSION = 12
 

@@ -10,9 +10,9 @@ from bench.broker import READ, READ_SMALL, WRITTEN
 from bench.canned import TOPIC_IDS, TOPICS, VERSIONS, WHOLE_BYTES, Answers, Conversation
 from bench.frames import Request, metadata, produce, request, sasl_plain
 from bench.rows import ROWS, Row
-from protocol import codec, response_type
-from protocol.framing import LENGTH, RESPONSE_HEAD, response_body
-from protocol.messages import (
+from weir.protocol import codec, response_type
+from weir.protocol.framing import LENGTH, RESPONSE_HEAD, response_body
+from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FetchResponse,

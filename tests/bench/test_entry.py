@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from bench.entry import PLAIN, Entry, EntryError, open_connection
-from protocol.framing import LENGTH
+from weir.protocol.framing import LENGTH
 
 HOST = "127.0.0.1"
 FIRST, SECOND = LENGTH.pack(3) + b"one", LENGTH.pack(5) + b"other"

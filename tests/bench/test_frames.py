@@ -10,9 +10,9 @@ from aiokafka.record.memory_records import MemoryRecords
 from bench import frames
 from bench.frames import Request
 from bench.rows import ROWS, Row, Topics
-from protocol import codec, request_header_version, request_type
-from protocol.framing import LENGTH, REQUEST_HEAD, request_body
-from protocol.messages import (
+from weir.protocol import codec, request_header_version, request_type
+from weir.protocol.framing import LENGTH, REQUEST_HEAD, request_body
+from weir.protocol.messages import (
     FetchRequest,
     Message,
     MetadataRequest,

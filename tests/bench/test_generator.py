@@ -17,7 +17,7 @@ from bench import certificate
 from bench.entry import CIPHER, Entry, EntryError
 from bench.generator import Ring, Splitter, measure
 from bench.load import Load, LoadError, Order, generate
-from protocol.framing import LENGTH
+from weir.protocol.framing import LENGTH
 
 FRAME = LENGTH.pack(6) + b"abcdef"
 ANSWER = LENGTH.pack(4) + b"wxyz"

@@ -15,8 +15,8 @@ from bench.pipeline.comparing import differences
 from bench.pipeline.generator import FIRST_MS, Plan, batches, client_ids, users
 from bench.pipeline.plain import with_pandas, with_polars
 from bench.pipeline.tables import write_json, write_parquet
-from usage.groups import GROUPS
-from usage.records import UsageRecord
+from weir.usage.groups import GROUPS
+from weir.usage.records import UsageRecord
 
 PLAN = Plan(records=5000, entities=300, batch_records=2000)
 

@@ -20,7 +20,7 @@ from bench.rows import ROWS
 from bench.stats import histogram
 from bench.targets import TARGETS
 from bench.targets.weir import quota_file, with_entities
-from quotas import parse
+from weir.quotas import parse
 
 BY_NAME = {target.name: target for target in TARGETS}
 CHOSEN = [BY_NAME[name] for name in ("direct", "haproxy", "kroxylicious", "weir")]

@@ -17,8 +17,8 @@ from bench.request_time.fit import fit_api, fit_cold, fit_table, non_negative
 from bench.request_time.judge import Figure, Kind
 from bench.request_time.measuring import cheapest, table_of
 from bench.request_time.runner import Observation
-from quotas.costs.cost_fitting import UNPACKED, Sample
-from quotas.costs.request_costs import GENERATIONS, ApiCost, ColdCost, CostTable, parse, shipped
+from weir.quotas.costs.cost_fitting import UNPACKED, Sample
+from weir.quotas.costs.request_costs import GENERATIONS, ApiCost, ColdCost, CostTable, parse, shipped
 
 COLD = ColdCost(us=50.0, from_us=300.0, full_us=1500.0)
 

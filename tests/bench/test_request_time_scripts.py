@@ -16,11 +16,11 @@ from bench.request_time.features import Tally
 from bench.request_time.loop import Loop, LoopError
 from bench.request_time.topics import Batch, Data, plain
 from bench.request_time.workloads import QUICK, WORKLOADS
-from protocol import ApiKey, Message, codec, response_header_version, versions
-from protocol.framing import LENGTH
-from protocol.messages import FetchResponse, ResponseHeader
-from quotas.costs.cost_fitting import UNPACKED
-from quotas.costs.request_costs import ColdCost
+from weir.protocol import ApiKey, Message, codec, response_header_version, versions
+from weir.protocol.framing import LENGTH
+from weir.protocol.messages import FetchResponse, ResponseHeader
+from weir.quotas.costs.cost_fitting import UNPACKED
+from weir.quotas.costs.request_costs import ColdCost
 
 COLD = ColdCost(us=50.0, from_us=300.0, full_us=1500.0)
 OF_1_1 = (

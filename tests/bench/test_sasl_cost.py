@@ -14,9 +14,9 @@ import pytest
 from bench import sasl
 from bench.canned import TOPICS, Answers
 from bench.rows import ROWS, Row
-from proxy.connection.connection import ANONYMOUS
-from quotas import parse
 from tests.proxy.wire import Wire, new_connection
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.quotas import parse
 
 ANSWERS = Answers(9092)
 REQUESTS = 20

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from bench import certificate, sasl, tls
 from bench.rows import ROWS
 from bench.targets import TARGETS
-from quotas import parse
+from weir.quotas import parse
 
 
 def test_tls_and_sasl_measure_the_chosen_loads() -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 from trio.testing import memory_stream_pair
 
-from protocol.api import ApiKey
-from protocol.codec import request_type, response_type
-from protocol.messages import (
+from tests.proxy.fake_broker import Connection as Wire
+from tests.wire.frames import head_of, request_body_of, response
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import request_type, response_type
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ApiVersionsResponse,
@@ -32,18 +34,16 @@ from protocol.messages import (
     MetadataResponse,
     ProduceRequest,
 )
-from proxy.addresses import Address
-from proxy.control.cluster.connection import Connection
-from quotas.costs.cost_fitting import UNPACKED
-from quotas.limiters.budgets import UNLIMITED, Budget
-from quotas.table.entities import Tags
-from tests.proxy.fake_broker import Connection as Wire
-from tests.wire.frames import head_of, request_body_of, response
+from weir.proxy.addresses import Address
+from weir.proxy.control.cluster.connection import Connection
+from weir.quotas.costs.cost_fitting import UNPACKED
+from weir.quotas.limiters.budgets import UNLIMITED, Budget
+from weir.quotas.table.entities import Tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 ADDRESS: Final = Address("broker", 9092)
 NODE_ID: Final = 7

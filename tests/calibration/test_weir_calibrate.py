@@ -10,24 +10,24 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from calibration.batches import batch, crc32c, text
-from calibration.broker_connection import CalibrationError
-from calibration.cases import COEFFICIENTS
-from calibration.frames import kafka_name
-from calibration.jmx import JmxProbe, rates_of
-from calibration.probe import QuotaProbe
-from calibration.run import Calibration, Findings, Options, PendingReading, Probe
-from protocol.api import ApiKey
-from proxy.control.cluster.connection import QuestionError
-from quotas.costs.calibration import Windows
-from quotas.costs.cost_findings import Readings, findings
-from quotas.costs.request_costs import ColdCost, Overrides, shipped
 from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
 from tests.wire.frames import head_of
+from weir.calibration.batches import batch, crc32c, text
+from weir.calibration.broker_connection import CalibrationError
+from weir.calibration.cases import COEFFICIENTS
+from weir.calibration.frames import kafka_name
+from weir.calibration.jmx import JmxProbe, rates_of
+from weir.calibration.probe import QuotaProbe
+from weir.calibration.run import Calibration, Findings, Options, PendingReading, Probe
+from weir.protocol.api import ApiKey
+from weir.proxy.control.cluster.connection import QuestionError
+from weir.quotas.costs.calibration import Windows
+from weir.quotas.costs.cost_findings import Readings, findings
+from weir.quotas.costs.request_costs import ColdCost, Overrides, shipped
 
 if TYPE_CHECKING:
-    from calibration.broker_connection import BrokerConnection
-    from calibration.frames import BrokerVersions
+    from weir.calibration.broker_connection import BrokerConnection
+    from weir.calibration.frames import BrokerVersions
 
 COSTS = {
     ApiKey.API_VERSIONS: {"us": 20.0},

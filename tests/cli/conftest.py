@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from cli.exits import USAGE
-from cli.main import main
+from weir.cli.exits import USAGE
+from weir.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from click.testing import CliRunner, Result
 
-from cli.exits import DONE
-from cli.main import weir
 from tests.cli.run_command import error_line
+from weir.cli.exits import DONE
+from weir.cli.main import weir
 
 
 def run(*arguments: str) -> Result:

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from click.testing import CliRunner, Result
 
-from cli.exits import DONE, USAGE
-from cli.main import weir
+from weir.cli.exits import DONE, USAGE
+from weir.cli.main import weir
 
 
 def error_line(result: Result, exit_code: int = USAGE) -> str:
@@ -33,7 +33,9 @@ def on_terminal(columns: int, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": ".", "TERM": "xterm-256color", "COLUMNS": str(columns)}
     theirs, ours = pty.openpty()
     with open(theirs, "rb", buffering=0) as screen:  # noqa: PTH123  # a descriptor
-        process = subprocess.Popen([sys.executable, "-m", "cli", *arguments], stdout=ours, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "weir.cli", *arguments], stdout=ours, env=environment
+        )
         os.close(ours)
         text = b""
         with suppress(OSError):  # what a terminal's end is told

@@ -12,16 +12,16 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from cli.exits import DONE, FAILED, USAGE
-from cli.main import weir
-from protocol.messages import DescribeClientQuotasResponse, MetadataRequest, MetadataResponse
-from proxy.addresses import Address
-from proxy.config import config
-from proxy.config.config import parse_address
-from proxy.control.cluster.access import DIRECT
-from proxy.control.stores.wire_quotas import EVERYTHING
 from tests.kafka.fixtures import kafka_cluster
 from tests.kafka.waiting import eventually
+from weir.cli.exits import DONE, FAILED, USAGE
+from weir.cli.main import weir
+from weir.protocol.messages import DescribeClientQuotasResponse, MetadataRequest, MetadataResponse
+from weir.proxy.addresses import Address
+from weir.proxy.config import config
+from weir.proxy.config.config import parse_address
+from weir.proxy.control.cluster.access import DIRECT
+from weir.proxy.control.stores.wire_quotas import EVERYTHING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +119,7 @@ def test_calibrate_measures_a_real_broker_and_weir_loads_the_file(
 def test_calibrate_cleans_up_at_a_real_broker_on_sigterm(kafka_cluster: StartCluster) -> None:
     bootstrap = kafka_cluster("3.9.1").bootstrap
     address = parse_address(bootstrap, "upstream")
-    command = [sys.executable, "-m", "cli", "calibrate", "--upstream", bootstrap]
+    command = [sys.executable, "-m", "weir.cli", "calibrate", "--upstream", bootstrap]
     command += [*QUICKLY[:2], "--percent", "1"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
         assert eventually(lambda: all(left(address)) or child.poll() is not None, SEEN_S)

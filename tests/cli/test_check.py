@@ -9,9 +9,9 @@ import pytest
 import trustme
 from click.testing import CliRunner
 
-from cli.exits import DONE, USAGE
-from cli.main import weir
 from tests.cli.run_command import refused
+from weir.cli.exits import DONE, USAGE
+from weir.cli.main import weir
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cli.exits import DONE, USAGE
-from cli.main import weir
-from cli.settings.sections import ESSENTIAL
-from proxy.config import config
-from proxy.config.settings import Settings
+from weir.cli.exits import DONE, USAGE
+from weir.cli.main import weir
+from weir.cli.settings.sections import ESSENTIAL
+from weir.proxy.config import config
+from weir.proxy.config.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

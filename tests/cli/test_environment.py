@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.main import weir
-from proxy.config import config
 from tests.cli.run_command import refused
+from weir.cli.main import weir
+from weir.proxy.config import config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[config.Config]:
     """The configurations that `weir run` would have run with."""
     ran: list[config.Config] = []
-    monkeypatch.setattr("cli.run.run_proxy", lambda loaded, _reload: ran.append(loaded))
-    monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
+    monkeypatch.setattr("weir.cli.run.run_proxy", lambda loaded, _reload: ran.append(loaded))
+    monkeypatch.setattr("weir.proxy.logs.configure", lambda *_: None)
     return ran
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from cli.main import weir
-from cli.man import commands
+from weir.cli.main import weir
+from weir.cli.man import commands
 
 
 def test_the_manual_page_has_every_option_of_every_command() -> None:

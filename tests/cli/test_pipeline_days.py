@@ -7,7 +7,7 @@ from datetime import date
 import click
 import pytest
 
-from cli.pipeline.days import Days
+from weir.cli.pipeline.days import Days
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from cli.exits import CommandError
-from cli.pipeline.ingest import _properties, ingest
+from weir.cli.exits import CommandError
+from weir.cli.pipeline.ingest import _properties, ingest
 
 if TYPE_CHECKING:
     from pathlib import Path

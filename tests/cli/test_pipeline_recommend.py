@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from cli.exits import CommandError
-from cli.main import weir
-from cli.output_file import write_lines
+from weir.cli.exits import CommandError
+from weir.cli.main import weir
+from weir.cli.output_file import write_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
-from cli.exits import USAGE
-from cli.main import weir
+from weir.cli.exits import USAGE
+from weir.cli.main import weir
 
 if TYPE_CHECKING:
     from pathlib import Path

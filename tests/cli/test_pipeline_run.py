@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from py4j.protocol import Py4JError
 
-from cli.main import weir
-from cli.pipeline.run import _first_line
+from weir.cli.main import weir
+from weir.cli.pipeline.run import _first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_missing_lake_is_refused_before_spark_starts(
         raise AssertionError("Spark was started")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipeline.spark.session", start)
+    monkeypatch.setattr("weir.pipeline.spark.session", start)
     (tmp_path / "q.toml").touch()
     options = ["--force"] if arguments[0] == "recommend" else []
     done = CliRunner().invoke(weir, ["pipeline", *arguments, *options, "--lake", "typo"])

@@ -7,7 +7,7 @@ from threading import Event
 
 from rich.console import Console
 
-from cli.progress import Progress
+from weir.cli.progress import Progress
 
 
 class Screen(io.StringIO):

@@ -9,17 +9,17 @@ import pytest
 import structlog
 from click.testing import CliRunner
 
-from cli.exits import DONE, FAILED, USAGE
-from cli.main import weir
-from proxy.control.stores.file import read_quota_file
 from tests.cli.quotas_command import done, failed, run
 from tests.cli.run_command import on_terminal
+from weir.cli.exits import DONE, FAILED, USAGE
+from weir.cli.main import weir
+from weir.proxy.control.stores.file import read_quota_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from quotas import QuotaTable
     from tests.cli.conftest import Misused
+    from weir.quotas import QuotaTable
 
 FILE = """\
 # Ours.
@@ -312,7 +312,7 @@ def test_quotas_list_writes_log_lines_to_stderr_only(file: Path, monkeypatch: py
         structlog.get_logger("weir").warning("something else")
         return read_quota_file(path)
 
-    monkeypatch.setattr("cli.quotas.source.read_quota_file", reads_and_warns)
+    monkeypatch.setattr("weir.cli.quotas.source.read_quota_file", reads_and_warns)
     result = run("list", "--quotas", str(file), "--json")
     assert json.loads(result.stdout)["quotas"]
     assert "something else" in result.stderr

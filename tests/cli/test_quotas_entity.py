@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.quotas.entity import entity_options, parse_assignments, parse_key
-from quotas import DEFAULT, Entity, Prefix, QuotaKey
+from weir.cli.quotas.entity import entity_options, parse_assignments, parse_key
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey
 
 
 def parsed(*arguments: str) -> Entity:

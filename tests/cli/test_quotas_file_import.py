@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.exits import USAGE
-from quotas import parse
 from tests.cli.quotas_command import done, failed, run
+from weir.cli.exits import USAGE
+from weir.quotas import parse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.exits import DONE, INCOMPLETE, USAGE
-from quotas import Entity, QuotaKey, QuotaTable, parse
 from tests.cli.quotas_command import done, failed, run
+from weir.cli.exits import DONE, INCOMPLETE, USAGE
+from weir.quotas import Entity, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,28 +14,28 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from cli import admin_endpoint
-from cli.exits import USAGE
-from protocol.api import ApiKey
-from proxy.addresses import Address
-from proxy.admin.endpoint import Endpoint, application, listen
-from proxy.admin.metrics import Sources
-from proxy.admin.readiness import Readiness
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store import StoreHealth
-from quotas import parse
 from tests.cli.quotas_command import done, failed, run
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.metrics_page import server
 from tests.proxy.stage import LONG_S
 from tests.proxy.supervised import supervisor
+from weir.cli import admin_endpoint
+from weir.cli.exits import USAGE
+from weir.protocol.api import ApiKey
+from weir.proxy.addresses import Address
+from weir.proxy.admin.endpoint import Endpoint, application, listen
+from weir.proxy.admin.metrics import Sources
+from weir.proxy.admin.readiness import Readiness
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.store import StoreHealth
+from weir.quotas import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from proxy.server.server import Server
+    from weir.proxy.server.server import Server
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.quotas.zookeeper_dump import Dump, DumpError
-from quotas import DEFAULT, Entity, QuotaKey
-from quotas.table.zookeeper_layout import ZooKeeperQuotas
+from weir.cli.quotas.zookeeper_dump import Dump, DumpError
+from weir.quotas import DEFAULT, Entity, QuotaKey
+from weir.quotas.table.zookeeper_layout import ZooKeeperQuotas
 
 if TYPE_CHECKING:
     from pathlib import Path

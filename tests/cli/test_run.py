@@ -19,17 +19,17 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cli.main import weir
-from cli.settings.sections import SECTIONS
-from protocol.messages import ProduceRequest, ProduceResponse
-from proxy.config import config
-from proxy.run import quota_registry
-from quotas import Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused
 from tests.kafka.ports import free_range
 from tests.proxy.wire import quota_table
 from tests.wire.frames import request, response
-from usage import UsageRecord
+from weir.cli.main import weir
+from weir.cli.settings.sections import SECTIONS
+from weir.protocol.messages import ProduceRequest, ProduceResponse
+from weir.proxy.config import config
+from weir.proxy.run import quota_registry
+from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.usage import UsageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -273,8 +273,8 @@ def test_an_absent_switch_keeps_the_configuration_files_value(
     file = tmp_path / "weir.toml"
     file.write_text(f'upstream = "a:1"\n{written}\n')
     ran: list[config.Config] = []
-    monkeypatch.setattr("cli.run.run_proxy", lambda loaded, _load: ran.append(loaded))
-    monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
+    monkeypatch.setattr("weir.cli.run.run_proxy", lambda loaded, _load: ran.append(loaded))
+    monkeypatch.setattr("weir.proxy.logs.configure", lambda *_: None)
     result = CliRunner().invoke(weir, ["run", "--config", str(file), *options])
     assert result.exit_code == 0, result.output
     assert [loaded.settings.uplift for loaded in ran] == [uplift]
@@ -341,7 +341,7 @@ def test_the_shell_completes_commands_and_options() -> None:
     environment = {**os.environ, "PYTHONPATH": ".", "_WEIR_COMPLETE": "bash_complete"}
     for words, completion in (("weir ru", "plain,run"), ("weir run --broker-p", "plain,--broker-ports")):
         variables = {**environment, "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        command = [sys.executable, "-m", "cli"]
+        command = [sys.executable, "-m", "weir.cli"]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
         assert completion in done.stdout.split()
 
@@ -393,7 +393,7 @@ class Weir:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[Weir]:
-    command = [sys.executable, "-c", "from cli.main import main; main()", "run", "--log-format", "json"]
+    command = [sys.executable, "-c", "from weir.cli.main import main; main()", "run", "--log-format", "json"]
     process = subprocess.Popen(
         [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
     )

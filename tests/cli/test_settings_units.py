@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.config import config
 from tests.cli.quotas_command import done
 from tests.cli.run_command import refused
+from weir.proxy.config import config
 
 if TYPE_CHECKING:
     from pathlib import Path

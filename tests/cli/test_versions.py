@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.exits import DONE
-from cli.main import weir
-from protocol.api import ApiKey
-from protocol.messages import ApiVersionsResponse
 from tests.cli.run_command import error_line, on_terminal
 from tests.integration.conftest import start_weir
 from tests.kafka.fixtures import kafka_cluster
 from tests.wire.frames import framed, response
+from weir.cli.exits import DONE
+from weir.cli.main import weir
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,7 +38,7 @@ def stats() -> list[list[str]]:
 def start(*arguments: str, tmp_path: Path) -> subprocess.Popen[str]:
     """Start `weir` with a temporary directory of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "weir.cli", *arguments],
         cwd=Path(__file__).resolve().parents[2],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,

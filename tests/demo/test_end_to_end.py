@@ -28,6 +28,7 @@ def test_demo_measures_every_rate_near_its_quota(tmp_path: Path) -> None:
     assert by_name["everywhere"]["brokers"] == 3
     assert by_name["audit"]["throttled_responses"] == 0
     assert all(entity["throttled_responses"] > 0 for name, entity in by_name.items() if name != "audit")
+    assert all(entity["rate_without_quotas_bytes_per_s"] > 2_000_000 for entity in found["entities"])
     assert not list(tmp_path.iterdir())
 
 

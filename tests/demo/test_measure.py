@@ -6,26 +6,31 @@ import random
 
 import pytest
 
-from demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
-from demo.clients import MESSAGE, MESSAGES_MAX, Pace
-from demo.errors import DemoError
-from demo.measure import ClientCounters, Reading, Result, read, used_up
-from demo.proxy_process import PORTS, free_ports
-from quotas import parse
+from weir.demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
+from weir.demo.clients import MESSAGE, MESSAGES_MAX, Pace
+from weir.demo.errors import DemoError
+from weir.demo.measure import ClientCounters, Reading, Result, Span, read, used_up
+from weir.demo.proxy_process import PORTS, free_ports
+from weir.quotas import parse
 
 LIMITED = ClientSpec("app", "producer", 1_000_000)
-FREE = ClientSpec("free", "consumer", None, pace=1_000_000)
+FREE = ClientSpec("free", "consumer", None, demand=1_000_000)
+FAST = Span(Reading(0.0), Reading(5.0, 25_000_000))
+"""Clients without quotas at 5 MB/s."""
 
 
-def result(spec: ClientSpec, payload_bytes: int, *, throttled: int = 0, brokers: int = 1) -> Result:
-    return Result(spec, brokers, Reading(5.0, 1_000), Reading(15.0, 1_000 + payload_bytes, throttled))
+def result(
+    spec: ClientSpec, payload_bytes: int, *, throttled: int = 0, brokers: int = 1, before: Span = FAST
+) -> Result:
+    after = Span(Reading(5.0, 1_000), Reading(15.0, 1_000 + payload_bytes, throttled))
+    return Result(spec, brokers, before, after)
 
 
 def test_a_demo_rate_counts_the_bytes_between_two_readings() -> None:
     assert result(LIMITED, 9_000_000).rate == 900_000
     assert result(LIMITED, 9_000_000).deviation == pytest.approx(-0.1)
     start = Reading(5.0, 1_000)
-    assert Result(LIMITED, 1, start, start).rate == 0
+    assert Span(start, start).rate == 0
 
 
 def test_a_quota_counts_once_for_each_broker() -> None:
@@ -54,6 +59,26 @@ def test_a_demo_client_passes_or_fails_by_its_rate_and_throttling(
     assert result(spec, payload_bytes, throttled=throttled).failure == failure
 
 
+@pytest.mark.parametrize(
+    ("payload_bytes", "throttled", "failure"),
+    [
+        (6_000_001, 0, ""),
+        (6_000_000, 0, "not above its quota before"),
+        (25_000_000, 1, "throttled without a quota"),
+    ],
+)
+def test_a_demo_client_fails_that_was_slow_or_throttled_before_its_quota(
+    payload_bytes: int, throttled: int, failure: str
+) -> None:
+    before = Span(Reading(0.0), Reading(5.0, payload_bytes, throttled))
+    assert result(LIMITED, 10_000_000, throttled=throttled + 1, before=before).failure == failure
+
+
+def test_a_demo_result_without_quotas_has_the_rate_without_quotas() -> None:
+    first = Result(LIMITED, 1, FAST)
+    assert (first.rate, first.now) == (5_000_000, FAST.ended)
+
+
 def test_counters_of_one_demo_client_spec_are_summed() -> None:
     first, second = ClientCounters(payload_bytes=10), ClientCounters(payload_bytes=5)
     first.throttle(120)
@@ -76,14 +101,19 @@ def test_a_demo_pace_saves_at_most_one_second_of_messages() -> None:
     pace.use(4)
     assert pace.messages(100.5) == 6
     assert pace.messages(200.0) == 20
-    pace.rate = None
-    assert pace.messages(200.0) == MESSAGES_MAX
+
+
+def test_a_demo_client_handles_a_bounded_number_of_messages_at_a_time() -> None:
+    pace = Pace(1000 * len(MESSAGE))
+    pace.messages(100.0)
+    assert pace.messages(101.0) == MESSAGES_MAX
 
 
 def test_the_demos_quota_file_equals_its_clients_quotas() -> None:
     text = quota_file(CLIENTS)
     assert parse(text) == quota_table(CLIENTS)
     assert '[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 500000\n' in text
+    assert 'client_id = "steady"\npacing = "smooth"\nproducer_byte_rate = 1000000\n' in text
     assert "audit" not in text
     assert "newcomer" not in text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.proxy_process import weir
+from weir.demo.proxy_process import weir
 
 REQUEST = bytes.fromhex("00000012 0012 0003 00000007 0002 6162 00 02 61 02 62 00")
 """ApiVersions v3, correlation id 7, client-id ab, software a of version b."""

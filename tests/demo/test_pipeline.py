@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-import cli.pipeline.demo
-from cli.main import weir
-from demo.client_specs import CLIENTS, quota_table
-from demo.pipeline_verdict import Verdict
+from weir.cli.main import weir
+from weir.cli.pipeline import demo as cli_pipeline_demo
+from weir.demo.client_specs import CLIENTS, quota_table
+from weir.demo.pipeline_verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_pipeline_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> 
 
 
 def test_pipeline_demo_reports_a_missing_package_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.pipeline.demo, "find_spec", lambda name: None if name == "plotly" else name)
+    monkeypatch.setattr(cli_pipeline_demo, "find_spec", lambda name: None if name == "plotly" else name)
     outcome = CliRunner().invoke(weir, ["pipeline", "demo"])
     assert outcome.exit_code == 2
     assert outcome.output == (

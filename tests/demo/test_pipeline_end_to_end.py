@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from quotas import parse
 from tests.demo.process_table import start, stats
+from weir.quotas import parse
 
 DEMO = ("pipeline", "demo", "--seconds", "15")
 PATIENCE_S = 500.0

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-import cli.demo
-from cli.main import weir
-from demo.client_specs import CLIENTS
-from demo.measure import Reading, Result
-from demo.rows import HEADINGS, Scene, aligned, as_json, closing, final_row, live_row, opening
-from demo.screens import MEASURE, WARM_UP, LiveScreen, PlainScreen, Screen
+from weir.cli import demo as cli_demo
+from weir.cli.main import weir
+from weir.demo.client_specs import CLIENTS
+from weir.demo.measure import Reading, Result, Span
+from weir.demo.rows import HEADINGS, Scene, aligned, as_json, closing, final_row, live_row, opening
+from weir.demo.screens import BEFORE, MEASURE, RELOAD, START, WARM_UP, LiveScreen, PlainScreen, Screen
 
-SCENE = Scene("A mock cluster of 3 brokers", "a:1,b:2", 7, 15)
+SCENE = Scene("A mock cluster of 3 brokers", "a:1,b:2", 8, 15, 5)
 
 
 def results(share: float = 1.0) -> list[Result]:
@@ -25,20 +25,22 @@ def results(share: float = 1.0) -> list[Result]:
     found = []
     for spec in CLIENTS:
         brokers = 3 if spec.every_broker else 1
-        target = (spec.quota or 0) * brokers or spec.pace or 0
+        target = (spec.quota or 0) * brokers or spec.demand
         throttled = 0 if spec.quota is None else 12
         now = Reading(
             10.0, round(10 * target * share), throttled, 110 * bool(throttled), 250 * bool(throttled)
         )
-        found.append(Result(spec, brokers, Reading(0.0), now))
+        before = Span(Reading(0.0), Reading(5.0, 5 * spec.demand))
+        found.append(Result(spec, brokers, before, Span(Reading(0.0), now)))
     return found
 
 
 def play(screen: Screen) -> None:
     """Call the screen's methods as a demonstration does."""
     with screen:
+        screen.begin(START)
         screen.open(SCENE)
-        for phase in (WARM_UP, MEASURE):
+        for phase in (BEFORE, RELOAD, WARM_UP, MEASURE):
             for quarter in range(5):
                 screen.update(phase, quarter / 4, results())
         screen.close(SCENE, results())
@@ -49,33 +51,35 @@ def test_demo_rows_show_quota_rate_and_throttle_time() -> None:
     assert final_row(spread) == (
         "everywhere",
         "producer",
+        "5.00",
         "3 x 0.50",
         "1.43",
-        "-5%",
         "up to 250 ms",
-        "holds",
+        "holds -5%",
     )
     assert live_row(spread).throttle == "110 ms"
     by_name = {result.spec.client_id: final_row(result) for result in results()}
+    assert by_name["orders"][2:5] == ("5.00", "1.00", "1.00")
     assert by_name["shared"].who == "2 producers"
     assert by_name["newcomer"].quota == "default 0.50"
-    assert by_name["audit"][2:] == ("none", "3.00", "+0%", "none", "unslowed")
+    assert by_name["audit"][2:] == ("3.00", "none", "3.00", "none", "unslowed")
 
 
 def test_demo_columns_are_aligned() -> None:
     lines = aligned([HEADINGS, *map(final_row, results())]).splitlines()
-    assert len({line.index("+0%") for line in lines[1:]}) == 1
+    assert len({line.index("holds +0%") for line in lines[1:-1]}) == 1
     assert all(line == line.rstrip() and len(line) < 80 for line in lines)
 
 
 def test_demo_opening_explains_the_measurement() -> None:
     text = " ".join(opening(SCENE).split())
-    assert text.startswith("A mock cluster of 3 brokers, Weir in front, and 7 librdkafka clients")
-    assert "ten seconds' worth pass at once from cold. For the 15 s after that" in text
+    assert text.startswith("A mock cluster of 3 brokers, Weir in front, and 8 librdkafka clients")
+    assert "For 5 seconds Weir has no quotas. Then its quota file gets them." in text
+    assert text.endswith("Then all ask for more again, and are measured for 15 s.")
 
 
 def test_demo_closing_line_passes_or_names_the_failed_clients() -> None:
-    assert closing(results(1.19))[0].startswith("Passed: every rate is within 20 % of its quota")
+    assert closing(results(1.19))[0].startswith("Passed: every client with a quota was above it before")
     assert closing(results(1.3))[0].startswith("Failed: orders (above quota), shared (above quota)")
     assert "swings by up to 20 %" in closing(results())[1]
 
@@ -91,8 +95,9 @@ def test_plain_demo_output_has_no_control_codes(capsys: pytest.CaptureFixture[st
         " 50%",
         " 75%",
         "100%",
-    ] * 2
-    assert "Passed: every rate is within 20 % of its quota, and `audit` was not slowed down." in lines
+    ] * 4
+    assert lines[0] == f"{START} ..."
+    assert lines[-4].startswith("Passed: every client with a quota was above it before, and is within 20 %")
 
 
 def test_demo_redraws_its_table_on_a_terminal() -> None:
@@ -120,7 +125,9 @@ def test_demo_json_has_bytes_per_second() -> None:
         "clients": 1,
         "brokers": 1,
         "quota_bytes_per_s": 500_000,
-        "paced_bytes_per_s": None,
+        "demand_bytes_per_s": 5_000_000,
+        "pacing": "kafka",
+        "rate_without_quotas_bytes_per_s": 5_000_000,
         "rate_bytes_per_s": 250_000,
         "deviation": -0.5,
         "throttled_responses": 12,
@@ -131,7 +138,7 @@ def test_demo_json_has_bytes_per_second() -> None:
 
 
 def test_demo_without_confluent_kafka_is_one_line_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.demo, "find_spec", lambda _name: None)
+    monkeypatch.setattr(cli_demo, "find_spec", lambda _name: None)
     outcome = CliRunner().invoke(weir, ["demo"])
     assert outcome.exit_code == 2
     assert outcome.output == (
@@ -151,4 +158,4 @@ def test_demo_without_confluent_kafka_is_one_line_with_exit_code_2(monkeypatch: 
 )
 def test_demo_reports_an_unreachable_upstream_with_exit_code_2(upstream: str, words: str) -> None:
     outcome = CliRunner().invoke(weir, ["demo", "--upstream", upstream])
-    assert (outcome.exit_code, outcome.output) == (2, f"weir: {words}")
+    assert (outcome.exit_code, outcome.stderr) == (2, f"weir: {words}")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from cli.settings.sections import SECTIONS
-from proxy.config.settings import Settings
+from weir.cli.settings.sections import SECTIONS
+from weir.proxy.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.run import run as run_command
-from proxy.config import config
-from proxy.control.stores.file import read_quota_file
+from weir.cli.run import run as run_command
+from weir.proxy.config import config
+from weir.proxy.control.stores.file import read_quota_file
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -82,16 +82,12 @@ def test_the_image_does_not_run_as_root_and_copies_existing_paths() -> None:
 
 
 def test_every_package_is_in_the_wheel_and_in_the_image() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    listed = project["tool"]["setuptools"]["packages"]
-    rooms = [name for name in listed if "." not in name]
-    found = {
-        ".".join(init.parent.relative_to(ROOT).parts)
-        for room in rooms
-        for init in (ROOT / room).rglob("__init__.py")
-    }
-    assert set(listed) == found
-    assert all(re.search(rf"^COPY {room} {room}$", DOCKERFILE, re.MULTILINE) for room in rooms)
+    rooms = [path.name for path in (ROOT / "weir").iterdir() if path.is_symlink()]
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
+    assert listed["find"] == {"include": ["weir", "weir.*"], "namespaces": False}
+    folders = {file.parent for room in rooms for file in (ROOT / room).rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+    assert all(re.search(rf"^COPY {room} {room}$", DOCKERFILE, re.MULTILINE) for room in ["weir", *rooms])
 
 
 def test_compose_publishes_every_advertised_port() -> None:

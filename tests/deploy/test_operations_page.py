@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.admin.metrics import Sources, families
-from proxy.close_reasons import CloseReason
-from proxy.config import config
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store import StoreHealth
-from proxy.control.usage.tally import Tally
-from proxy.net.reactor import Reactor
-from proxy.server.server import Server
-from quotas import QuotaTable
+from weir.proxy.admin.metrics import Sources, families
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.control.usage.tally import Tally
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from proxy.close_reasons import CloseReason
-from proxy.config.settings import Settings
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.codec import codec
 from tests.protocol.generate import sample
+from weir.protocol.codec import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from protocol.schema import Layout
-    from protocol.values import Message
     from tests.fuzz.target import Grow
+    from weir.protocol.schema import Layout
+    from weir.protocol.values import Message
 
 FILLERS: Final = {
     "zeros": b"\0",

@@ -27,14 +27,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from protocol.api import ApiKey
-from protocol.messages import ApiVersionsResponse, FetchRequest, MetadataResponse, ProduceRequest
 from tests.integration.weir import Weir
 from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
 from tests.proxy.certificates import client_context, write_pair
 from tests.wire.frames import head_of, header, request, response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import ApiVersionsResponse, FetchRequest, MetadataResponse, ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

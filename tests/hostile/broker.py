@@ -16,16 +16,16 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey
-from protocol.messages import FetchResponse, HeartbeatResponse, MetadataResponse, ProduceResponse
 from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.settings import HOST
 from tests.wire.frames import head_of, padded, response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import FetchResponse, HeartbeatResponse, MetadataResponse, ProduceResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 FETCHED: Final = 1_000_000
 SOUND, DEAF, CUTTING = NODES = (0, 1, 2)

@@ -33,7 +33,7 @@ class LoggingWeir:
         self.port = free_range(NODES + 2)
         self.admin_port = self.port + NODES + 1
         command = [
-            *(sys.executable, "-m", "cli", "run"),
+            *(sys.executable, "-m", "weir.cli", "run"),
             *("--upstream", f"{HOST}:{brokers.port}", "--listen", f"{HOST}:{self.port}"),
             *("--broker-ports", f"{self.port + 1}-{self.port + NODES}"),
             *("--admin", f"{HOST}:{self.admin_port}"),

@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Self
 
-from protocol.messages import HeartbeatRequest, HeartbeatResponse
 from tests.hostile.files import open_descriptors, resident_bytes
 from tests.kafka.settings import HOST
 from tests.wire.frames import request, response
+from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

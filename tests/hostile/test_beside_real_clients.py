@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from tests.clients import Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.clients.pairs import VERSIONS
@@ -19,6 +18,7 @@ from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
+from weir.protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

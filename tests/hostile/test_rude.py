@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest
 from tests.hostile.broker import CUTTING, DEAF
 from tests.hostile.stage import PING, PONG, Neighbour, at_end, receive
 from tests.proxy.rigs import reset
 from tests.wire.frames import request
+from weir.protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest
 
 if TYPE_CHECKING:
     from tests.hostile.conftest import Brokers

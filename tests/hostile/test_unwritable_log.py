@@ -93,7 +93,7 @@ def test_clients_are_served_while_the_file_of_the_log_cannot_grow(brokers: Broke
 
 
 def test_a_configuration_error_is_told_by_the_exit_status_if_nobody_reads_the_log() -> None:
-    command = [sys.executable, "-m", "cli", "run"]
+    command = [sys.executable, "-m", "weir.cli", "run"]
     reader, writer = os.pipe()
     os.close(reader)
     assert subprocess.run(command, stderr=writer, timeout=60, check=False).returncode == 2
@@ -102,7 +102,7 @@ def test_a_configuration_error_is_told_by_the_exit_status_if_nobody_reads_the_lo
 
 def test_a_configuration_error_is_written_before_weir_exits() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "cli", "run"], capture_output=True, timeout=60, check=False, text=True
+        [sys.executable, "-m", "weir.cli", "run"], capture_output=True, timeout=60, check=False, text=True
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()

@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from proxy.close_reasons import CloseReason
 from tests.integration.descriptors import connected_ports, listening_ports, open_descriptors
 from tests.integration.traffic import until
 from tests.integration.weir_log import entries
+from weir.proxy.close_reasons import CloseReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

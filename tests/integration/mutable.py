@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import MetadataRequest, MetadataResponse
 from tests.kafka.settings import HOST
 from tests.mutations.client import ask_once
 from tests.mutations.requests import Delete
 from tests.raw import ask
+from weir.protocol.messages import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

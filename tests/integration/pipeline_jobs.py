@@ -27,7 +27,7 @@ class Ended(NamedTuple):
 def command(job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a job to its end, whatever that is."""
     return subprocess.run(
-        [sys.executable, "-m", "cli", "pipeline", job, *arguments],
+        [sys.executable, "-m", "weir.cli", "pipeline", job, *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -11,8 +11,8 @@ import sys
 import msgspec
 from click.testing import CliRunner
 
-from cli.main import weir
 from tests.integration.pipeline_jobs import Ended
+from weir.cli.main import weir
 
 
 def main() -> None:

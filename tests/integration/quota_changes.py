@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
-from quotas.table.quota_table import QuotaKey
 from tests.integration.admin_port import HOST
 from tests.raw import NEW, ask, produce
 from tests.raw.sasl import SaslConnection
+from weir.protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
+from weir.quotas.table.quota_table import QuotaKey
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 TIGHT = 1000.0

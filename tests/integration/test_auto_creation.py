@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import MetadataRequest, MetadataResponse
 from tests.integration.mutable import (
     DEFAULT_PARTITIONS,
     await_partitions,
@@ -22,6 +20,8 @@ from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.settings import HOST
 from tests.kafka.waiting import eventually
 from tests.raw import ask
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

@@ -15,15 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
 
-from protocol.messages import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
-from quotas import Entity, QuotaKey, QuotaTable, parse
 from tests.clients.sasl import Login, java
 from tests.integration.traffic import until
 from tests.integration.with_sasl import Front
@@ -33,17 +24,26 @@ from tests.proxy.client_quotas import alter, component, describe, entry
 from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
 from tests.wire.connection import Connection
 from tests.wire.frames import request
+from weir.protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from weir.quotas import Entity, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from protocol.messages import Message
     from tests.integration.conftest import StartWeir
     from tests.integration.weir import Weir
     from tests.kafka import Cluster
     from tests.kafka.fixtures import StartCluster
     from tests.kafka.sasl import User
+    from weir.protocol.messages import Message
 
 M = TypeVar("M", bound="Message")
 Call = tuple[str, ...]

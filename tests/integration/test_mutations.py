@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from tests.integration.mutable import (
     DEFAULT_PARTITIONS,
     RELEASES,
@@ -28,6 +27,7 @@ from tests.kafka.settings import HOST
 from tests.mutations.client import ask_once, perform
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.wire.connection import Connection
+from weir.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

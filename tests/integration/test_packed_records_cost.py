@@ -17,11 +17,11 @@ import pytest
 from bench.request_time.stand import Stand, ask, standing
 from bench.request_time.topics import WRITTEN
 from bench.request_time.weir import Weir
-from calibration import bodies
-from calibration.batches import crc32c, varint
-from protocol.messages import ProduceResponse
 from tests.kafka.processes import Processes
 from tests.wire.packed import MB, batch, gzip_stream, noise, zstd_stream
+from weir.calibration import bodies
+from weir.calibration.batches import crc32c, varint
+from weir.protocol.messages import ProduceResponse
 
 if TYPE_CHECKING:
     from tests.wire.packed import Stream

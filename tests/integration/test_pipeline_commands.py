@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cli.main import weir
-from demo.client_specs import CLIENTS
-from demo.pipeline_record import Files, record
-from quotas import QuotaKey, parse
 from tests.integration.pipeline_jobs import commands, outcome, rows
+from weir.cli.main import weir
+from weir.demo.client_specs import CLIENTS
+from weir.demo.pipeline_record import Files, record
+from weir.quotas import QuotaKey, parse
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # five times Java, on a busy machine
 

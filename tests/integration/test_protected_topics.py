@@ -10,15 +10,20 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions
 
-from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest, MetadataResponse
-from proxy.control.stores.records import alteration
-from quotas import Entity, QuotaTable
-from quotas.table.quota_table import QuotaKey
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
 from tests.integration.quota_changes import TIGHT, alter
 from tests.integration.traffic import until
 from tests.wire.connection import Connection
+from weir.protocol.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from weir.proxy.control.stores.records import alteration
+from weir.quotas import Entity, QuotaTable
+from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.config.config import ConfigError, load
-from proxy.run import choose
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
 from tests.integration.quota_changes import TIGHT, alter, throttled
 from tests.integration.traffic import until
+from weir.proxy.config.config import ConfigError, load
+from weir.proxy.run import choose
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

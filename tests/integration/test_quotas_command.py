@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from cli.exits import DONE, INCOMPLETE
-from cli.main import weir
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 from tests.java.kafka_tools import kafka_tool
+from weir.cli.exits import DONE, INCOMPLETE
+from weir.cli.main import weir
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,15 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from protocol.api import request_header_version
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.messages import (
+from tests.integration.admin_port import Admin
+from tests.integration.weir_log import assert_no_complaint
+from tests.kafka.settings import HOST
+from tests.protocol.mutate import mutate
+from tests.wire.frames import framed, header
+from weir.protocol.api import request_header_version
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -27,20 +32,15 @@ from protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from protocol.values import schema_of
-from tests.integration.admin_port import Admin
-from tests.integration.weir_log import assert_no_complaint
-from tests.kafka.settings import HOST
-from tests.protocol.mutate import mutate
-from tests.wire.frames import framed, header
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
-    from protocol.values import Message
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
+    from weir.protocol.values import Message
 
 pytestmark = [pytest.mark.broker]
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
@@ -22,6 +20,8 @@ from tests.java.admin import JavaAdmin
 from tests.java.throttle import java_throttles
 from tests.wire import frames
 from tests.wire.connection import Connection
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

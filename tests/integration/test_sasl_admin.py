@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
 from tests.clients import Librdkafka, create_topic, sasl
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
@@ -23,6 +16,13 @@ from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, Sharer, assert_u
 from tests.java.admin import JavaAdmin
 from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, SCRAM_512, User, upsert_scram
 from tests.raw.sasl import SaslConnection
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.messages import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
-    SaslAuthenticateRequest,
-)
 from tests.clients import create_topic
 from tests.integration.weir_log import entries
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, assert_untold
@@ -29,6 +22,13 @@ from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256
 from tests.raw import NEW, OLD, BrokerVersions, produce
 from tests.raw.sasl import SaslConnection, SaslError, oauthbearer, plain, scram
 from tests.wire import frames
+from weir.protocol.messages import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    SaslAuthenticateRequest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

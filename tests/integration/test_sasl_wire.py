@@ -11,15 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-)
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, assert_untold
 from tests.kafka.sasl import (
     ALICE,
@@ -34,6 +25,15 @@ from tests.kafka.sasl import (
 )
 from tests.raw.sasl import SaslConnection, SaslError, conversation, oauthbearer, plain, scram
 from tests.wire import frames
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

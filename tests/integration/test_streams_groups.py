@@ -8,17 +8,17 @@ from uuid import uuid4
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from tests.integration.mutable import await_partitions, controller, mutable, partitions_at, quota
+from tests.integration.topic_creation import FIVE, NEVER, OK, create
+from tests.integration.weir_log import assert_no_complaint
+from tests.raw import ask
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from tests.integration.mutable import await_partitions, controller, mutable, partitions_at, quota
-from tests.integration.topic_creation import FIVE, NEVER, OK, create
-from tests.integration.weir_log import assert_no_complaint
-from tests.raw import ask
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

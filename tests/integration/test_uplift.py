@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from proxy.handlers.api_versions.api_versions import ranges
 from tests.clients import ClientError
 from tests.clients.admin import Step
 from tests.clients.exchange import part
@@ -24,6 +20,10 @@ from tests.java.kafka_tools import KafkaTools
 from tests.kafka.settings import HOST
 from tests.wire.connection import Connection
 from tests.wire.frames import body_of, request
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from weir.proxy.handlers.api_versions.api_versions import ranges
 
 if TYPE_CHECKING:
     from tests.clients.admin import Admin

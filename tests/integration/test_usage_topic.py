@@ -9,19 +9,19 @@ import msgspec
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from proxy.config.config import load
-from proxy.control.usage.start import recording
-from proxy.control.usage.tally import Kind, Loss
-from proxy.control.usage.topic import PARTITIONS
 from tests.integration.traffic import until
 from tests.proxy.usage_rigs import trace_record, usage_record
-from usage import UsageRecord
+from weir.proxy.config.config import load
+from weir.proxy.control.usage.start import recording
+from weir.proxy.control.usage.tally import Kind, Loss
+from weir.proxy.control.usage.topic import PARTITIONS
+from weir.usage import UsageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.control.usage.writer import Writer
     from tests.kafka.fixtures import StartCluster
+    from weir.proxy.control.usage.writer import Writer
 
 pytestmark = [pytest.mark.broker]
 

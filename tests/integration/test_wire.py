@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.api import ApiKey, request_header_version, response_header_version
-from protocol.codec import codec, request_type, response_type
-from protocol.error_codes import ErrorCode
-from protocol.framing import (
+from tests.clients import KafkaPython, Librdkafka, create_topic
+from tests.clients.exchange import some_messages
+from tests.clients.pairs import VERSIONS
+from tests.integration.tap import HOST, Conversation, Tap
+from weir.protocol.api import ApiKey, request_header_version, response_header_version
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.framing import (
     LENGTH,
     LENGTH_BYTES,
     REQUEST_HEAD,
@@ -18,11 +22,7 @@ from protocol.framing import (
     request_body,
     response_body,
 )
-from protocol.messages import ProduceRequest, RequestHeader, ResponseHeader
-from tests.clients import KafkaPython, Librdkafka, create_topic
-from tests.clients.exchange import some_messages
-from tests.clients.pairs import VERSIONS
-from tests.integration.tap import HOST, Conversation, Tap
+from weir.protocol.messages import ProduceRequest, RequestHeader, ResponseHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

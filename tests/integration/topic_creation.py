@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.error_codes import ErrorCode
 from tests.integration.mutable import (
     SMALL,
     burst,
 )
 from tests.mutations.client import ask_once
 from tests.mutations.requests import Create, Topic
+from weir.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from tests.raw import Address

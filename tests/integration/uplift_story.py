@@ -12,20 +12,20 @@ from uuid import UUID
 
 import msgspec
 
-from protocol import messages as m
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.values import schema_of
-from proxy.handlers.api_versions.api_versions import ranges
 from tests.raw import ask
 from tests.raw.requests import message_set
+from weir.protocol import messages as m
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.values import schema_of
+from weir.proxy.handlers.api_versions.api_versions import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from protocol.values import Message
-    from protocol.versions import VersionRange
     from tests.raw import Address
+    from weir.protocol.values import Message
+    from weir.protocol.versions import VersionRange
 
 R = TypeVar("R", bound="Message")
 

@@ -43,7 +43,7 @@ class Weir:
         self._host = host
         self.port = free_range(1 + BROKERS)
         self._command = [
-            *(sys.executable, "-m", "cli", "run"),
+            *(sys.executable, "-m", "weir.cli", "run"),
             *("--upstream", upstream),
             *("--listen", f"{self._bracketed}:{self.port}"),
             *("--broker-ports", f"{self.port + 1}-{self.port + BROKERS}"),

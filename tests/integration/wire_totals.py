@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.api import ApiKey, request_header_version
-from protocol.codec import codec
-from protocol.framing import (
+from weir.protocol.api import ApiKey, request_header_version
+from weir.protocol.codec import codec
+from weir.protocol.framing import (
     CLIENT_ID_OFFSET,
     LENGTH,
     LENGTH_BYTES,
@@ -16,7 +16,7 @@ from protocol.framing import (
     client_id_end,
     request_body,
 )
-from protocol.messages import ProduceRequest
+from weir.protocol.messages import ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

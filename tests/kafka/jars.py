@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.locked_jars import Jar, JarError, fetch_jar, fetched, parse_lock
+from weir.pipeline.locked_jars import Jar, JarError, fetch_jar, fetched, parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

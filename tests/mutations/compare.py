@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from protocol.error_codes import ErrorCode
 from tests.mutations.requests import NO_ID, Create
 from tests.mutations.sequences import MARGIN_S
+from weir.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.mutations.requests import NO_ID, Answer, Create, Delete, Grow, Mutation, Result
+from weir.protocol.framing import LENGTH, LENGTH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from protocol.messages import (
+from tests.wire import frames
+from weir.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -14,7 +15,6 @@ from protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from tests.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,8 +18,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from protocol.error_codes import ErrorCode
 from tests.mutations.requests import DELETE_BY_ID, Create, Delete, Grow, Mutation, Topic
+from weir.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

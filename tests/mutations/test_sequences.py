@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from tests.mutations.compare import Interval, back_at_zero, between, differences, undisturbed
 from tests.mutations.play import Lane, Played
 from tests.mutations.requests import Answer, Create, Result, Topic
 from tests.mutations.sequences import BURST, MARGIN_S, RATE, SECONDS, SEEDS, Expected, Step, sequence
+from weir.protocol.error_codes import ErrorCode
 
 MANY = range(60)
 

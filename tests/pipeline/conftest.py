@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.spark import session
+from weir.pipeline.spark import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from cli.main import weir
-from pipeline import tables
-from pipeline.ingest.batch import Batches
+from weir.cli.main import weir
+from weir.pipeline import tables
+from weir.pipeline.ingest.batch import Batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from pipeline.lake import Lake
-from pipeline.tables import TRACE_RECORD, USAGE_RECORD, replace
-from usage.records import VERSION, TraceRecord, UsageRecord
+from weir.pipeline.lake import Lake
+from weir.pipeline.tables import TRACE_RECORD, USAGE_RECORD, replace
+from weir.usage.records import VERSION, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from quotas import QuotaKey
 from tests.pipeline.sessions import Habits
+from weir.quotas import QuotaKey
 
 PRODUCE, FETCH, TIME = (
     QuotaKey.PRODUCER_BYTE_RATE,

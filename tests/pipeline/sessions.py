@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from protocol.api import ApiKey
-from protocol.messages import (
+from tests.proxy.request_costs import costs
+from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import padded, request, response, split
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
     HeartbeatRequest,
@@ -21,15 +24,12 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy.connection.usage_registries import UsageRegistries
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, QuotaTable
-from quotas.limiters.throttle import INT32_MAX
-from tests.proxy.request_costs import costs
-from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import padded, request, response, split
-from usage.records import TraceRecord, UsageRecord
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, QuotaTable
+from weir.quotas.limiters.throttle import INT32_MAX
+from weir.usage.records import TraceRecord, UsageRecord
 
 OFFSET_MS = 1_763_686_800_000
 """Offset (ms) from simulated time to Unix time: simulated 0 is 2025-11-21 01:00 UTC."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyspark.sql import functions as sql
 
-from pipeline import tables
-from pipeline.lake import Lake
-from pipeline.rollup.days import files
-from pipeline.rollup.job import usage_of
-from pipeline.rollup.periods import PERIODS, periods
-from pipeline.rollup.windows import by_time, windows
 from tests.pipeline.usage_rows import DAY_MS, FIRST_MS, ingest, record
+from weir.pipeline import tables
+from weir.pipeline.lake import Lake
+from weir.pipeline.rollup.days import files
+from weir.pipeline.rollup.job import usage_of
+from weir.pipeline.rollup.periods import PERIODS, periods
+from weir.pipeline.rollup.windows import by_time, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

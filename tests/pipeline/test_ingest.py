@@ -12,17 +12,17 @@ import msgspec
 import pytest
 from pyspark.sql import functions as fn
 
-from pipeline import tables
-from pipeline.files import Files
-from pipeline.ingest import checkpoint as ingest_checkpoint
-from pipeline.ingest.batch import Batches, with_lateness
-from pipeline.ingest.job import Pace, ingest
-from pipeline.ingest.ledger import LEDGER, NEWEST, newest_after
-from pipeline.ingest.parse import USAGE, parsed
-from pipeline.ingest.sources import Directory
-from pipeline.lake import Lake
-from pipeline.outcome import PipelineError
 from tests.pipeline.usage_files import NOON_MS, clients, put, traced, usage
+from weir.pipeline import tables
+from weir.pipeline.files import Files
+from weir.pipeline.ingest import checkpoint as ingest_checkpoint
+from weir.pipeline.ingest.batch import Batches, with_lateness
+from weir.pipeline.ingest.job import Pace, ingest
+from weir.pipeline.ingest.ledger import LEDGER, NEWEST, newest_after
+from weir.pipeline.ingest.parse import USAGE, parsed
+from weir.pipeline.ingest.sources import Directory
+from weir.pipeline.lake import Lake
+from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import pytest
 
-from pipeline import tables
-from pipeline.ingest.job import ingest
-from pipeline.ingest.ledger import LEDGER
-from pipeline.ingest.sources import Directory
-from pipeline.lake import Lake
-from usage.records import UsageRecord
+from weir.pipeline import tables
+from weir.pipeline.ingest.job import ingest
+from weir.pipeline.ingest.ledger import LEDGER
+from weir.pipeline.ingest.sources import Directory
+from weir.pipeline.lake import Lake
+from weir.usage.records import UsageRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from pyspark.sql import functions as fn
 
-from pipeline.ingest.parse import COUNT_MAX, KINDS, LINE_MAX, TEXT_MAX, USAGE, parsed
 from tests.pipeline.usage_files import traced
-from usage.records import ByQuota, TraceRecord, UsageRecord
+from weir.pipeline.ingest.parse import COUNT_MAX, KINDS, LINE_MAX, TEXT_MAX, USAGE, parsed
+from weir.usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from pipeline import java
-from pipeline.lake import Lake
 from tests.pipeline.usage_files import NOON_MS, clients, put, usage
+from weir.pipeline import java
+from weir.pipeline.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +30,9 @@ def archive(path: Path) -> Path:
     """Return an archive of the packages that jobs need, in the form of a wheel."""
     with zipfile.ZipFile(path, "w") as file:
         for room in ("cli", "pipeline", "quotas", "usage"):
-            for module in (REPOSITORY / room).rglob("*.py"):
+            for module in (REPOSITORY / "weir" / room).rglob("*.py"):
                 file.write(module, module.relative_to(REPOSITORY))
+        file.write(REPOSITORY / "weir" / "__init__.py", "weir/__init__.py")
     return path
 
 

@@ -33,7 +33,17 @@ def send(bootstrap: str, topic: str, *values: bytes | None) -> None:
 
 
 def ingest(lake: Path, bootstrap: str, topic: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli", "pipeline", "ingest", "--lake", str(lake), "--once", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "weir.cli",
+        "pipeline",
+        "ingest",
+        "--lake",
+        str(lake),
+        "--once",
+        "--json",
+    ]
     command += ["--master", "local[2]", "--topic", topic, "--bootstrap-servers", bootstrap]
     command += ["--batch-records", "600"]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})

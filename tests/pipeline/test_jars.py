@@ -7,9 +7,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pipeline import jars
-from pipeline.locked_jars import JarError
-from pipeline.outcome import PipelineError
+from weir.pipeline import jars
+from weir.pipeline.locked_jars import JarError
+from weir.pipeline.outcome import PipelineError
 
 
 def test_the_locked_kafka_connector_has_pysparks_version() -> None:

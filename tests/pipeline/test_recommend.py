@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from click.testing import CliRunner
 
-from cli.main import weir
-from pipeline import tables
-from pipeline.lake import Lake
-from pipeline.outcome import Outcome, PipelineError
-from pipeline.recommend.capacity import factors, proposed, wanted
-from pipeline.recommend.flags import CUT, MOSTLY_THROTTLED, NEVER_NEAR, NEW, ONE_OFF, THROTTLED_AT_PEAK
-from pipeline.recommend.job import recommend
-from pipeline.recommend.need import by_quota, hours, needs, unresolved
-from pipeline.recommend.plan import ANONYMOUS, Plan
-from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
-from quotas.table.bounded_names import OVERFLOW
+from weir.cli.main import weir
+from weir.pipeline import tables
+from weir.pipeline.lake import Lake
+from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.recommend.capacity import factors, proposed, wanted
+from weir.pipeline.recommend.flags import CUT, MOSTLY_THROTTLED, NEVER_NEAR, NEW, ONE_OFF, THROTTLED_AT_PEAK
+from weir.pipeline.recommend.job import recommend
+from weir.pipeline.recommend.need import by_quota, hours, needs, unresolved
+from weir.pipeline.recommend.plan import ANONYMOUS, Plan
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
+from weir.quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -409,7 +409,7 @@ def test_recommend_command_writes_a_quota_file_and_json(
 ) -> None:
     run([hour("alice", "a\n]]#", produce=2 * MB), hour("bob", "app", produce=1000.0)])
     shared = contextmanager(lambda *_, **__: iter([spark]))
-    monkeypatch.setattr("pipeline.spark.session", shared)
+    monkeypatch.setattr("weir.pipeline.spark.session", shared)
     file = tmp_path / "new.toml"
     command = ["pipeline", "recommend", "--lake", str(tmp_path / "lake"), "--output", str(file)]
     result = CliRunner().invoke(weir, command)

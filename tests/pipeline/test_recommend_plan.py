@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.outcome import PipelineError
-from pipeline.recommend import capacity as recommend_capacity
-from pipeline.recommend import plan as recommend_plan
-from pipeline.recommend.capacity import fit
-from pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
-from pipeline.recommend.file import Proposed, lines
-from pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
-from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
-from quotas.table.options import PLAIN, Options, Pacing, Scope
-from quotas.table.quota_entry import Entry, comment, entry_lines
-from quotas.table.quota_file import header_lines, read
 from tests.quotas.strategies import byte_rates, tables, texts
+from weir.pipeline.outcome import PipelineError
+from weir.pipeline.recommend import capacity as recommend_capacity
+from weir.pipeline.recommend import plan as recommend_plan
+from weir.pipeline.recommend.capacity import fit
+from weir.pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
+from weir.pipeline.recommend.file import Proposed, lines
+from weir.pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
+from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.quota_entry import Entry, comment, entry_lines
+from weir.quotas.table.quota_file import header_lines, read
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUESTS, CONNECTIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONNECTION_CREATION_RATE

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.lake import Lake
-from pipeline.outcome import Outcome
-from pipeline.replay.candidates import RECORDED
-from pipeline.replay.job import Options, replay
-from pipeline.tables import REPLAY, read
-from quotas import Entity, QuotaTable, parse
-from quotas.replay_hours import HOUR_MS
 from tests.pipeline.replay_inputs import SUNDAY_MS, file, put, used
 from tests.pipeline.session_cases import CASES
 from tests.pipeline.sessions import Habits, World
-from usage.records import ByQuota
+from weir.pipeline.lake import Lake
+from weir.pipeline.outcome import Outcome
+from weir.pipeline.replay.candidates import RECORDED
+from weir.pipeline.replay.job import Options, replay
+from weir.pipeline.tables import REPLAY, read
+from weir.quotas import Entity, QuotaTable, parse
+from weir.quotas.replay_hours import HOUR_MS
+from weir.usage.records import ByQuota
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.pipeline.replay import replay
-from pipeline.outcome import PipelineError
-from pipeline.replay.candidates import Candidate, _draws, not_replayed, read_candidates
-from quotas import BrokerQuotas, parse
-from quotas.table.bounded_names import NAME_CHARS_MAX, shortened
-from quotas.table.options import Pacing
+from weir.cli.pipeline.replay import replay
+from weir.pipeline.outcome import PipelineError
+from weir.pipeline.replay.candidates import Candidate, _draws, not_replayed, read_candidates
+from weir.quotas import BrokerQuotas, parse
+from weir.quotas.table.bounded_names import NAME_CHARS_MAX, shortened
+from weir.quotas.table.options import Pacing
 
 SOME = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
 LEVELS = """

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.limiters.throttle import INT32_MAX
-from quotas.replay import Replay, rank
-from quotas.replay_hours import Hour
 from tests.pipeline.session_cases import CASES, FETCH, PRODUCE, TIME
 from tests.pipeline.sessions import Habits, World
-from usage.records import TraceRecord
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.limiters.throttle import INT32_MAX
+from weir.quotas.replay import Replay, rank
+from weir.quotas.replay_hours import Hour
+from weir.usage.records import TraceRecord
 
 APPS = Entity(client_id=DEFAULT)
 GROUP = {PRODUCE: "produce", FETCH: "fetch"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.replay.run import BUDGET, CHARGE, BudgetSettings, replayed
+from weir.pipeline.replay.run import BUDGET, CHARGE, BudgetSettings, replayed
 
 Row = tuple[object, ...]
 

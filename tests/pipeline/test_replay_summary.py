@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.replay.candidates import RECORDED
-from pipeline.replay.summary import Total, differences, held_back, listed, share
+from weir.pipeline.replay.candidates import RECORDED
+from weir.pipeline.replay.summary import Total, differences, held_back, listed, share
 
 KEY = "producer_byte_rate"
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline import tables
-from pipeline.ingest.ledger import LEDGER
-from pipeline.lake import Lake
-from pipeline.report.data import Wanted, find
-from pipeline.report.job import report
-from pipeline.report.model import (
+from tests.pipeline.report_examples import DAY, START_MS, Values, frame, rolled, write_rollup
+from tests.pipeline.report_pages import HOSTILE, Page
+from weir.pipeline import tables
+from weir.pipeline.ingest.ledger import LEDGER
+from weir.pipeline.lake import Lake
+from weir.pipeline.report.data import Wanted, find
+from weir.pipeline.report.job import report
+from weir.pipeline.report.model import (
     DAY_MS,
     HOUR_MS,
     Broker,
@@ -22,11 +24,9 @@ from pipeline.report.model import (
     Span,
     ThrottledEntity,
 )
-from pipeline.report.names import Entity
-from pipeline.report.plans import recommendations, replay
-from pipeline.report.sections import RUN
-from tests.pipeline.report_examples import DAY, START_MS, Values, frame, rolled, write_rollup
-from tests.pipeline.report_pages import HOSTILE, Page
+from weir.pipeline.report.names import Entity
+from weir.pipeline.report.plans import recommendations, replay
+from weir.pipeline.report.sections import RUN
 
 if TYPE_CHECKING:
     from pathlib import Path

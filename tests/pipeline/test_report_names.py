@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.report import html as report_html
-from pipeline.report import names as report_names
-from pipeline.report import units as report_units
-from pipeline.report.html import element, json_block, script
-from pipeline.report.names import LONG, Entity, label, ours, plot_text, visible
 from tests.pipeline.report_pages import HOSTILE, Page
+from weir.pipeline.report import html as report_html
+from weir.pipeline.report import names as report_names
+from weir.pipeline.report import units as report_units
+from weir.pipeline.report.html import element, json_block, script
+from weir.pipeline.report.names import LONG, Entity, label, ours, plot_text, visible
 
 NAMES = st.one_of(st.text(), st.sampled_from(HOSTILE))
 

@@ -13,8 +13,9 @@ import pytest
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
-from pipeline.report.figures import Series, bars, heat, points
-from pipeline.report.model import (
+from tests.pipeline.report_pages import HOSTILE, Page
+from weir.pipeline.report.figures import Series, bars, heat, points
+from weir.pipeline.report.model import (
     DAY_MS,
     HOUR_MS,
     MEASURES,
@@ -37,11 +38,10 @@ from pipeline.report.model import (
     ThrottledEntity,
     Uneven,
 )
-from pipeline.report.names import Entity, named, visible
-from pipeline.report.page import render
-from pipeline.report.sections import RUN, missing, page
-from pipeline.report.units import BYTES, BYTES_PER_S, SECONDS
-from tests.pipeline.report_pages import HOSTILE, Page
+from weir.pipeline.report.names import Entity, named, visible
+from weir.pipeline.report.page import render
+from weir.pipeline.report.sections import RUN, missing, page
+from weir.pipeline.report.units import BYTES, BYTES_PER_S, SECONDS
 
 MADE: Final = datetime(2026, 11, 27, 12, 30, tzinfo=UTC)
 START_MS: Final = 1_795_737_600_000

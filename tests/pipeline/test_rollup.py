@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline import tables
-from pipeline.lake import Lake
-from pipeline.outcome import PipelineError
-from pipeline.rollup.job import rollup
-from pipeline.rollup.periods import periods
-from pipeline.rollup.windows import windows
 from tests.pipeline.usage_rows import DAY_MS, FIRST_MS, Record, ingest, record
 from tests.properties import TOLERATED, examples
-from usage.records import ByQuota
+from weir.pipeline import tables
+from weir.pipeline.lake import Lake
+from weir.pipeline.outcome import PipelineError
+from weir.pipeline.rollup.job import rollup
+from weir.pipeline.rollup.periods import periods
+from weir.pipeline.rollup.windows import windows
+from weir.usage.records import ByQuota
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from pipeline import spark
-from pipeline.outcome import PipelineError
+from weir.pipeline import spark
+from weir.pipeline.outcome import PipelineError
 
 
 def start_session(monkeypatch: pytest.MonkeyPatch, job: str) -> str:

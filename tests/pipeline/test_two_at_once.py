@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline import tables
-from pipeline.files import Files
-from pipeline.lake import Lake
-from pipeline.outcome import Outcome, PipelineError
-from pipeline.recommend.job import recommend
-from pipeline.recommend.plan import Plan
-from pipeline.replay.job import replay
-from pipeline.rollup.job import rollup
 from tests.pipeline.replay_inputs import SUNDAY_MS, file, put, used
+from weir.pipeline import tables
+from weir.pipeline.files import Files
+from weir.pipeline.lake import Lake
+from weir.pipeline.outcome import Outcome, PipelineError
+from weir.pipeline.recommend.job import recommend
+from weir.pipeline.recommend.plan import Plan
+from weir.pipeline.replay.job import replay
+from weir.pipeline.rollup.job import rollup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from usage.records import TraceRecord, UsageRecord
+from weir.usage.records import TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from pipeline import tables
-from pipeline.lake import Lake
+from weir.pipeline import tables
+from weir.pipeline.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pytest
 from hypothesis import strategies as st
 
-from protocol.codec import codec, request_type, response_type
-from protocol.encoding import TAG_MAX
-from protocol.schema import api_keys
-from protocol.values import schema_of
 from tests.matrix import check_each, named_as
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.encoding import TAG_MAX
+from weir.protocol.schema import api_keys
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from protocol.schema import Layout, Slot
-    from protocol.values import Message, Value
+    from weir.protocol.schema import Layout, Slot
+    from weir.protocol.values import Message, Value
 
 M = TypeVar("M", bound="Message")
 Strategy = st.SearchStrategy[Any]

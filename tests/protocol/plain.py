@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from protocol.values import Message, schema_of
 from tests.protocol import kio_side
+from weir.protocol.values import Message, schema_of
 
 
 def plain(value: object) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 import kio.schema.errors
 import pytest
 
-from protocol import schema
-from protocol.api import ApiKey, is_flexible, request_header_version, response_header_version, versions
-from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
-from protocol.versions import VersionRange
+from weir.protocol import schema
+from weir.protocol.api import ApiKey, is_flexible, request_header_version, response_header_version, versions
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from weir.protocol.versions import VersionRange
 
 TABLE: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "throttle_fields.json").read_text()

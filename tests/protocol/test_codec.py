@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec, request_type, response_type
-from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
-from protocol.messages import (
+from tests.matrix import in_one_test
+from tests.properties import examples
+from tests.protocol.generate import each_version, every_version, messages, sample, version_id
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from weir.protocol.messages import (
     ApiVersionsResponse,
     CreateTopicsRequest,
     DescribeGroupsResponse,
@@ -27,12 +30,9 @@ from protocol.messages import (
     RequestHeader,
     ResponseHeader,
 )
-from tests.matrix import in_one_test
-from tests.properties import examples
-from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 VERSIONS = every_version()
 IDS = [version_id(*each) for each in VERSIONS]

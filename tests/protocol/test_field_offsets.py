@@ -19,12 +19,15 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
 from kio.static.primitive import i32Timedelta
 
-from protocol import schema
-from protocol.api import is_flexible, request_header_version, response_header_version
-from protocol.codec import codec, response_type
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE
-from protocol.messages import (
+from tests.matrix import in_one_test
+from tests.properties import examples
+from tests.protocol.generate import each_version, every_version, messages, sample, version_id
+from weir.protocol import schema
+from weir.protocol.api import is_flexible, request_header_version, response_header_version
+from weir.protocol.codec import codec, response_type
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE
+from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
     HeartbeatResponse,
@@ -32,14 +35,11 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
-from protocol.values import schema_of
-from tests.matrix import in_one_test
-from tests.properties import examples
-from tests.protocol.generate import each_version, every_version, messages, sample, version_id
+from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 THROTTLE: Final = "throttle_time_ms"
 TABLE: Final[list[dict[str, Any]]] = json.loads(

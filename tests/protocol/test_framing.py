@@ -15,9 +15,9 @@ from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeade
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.framing import (
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import (
     CLIENT_ID_OFFSET,
     INCOMPLETE,
     LENGTH,
@@ -32,7 +32,7 @@ from protocol.framing import (
     response_body,
     skip_tags,
 )
-from protocol.messages import RequestHeader, ResponseHeader
+from weir.protocol.messages import RequestHeader, ResponseHeader
 
 FindBody: TypeAlias = Callable[..., int]
 BODY: Final = b"the body"

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.messages import OffsetFetchRequest
 from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, sample
 from tests.protocol.mutate import mutate
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import OffsetFetchRequest
 
 if TYPE_CHECKING:
-    from protocol.codec import Codec
-    from protocol.values import Message
+    from weir.protocol.codec import Codec
+    from weir.protocol.values import Message
 
 VERSIONS = every_version()
 MUTATIONS = 60

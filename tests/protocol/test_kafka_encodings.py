@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import pytest
 
-from protocol.codec import codec
-from protocol.errors import EncodeError
-from protocol.messages import Message
-from protocol.values import message_type, schema_of
-from protocol.versions import VersionRange, VersionSet
 from tests.matrix import in_one_test
 from tests.protocol.generate import every_version
+from weir.protocol.codec import codec
+from weir.protocol.errors import EncodeError
+from weir.protocol.messages import Message
+from weir.protocol.values import message_type, schema_of
+from weir.protocol.versions import VersionRange, VersionSet
 
 DATA: Final[dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "kafka_encodings.json").read_text()

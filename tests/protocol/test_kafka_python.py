@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
 from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages
+from weir.protocol.codec import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 MODULES: Final = (
     *("admin.acl", "admin.client_quotas", "admin.cluster", "admin.configs", "admin.groups", "admin.topics"),

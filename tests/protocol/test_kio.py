@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import given
 
-from protocol.codec import codec
-from protocol.values import schema_of
 from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, every_version, messages, version_id
 from tests.protocol.plain import plain
+from weir.protocol.codec import codec
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 OLD_KIO: Final = "0.5.0"
 NOT_IN_KIO: Final = 118

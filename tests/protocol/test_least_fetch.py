@@ -13,24 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.messages import FetchRequest
-from protocol.scanning.least_fetch import ask_least
-from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages
 from tests.protocol.mutate import mutate
 from tests.protocol.plain import kio_bytes, read_by_kafka_python
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import FetchRequest
+from weir.protocol.scanning.least_fetch import ask_least
+from weir.protocol.values import schema_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
     from kafka.protocol.consumer.fetch import FetchRequest as KafkaPythonFetchRequest
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 FETCH_KEY: Final = 1
 BEFORE: Final = b"header"

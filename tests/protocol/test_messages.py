@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from protocol import messages, schema
-from protocol.messages import CreateTopicsRequest, FetchRequest, FetchResponse, MetadataResponse
-from protocol.values import Message, Value, message_type
+from weir.protocol import messages, schema
+from weir.protocol.messages import CreateTopicsRequest, FetchRequest, FetchResponse, MetadataResponse
+from weir.protocol.values import Message, Value, message_type
 
 STUB = ast.parse((Path(schema.__file__).parent / "messages.pyi").read_text())
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from protocol import schema
-from protocol.codec import codec
-from protocol.decoding import NUMBERS_MAX, TAGS_MAX
-from protocol.errors import EncodeError, OversizedError, ProtocolError
-from protocol.messages import (
+from tests.protocol.generate import sample
+from weir.protocol import schema
+from weir.protocol.codec import codec
+from weir.protocol.decoding import NUMBERS_MAX, TAGS_MAX
+from weir.protocol.errors import EncodeError, OversizedError, ProtocolError
+from weir.protocol.messages import (
     CreateTopicsRequest,
     MetadataRequest,
     MetadataResponse,
     StreamsGroupHeartbeatRequest,
 )
-from protocol.pieces import PIECE_BYTES, PIECE_ITEMS, chosen, each, release
-from protocol.primitives import write_uvarint
-from protocol.values import message_type, schema_of
-from tests.protocol.generate import sample
+from weir.protocol.pieces import PIECE_BYTES, PIECE_ITEMS, chosen, each, release
+from weir.protocol.primitives import write_uvarint
+from weir.protocol.values import message_type, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.messages import ProduceRequest
-from protocol.scanning.produced_records import records_in
-from protocol.values import schema_of
 from tests.properties import examples
+from weir.protocol.codec import codec
+from weir.protocol.messages import ProduceRequest
+from weir.protocol.scanning.produced_records import records_in
+from weir.protocol.values import schema_of
 
 VERSIONS: Final = list(schema_of(ProduceRequest).versions)
 NO_LIMIT: Final = 1000

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError, TooLargeError
-from protocol.messages import FetchResponse
-from protocol.scanning.records_remover import RecordsRemover
-from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages, sample
 from tests.protocol.mutate import mutate
 from tests.protocol.plain import kio_bytes, read_by_kafka_python
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError, TooLargeError
+from weir.protocol.messages import FetchResponse
+from weir.protocol.scanning.records_remover import RecordsRemover
+from weir.protocol.values import schema_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
@@ -35,7 +35,7 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 DATA: Final = Path(__file__).parent / "data"
 FETCH_KEY: Final = 1

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import TokenError
-from protocol.sasl import NAME_BYTES_MAX, Claimed, oauthbearer_name, plain_name, scram_name
+from weir.protocol.errors import TokenError
+from weir.protocol.sasl import NAME_BYTES_MAX, Claimed, oauthbearer_name, plain_name, scram_name
 
 SECRET: Final = "s3cr3t-of-alice"  # noqa: S105  # a test's
 

@@ -17,21 +17,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.messages import (
+from tests.matrix import in_one_test
+from tests.properties import examples
+from tests.protocol.generate import each_version, every_version, messages, sample, version_id
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
     ProduceResponse,
     ShareFetchResponse,
 )
-from protocol.scanning.field_offsets import tag_section
-from protocol.scanning.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
-from protocol.schema import header
-from protocol.values import schema_of
-from tests.matrix import in_one_test
-from tests.properties import examples
-from tests.protocol.generate import each_version, every_version, messages, sample, version_id
+from weir.protocol.scanning.field_offsets import tag_section
+from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
+from weir.protocol.schema import header
+from weir.protocol.values import schema_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
@@ -41,7 +41,7 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

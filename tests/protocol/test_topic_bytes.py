@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
-from protocol.scanning.topic_bytes import TopicBytes, names_topics
-from protocol.values import schema_of
 from tests.properties import examples
 from tests.protocol.generate import messages, version_id
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
+from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 NAMING: Final[list[tuple[type[Message], int]]] = [
     *((ProduceRequest, version) for version in schema_of(ProduceRequest).versions if version < 13),

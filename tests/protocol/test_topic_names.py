@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.messages import FetchRequest, ProduceRequest
-from protocol.scanning.topic_bytes import TopicBytes
-from protocol.scanning.topic_names import NAME_BYTES_MAX, topics_in
-from protocol.values import schema_of
 from tests.properties import examples
 from tests.protocol.generate import messages
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import FetchRequest, ProduceRequest
+from weir.protocol.scanning.topic_bytes import TopicBytes
+from weir.protocol.scanning.topic_names import NAME_BYTES_MAX, topics_in
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

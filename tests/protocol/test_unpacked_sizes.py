@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.scanning.record_batches import BATCH_HEAD_BYTES, add_unpacked
-from protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
 from tests.properties import examples
+from weir.protocol.scanning.record_batches import BATCH_HEAD_BYTES, add_unpacked
+from weir.protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
 
 CODECS: Final = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 PACKED: Final[list[dict[str, Any]]] = json.loads(

@@ -13,11 +13,15 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from protocol import schema
-from protocol.api import ApiKey
-from protocol.codec import codec, request_type, response_type
-from protocol.errors import UnknownVersionError
-from protocol.version_differences import (
+from tests.matrix import check_each
+from tests.properties import examples
+from tests.protocol.generate import messages
+from tests.protocol.kio_side import kio_class
+from weir.protocol import schema
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.errors import UnknownVersionError
+from weir.protocol.version_differences import (
     THROTTLE_FIELD,
     Change,
     Position,
@@ -26,13 +30,9 @@ from protocol.version_differences import (
     version_difference,
     version_differences,
 )
-from tests.matrix import check_each
-from tests.properties import examples
-from tests.protocol.generate import messages
-from tests.protocol.kio_side import kio_class
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "throttle_fields.json").read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.versions import LAST, NONE, VersionRange, VersionSet
+from weir.protocol.versions import LAST, NONE, VersionRange, VersionSet
 
 
 @pytest.mark.parametrize(

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import (
+from tests.proxy.wire import new_connection
+from tests.wire.frames import request, response
+from weir.protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.counters import Counters
-from proxy.handlers.broker_query import ask
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.plans import Plans
-from tests.proxy.wire import new_connection
-from tests.wire.frames import request, response
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.broker_query import ask
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.plans import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import BrokerQuery
-    from proxy.handlers.decisions import Wait
-    from proxy.handlers.plan import Context
+    from weir.proxy.connection.connection import Connection
+    from weir.proxy.handlers.broker_query import BrokerQuery
+    from weir.proxy.handlers.decisions import Wait
+    from weir.proxy.handlers.plan import Context
 
 VERSION: Final = 5
 """Of DeleteTopics, the request that queries are run for here."""

@@ -6,7 +6,7 @@ import importlib
 import warnings
 from typing import Final
 
-from protocol.versions import VersionRange
+from weir.protocol.versions import VersionRange
 
 with warnings.catch_warnings():
     warnings.simplefilter(

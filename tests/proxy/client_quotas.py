@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from protocol.messages import (
+from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import (
+    body_of,
+    request,
+    response,
+)
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
@@ -12,24 +18,18 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.table.entities import Prefix
-from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import (
-    body_of,
-    request,
-    response,
-)
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.entities import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from protocol.messages import Message
-    from proxy.connection.connection import Connection
-    from proxy.handlers.quota_api.quota_admin import Changes
-    from quotas.table.quota_table import Quota
+    from weir.protocol.messages import Message
+    from weir.proxy.connection.connection import Connection
+    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.quotas.table.quota_table import Quota
 
 T = TypeVar("T")
 M = TypeVar("M", bound="Message")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import trio
 
-from proxy.net.drivers import monotonic_us, run_hosting_trio
-from proxy.net.reactor import Reactor
-from proxy.run import _single
 from tests.proxy.rigs import Rig, open_descriptors
 from tests.proxy.stage import Script, set_stage
+from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.run import _single
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

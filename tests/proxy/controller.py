@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from protocol.api import ApiKey, versions
-from protocol.codec import request_type
-from protocol.messages import (
+from tests.proxy.wire import Wire
+from tests.wire.frames import head_of, request_body_of, response, split
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.codec import request_type
+from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     CreatePartitionsRequest,
@@ -34,15 +36,13 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.versions import VersionRange
-from tests.proxy.wire import Wire
-from tests.wire.frames import head_of, request_body_of, response, split
+from weir.protocol.versions import VersionRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from protocol.messages import Message
-    from proxy.connection.connection import Connection
+    from weir.protocol.messages import Message
+    from weir.proxy.connection.connection import Connection
 
 OK, UNKNOWN_TOPIC, TIMED_OUT, INVALID_TOPIC = 0, 3, 7, 17
 EXISTS, PARTITIONS, REPLICATION_FACTOR, ASSIGNMENT, CONFIG = 36, 37, 38, 39, 40

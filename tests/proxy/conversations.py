@@ -7,23 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey, response_header_version, versions
-from protocol.codec import response_type
-from protocol.framing import response_body
-from protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FetchRequest,
-    FetchResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
-from protocol.scanning.field_offsets import FieldOffset, field_offset
-from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import Wire
 from tests.wire.frames import (
     Head,
@@ -36,11 +19,28 @@ from tests.wire.frames import (
     unknown_request,
     unknown_response,
 )
+from weir.protocol.api import ApiKey, response_header_version, versions
+from weir.protocol.codec import response_type
+from weir.protocol.framing import response_body
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 SMALL_BYTES = 400
 """A buffer in which every head fits, and not much more."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from protocol.api import ApiKey
-from protocol.messages import (
+from tests.wire.frames import head_of, request_body_of, response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
     ApiVersionsResponse,
     FetchResponse,
     HeartbeatResponse,
@@ -19,13 +20,12 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy.addresses import Address
-from tests.wire.frames import head_of, request_body_of, response
+from weir.proxy.addresses import Address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 HOST: Final = "127.0.0.1"
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024

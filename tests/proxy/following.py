@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
-    from proxy.control.stores.store import StoreError
-    from quotas import QuotaTable
+    from weir.proxy.control.stores.store import StoreError
+    from weir.quotas import QuotaTable
 
 LONG_S = 20.0
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey, versions
-from protocol.codec import request_type
 from tests.protocol.generate import messages
 from tests.wire.frames import framed
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.codec import request_type
 
 if TYPE_CHECKING:
-    from protocol.messages import Message
-    from proxy.connection.connection import Connection
+    from weir.protocol.messages import Message
+    from weir.proxy.connection.connection import Connection
 
 KEYS: Final = (
     ApiKey.METADATA,

@@ -11,14 +11,14 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from proxy.admin.exposition import render
-from proxy.admin.metrics import Sources, families
-from proxy.config import config
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store import StoreHealth
-from proxy.net.reactor import Reactor
-from proxy.server.server import Server
-from quotas import parse
+from weir.proxy.admin.exposition import render
+from weir.proxy.admin.metrics import Sources, families
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.quotas import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

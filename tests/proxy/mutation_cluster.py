@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
-from protocol.versions import VersionRange
-from proxy.counters import Counters
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create, Topic
 from tests.proxy.controller import NODE, OK, Controller, ControllerClient, everything
 from tests.proxy.wire import new_connection
+from weir.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from weir.protocol.versions import VersionRange
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.messages import Message
     from tests.mutations.requests import Mutation
+    from weir.protocol.messages import Message
 
 RATE: Final = 1.0
 BURST: Final = 10

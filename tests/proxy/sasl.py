@@ -6,7 +6,8 @@ import base64
 import json
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import (
+from tests.wire.frames import framed, padded, request, response
+from weir.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     ProduceRequest,
@@ -16,9 +17,8 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from proxy.connection.connection import ANONYMOUS
-from quotas import Entity, QuotaKey, QuotaTable
-from tests.wire.frames import framed, padded, request, response
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from tests.proxy.playbook import Playbook

@@ -11,14 +11,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
-from protocol.api import ApiKey
-from protocol.errors import ProtocolError
-from protocol.messages import (
-    ApiVersionsResponse,
-    ProduceResponse,
-    SaslAuthenticateRequest,
-    SaslHandshakeRequest,
-)
 from tests.proxy.sasl import (
     AP_REQ,
     CHALLENGE,
@@ -36,6 +28,14 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.wire.frames import framed, request_body_of, response
+from weir.protocol.api import ApiKey
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import (
+    ApiVersionsResponse,
+    ProduceResponse,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 
 USERS: Final = ("admin", "alice", "bob", "j=o,e")
 KERBEROS: Final = "kerberos"

@@ -9,18 +9,18 @@ from typing import Any
 
 import trio
 
-from protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
-from proxy.addresses import Address
-from proxy.close_reasons import CloseReason
-from proxy.config import config
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.net.drivers import run_in_trio
-from proxy.net.reactor import Reactor
-from proxy.server.server import Server
-from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.wire.frames import body_of, request, response
+from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.net.drivers import run_in_trio
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
 
 METADATA = request(MetadataRequest(topics=None), 9)
 PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.addresses import Address, AddressBook, PortRange
+from weir.proxy.addresses import Address, AddressBook, PortRange
 
 A, B = Address("kafka", 9092), Address("kafka", 9093)
 

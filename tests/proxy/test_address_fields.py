@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from protocol.api import ApiKey
-from protocol.codec import request_type, response_type
-from protocol.errors import EncodeError
-from protocol.messages import DescribeClusterResponse, ProduceRequest
-from protocol.schema import api, api_keys
-from protocol.values import schema_of
 from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
 from tests.wire.frames import request, response
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import request_type, response_type
+from weir.protocol.errors import EncodeError
+from weir.protocol.messages import DescribeClusterResponse, ProduceRequest
+from weir.protocol.schema import api, api_keys
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from protocol.schema import Field, MessageSchema
-    from protocol.values import Message
+    from weir.protocol.schema import Field, MessageSchema
+    from weir.protocol.values import Message
 
 ADDRESS: Final = re.compile(
     r"(?:^|_)(?:address(?:es)?|domain|endpoints?|host(?:s|name)?|ip|listeners?|ports?|racks?|servers?|ur[il]s?|values?)"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.addresses import Address, AddressBook, PortRange
+from weir.proxy.addresses import Address, AddressBook, PortRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,22 +17,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from proxy.addresses import Address
-from proxy.admin import endpoint, readiness
-from proxy.admin.endpoint import Endpoint, application, listen
-from proxy.admin.entities import ENTITIES_MAX
-from proxy.admin.exposition import LINES, render
-from proxy.admin.metrics import Sources, families
-from proxy.admin.readiness import Readiness
-from proxy.config import config
-from proxy.config.config import ConfigError
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store import StoreHealth
-from proxy.net.drivers import monotonic_us, run_hosting_trio
-from proxy.net.poll import WRITE
-from proxy.net.reactor import Reactor
-from proxy.server.server import Server
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused as refused_start
 from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.ports import free_range
@@ -42,6 +26,22 @@ from tests.proxy.stage import LONG_S, PING, PONG, until
 from tests.proxy.supervised import supervisor
 from tests.proxy.wire import quota_table
 from tests.scripted import scripted
+from weir.proxy.addresses import Address
+from weir.proxy.admin import endpoint, readiness
+from weir.proxy.admin.endpoint import Endpoint, application, listen
+from weir.proxy.admin.entities import ENTITIES_MAX
+from weir.proxy.admin.exposition import LINES, render
+from weir.proxy.admin.metrics import Sources, families
+from weir.proxy.admin.readiness import Readiness
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.poll import WRITE
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def nothing_left_open() -> Iterator[None]:
 
 
 def test_the_admin_endpoint_serves_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.control.supervisor.WAIT_S_MIN", 0.01)
+    monkeypatch.setattr("weir.proxy.control.supervisor.WAIT_S_MIN", 0.01)
     failures = [ZeroDivisionError]
     serve = trio.serve_listeners
 

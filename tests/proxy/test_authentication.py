@@ -14,25 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from protocol.api import ApiKey
-from protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-    CreateTopicsRequest,
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    ProduceResponse,
-)
-from proxy.close_reasons import CloseReason
-from proxy.connection.connection import ANONYMOUS
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.handlers.sasl.identity import Identities, IdentityRules
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
@@ -64,11 +45,30 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, request, response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    CreateTopicsRequest,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProduceResponse,
+)
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.sasl.identity import Identities, IdentityRules
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 MUTATIONS: Final = {(Entity(user=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
 KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))

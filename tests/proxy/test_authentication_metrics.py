@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from prometheus_client.core import Metric
 
-from proxy.admin.metrics import authentications as families
-from proxy.config.config import load
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.counters import Counters
-from proxy.handlers.sasl.identity import IdentityRules
-from proxy.net.reactor import Reactor
-from proxy.server.server import Server
-from quotas import QuotaTable
 from tests.proxy.sasl import (
     REFUSED,
     UNSUPPORTED_MECHANISM,
@@ -22,6 +14,14 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import Wire, new_connection
+from weir.proxy.admin.metrics import authentications as families
+from weir.proxy.config.config import load
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.sasl.identity import IdentityRules
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
 
 
 def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:

@@ -6,13 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import CreateTopicsResponse, MetadataRequest, MetadataResponse
-from protocol.versions import VersionRange
-from proxy.handlers.mutations import pending_creations
-from proxy.handlers.mutations.pending_creations import PENDING_MAX_EACH, PENDING_MS, PendingCreations
-from proxy.handlers.mutations.recent_topics import KEPT_MS
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.mutations.requests import Create, Delete, Topic
 from tests.proxy.controller import OK, UNKNOWN_TOPIC, Controller, everything
 from tests.proxy.mutation_cluster import BURST, Cluster, limited
@@ -20,9 +13,16 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, request, response
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import CreateTopicsResponse, MetadataRequest, MetadataResponse
+from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.mutations import pending_creations
+from weir.proxy.handlers.mutations.pending_creations import PENDING_MAX_EACH, PENDING_MS, PendingCreations
+from weir.proxy.handlers.mutations.recent_topics import KEPT_MS
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
-    from quotas import MutationLedger
+    from weir.quotas import MutationLedger
 
 SIZE: Final = 3
 """Partitions of a topic that is created by being asked for."""

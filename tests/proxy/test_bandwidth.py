@@ -10,18 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey, versions
-from protocol.messages import (
-    FetchRequest,
-    ProduceRequest,
-    ProduceResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
-from protocol.values import schema_of
-from proxy.close_reasons import CloseReason
-from proxy.connection.inbound import Inbound
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
@@ -29,10 +17,22 @@ from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import framed, header, padded, request, response, unknown_request
 from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.messages import (
+    FetchRequest,
+    ProduceRequest,
+    ProduceResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from weir.protocol.values import schema_of
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.inbound import Inbound
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
-    from quotas import Budget
+    from weir.proxy.connection.connection import Connection
+    from weir.quotas import Budget
 
 PRODUCE_VERSIONS = list(schema_of(ProduceRequest).versions)
 FETCH_VERSIONS = list(schema_of(FetchRequest).versions)

@@ -8,21 +8,26 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from structlog.testing import capture_logs
 
-from protocol.errors import EncodeError
-from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest, MetadataResponse
-from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import ask
 from tests.proxy.broker_query import VERSION, answer, asked, delete, deleted, questions, result, session_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import Wire
 from tests.wire.frames import framed, padded, request
 from tests.wire.messages import ping, pong
+from weir.protocol.errors import EncodeError
+from weir.protocol.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.broker_query import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.handlers.broker_query import BrokerQuery
+    from weir.proxy.handlers.broker_query import BrokerQuery
 
 SMALL_BYTES: Final = 400
 

@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import response_type
-from proxy.counters import Counters
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
@@ -19,9 +14,14 @@ from tests.proxy.controller import NODE
 from tests.proxy.fuzzed_requests import asked, closed, damaged
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import head_of, request, response, split
+from weir.protocol.codec import response_type
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
-    from protocol.messages import Message
+    from weir.protocol.messages import Message
 
 TABLE: Final = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5})
 PROPERTY: Final = settings(

@@ -10,30 +10,30 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from protocol.api import ApiKey
-from protocol.messages import (
+from tests.proxy.fake_broker import HOST, FakeCluster
+from tests.proxy.following import Followed, until
+from tests.wire.frames import head_of, request_body_of, response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ApiVersionsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from proxy.addresses import Address
-from proxy.control.cluster.access import DIRECT
-from proxy.control.stores import broker
-from proxy.control.stores.broker import BrokerStore
-from proxy.control.stores.store import StoreError, UnfitError
-from proxy.control.stores.wire_quotas import as_request, imported
-from proxy.run import _single
-from quotas import DEFAULT, Entity, QuotaTable
-from quotas.table.entities import Prefix
-from quotas.table.quota_table import QuotaKey
-from tests.proxy.fake_broker import HOST, FakeCluster
-from tests.proxy.following import Followed, until
-from tests.wire.frames import head_of, request_body_of, response
+from weir.proxy.addresses import Address
+from weir.proxy.control.cluster.access import DIRECT
+from weir.proxy.control.stores import broker
+from weir.proxy.control.stores.broker import BrokerStore
+from weir.proxy.control.stores.store import StoreError, UnfitError
+from weir.proxy.control.stores.wire_quotas import as_request, imported
+from weir.proxy.run import _single
+from weir.quotas import DEFAULT, Entity, QuotaTable
+from weir.quotas.table.entities import Prefix
+from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 T = TypeVar("T")
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.close_reasons import CloseReason
-from proxy.net.buffered import AGAIN_MS, GRACE_MS, BufferedBytes
-from proxy.net.reactor import Reactor
 from tests.proxy.rigs import Clock, Rig
 from tests.proxy.stage import PING, PONG
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.net.buffered import AGAIN_MS, GRACE_MS, BufferedBytes
+from weir.proxy.net.reactor import Reactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

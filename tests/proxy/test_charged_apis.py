@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.api import ApiKey, versions
-from protocol.messages import EnvelopeRequest, StopReplicaRequest, WriteTxnMarkersRequest
-from protocol.versions import VersionRange
-from proxy.close_reasons import CloseReason
-from proxy.counters import Counters
-from proxy.handlers import mutations
-from proxy.handlers.plans import QUERYING_HANDLERS, Plans
 from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import charged_us, time_table, timed
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.messages import EnvelopeRequest, StopReplicaRequest, WriteTxnMarkersRequest
+from weir.protocol.versions import VersionRange
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers import mutations
+from weir.proxy.handlers.plans import QUERYING_HANDLERS, Plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.messages import Message
-    from proxy.handlers.plan import Plan
+    from weir.protocol.messages import Message
+    from weir.proxy.handlers.plan import Plan
 
 K = ApiKey
 

@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
-from proxy.close_reasons import CloseReason
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, comparable, exchanges, whole
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request, response, unknown_request, unknown_response
+from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
+from weir.proxy.close_reasons import CloseReason
 
 PROPERTY = examples(150)
 

@@ -11,25 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
-    AlterClientQuotasResponse,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    MetadataResponse,
-)
-from protocol.pieces import at_once
-from protocol.primitives import write_uvarint
-from proxy.close_reasons import CloseReason
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.handlers.quota_api.alterations import Alterations, read_alterations
-from proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
-from proxy.handlers.quota_api.filters import described, read_filter
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
 from tests.matrix import in_one_test
 from tests.proxy.client_quotas import (
     ALICE,
@@ -65,12 +46,31 @@ from tests.wire.frames import (
     unknown_request,
     unknown_response,
 )
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
+    AlterClientQuotasResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    MetadataResponse,
+)
+from weir.protocol.pieces import at_once
+from weir.protocol.primitives import write_uvarint
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.quota_api.alterations import Alterations, read_alterations
+from weir.proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
+from weir.proxy.handlers.quota_api.filters import described, read_filter
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from protocol.messages import AlterClientQuotasRequest, Message
-    from proxy.connection.connection import Connection
+    from weir.protocol.messages import AlterClientQuotasRequest, Message
+    from weir.proxy.connection.connection import Connection
 
 
 NOT_ALLOWED: Final = 31

@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.codec import response_type
-from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
-from protocol.pieces import at_once
-from proxy.handlers.quota_api.alterations import read_alterations
-from proxy.handlers.quota_api.filters import described, read_filter
-from quotas import QuotaKey, QuotaTable, parse
-from quotas.table.quota_edit import edited
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.client_quotas import TABLE, Managed, altered, entry, session_of, vouch
@@ -22,9 +15,16 @@ from tests.proxy.client_quotas import describe as describe_request
 from tests.proxy.fuzzed_requests import damaged
 from tests.proxy.wire import Wire
 from tests.wire.frames import body_of, request, split
+from weir.protocol.codec import response_type
+from weir.protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from weir.protocol.pieces import at_once
+from weir.proxy.handlers.quota_api.alterations import read_alterations
+from weir.proxy.handlers.quota_api.filters import described, read_filter
+from weir.quotas import QuotaKey, QuotaTable, parse
+from weir.quotas.table.quota_edit import edited
 
 if TYPE_CHECKING:
-    from protocol.messages import Message
+    from weir.protocol.messages import Message
 
 PROPERTY: Final = examples(300)
 KINDS: Final = st.sampled_from(["user", "client-id", "ip", "", "group"])

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from protocol.values import ZERO_UUID
-from proxy.handlers.mutations import cluster_state, recent_topics
-from proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked, HarmlessRequests
-from proxy.handlers.mutations.recent_topics import RecentTopics
+from weir.protocol.values import ZERO_UUID
+from weir.proxy.handlers.mutations import cluster_state, recent_topics
+from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked, HarmlessRequests
+from weir.proxy.handlers.mutations.recent_topics import RecentTopics
 
 KEPT_MS: Final = 15_000
 """Metadata were measured to be up to 13 s late."""

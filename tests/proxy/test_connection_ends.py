@@ -8,12 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest, MetadataResponse
-from proxy.close_reasons import CloseReason
-from proxy.connection.ending import LINGER_MS
-from proxy.connection.state import State
-from proxy.handlers.broker_query import ask
-from proxy.handlers.decisions import Defer, Deferred, Query
 from tests.matrix import check_each
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import handshake, shaken
@@ -22,12 +16,23 @@ from tests.proxy.wire import FIRST_HOLD_MS, new_connection, quota_table
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import padded, request, response
 from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
+from weir.protocol.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.ending import LINGER_MS
+from weir.proxy.connection.state import State
+from weir.proxy.handlers.broker_query import ask
+from weir.proxy.handlers.decisions import Defer, Deferred, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import BrokerQuery
+    from weir.proxy.connection.connection import Connection
+    from weir.proxy.handlers.broker_query import BrokerQuery
 
 SMALL_BYTES: Final = 1000
 """A buffer that long responses do not fit in."""

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from proxy.addresses import Address
-from proxy.close_reasons import CloseReason
-from proxy.config import config
-from proxy.config.config import ConfigError, plain_ip
-from proxy.server.connection_limiter import ConnectionLimiter
-from proxy.server.listeners import Listeners
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import PING, PONG, Stage
 from tests.proxy.supervised import supervisor
 from tests.quotas.changes import put_in_force
 from tests.scripted import staged
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError, plain_ip
+from weir.proxy.server.connection_limiter import ConnectionLimiter
+from weir.proxy.server.listeners import Listeners
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from trio.testing import MockClock

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import proxy
+from weir import proxy
 
 PROXY: Final = Path(proxy.__file__).parent
 NAMES: Final[Mapping[str, frozenset[str]]] = {

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from proxy.connection.state import NEXT, WHY, Event, State, diagram, table
+from weir.proxy.connection.state import NEXT, WHY, Event, State, diagram, table
 
 ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "background" / "architecture.md"
 BEGIN, END = "<!-- states -->", "<!-- end of states -->"

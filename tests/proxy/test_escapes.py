@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from proxy.connection.inbound import Inbound
-from proxy.connection.outbound import Outbound
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.table.bounded_names import EMPTY
 from tests.proxy.sasl import (
     AP_REQ,
     PROOF,
@@ -33,9 +26,16 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 from tests.wire.frames import padded, request, response
+from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from weir.proxy.connection.inbound import Inbound
+from weir.proxy.connection.outbound import Outbound
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.bounded_names import EMPTY
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 RATE: Final = 1000

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.messages import FetchRequest
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request
 from tests.wire.messages import fetched_from
+from weir.protocol.messages import FetchRequest
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 A, B = Entity(topic="a"), Entity(topic="b")
 RATES = QuotaTable({(topic, QuotaKey.CONSUMER_BYTE_RATE): 1000.0 for topic in (A, B)})

@@ -14,15 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import codec
-from protocol.messages import FetchRequest, FetchResponse
-from protocol.values import schema_of
-from proxy.close_reasons import CloseReason
-from proxy.connection import emptied as emptied_module
-from proxy.connection.state import State
-from proxy.connection.usage_registries import UsageRegistries
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol import kio_side
@@ -35,10 +26,19 @@ from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.wire.frames import framed, padded, request, response
 from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong
+from weir.protocol.codec import codec
+from weir.protocol.messages import FetchRequest, FetchResponse
+from weir.protocol.values import schema_of
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection import emptied as emptied_module
+from weir.proxy.connection.state import State
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.costs.request_costs import ApiCost
 
 if TYPE_CHECKING:
-    from protocol.messages import Message
-    from proxy.connection.connection import Connection
+    from weir.protocol.messages import Message
+    from weir.proxy.connection.connection import Connection
 
 FETCH_KEY: Final = 1
 VERSIONS: Final = list(schema_of(FetchResponse).versions)

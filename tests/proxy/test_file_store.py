@@ -17,13 +17,13 @@ import pytest
 import trio
 import trio.testing
 
-from proxy import atomic_write, file_watch
-from proxy.control.stores import file as file_module
-from proxy.control.stores.file import FileStore, read_quota_file, rewrite
-from proxy.control.stores.store import StoreError
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.table.quota_edit import edited
 from tests.proxy.following import Followed, until
+from weir.proxy import atomic_write, file_watch
+from weir.proxy.control.stores import file as file_module
+from weir.proxy.control.stores.file import FileStore, read_quota_file, rewrite
+from weir.proxy.control.stores.store import StoreError
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.quota_edit import edited
 
 if TYPE_CHECKING:
     from pathlib import Path

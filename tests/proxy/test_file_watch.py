@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-import proxy.run
-from proxy import file_watch
-from proxy.config import config
-from proxy.file_watch import FileWatch
+from weir.proxy import file_watch
+from weir.proxy import run as proxy_run
+from weir.proxy.config import config
+from weir.proxy.file_watch import FileWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_weir_serves_and_stops_while_a_look_at_its_quota_file_hangs(
 
     monkeypatch.setattr(FileWatch, "has_changed", hang)
     monkeypatch.setattr(file_watch, "LOOK_S", 0)
-    monkeypatch.setattr("proxy.control.cluster.discovery.first_brokers", unreachable)
+    monkeypatch.setattr("weir.proxy.control.cluster.discovery.first_brokers", unreachable)
     with pytest.raises(config.ConfigError, match="the loop goes on"):
-        proxy.run.run(config.load(None, {"upstream": "127.0.0.1:1", "quotas": str(quotas)}))
+        proxy_run.run(config.load(None, {"upstream": "127.0.0.1:1", "quotas": str(quotas)}))
     back.set()

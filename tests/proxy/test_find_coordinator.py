@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.api import ApiKey
-from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from proxy.close_reasons import CloseReason
-from proxy.handlers.addresses.rewrite import CACHED_BYTES_MAX, COORDINATORS_MAX
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, request, response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.addresses.rewrite import CACHED_BYTES_MAX, COORDINATORS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import CreateTopicsRequest, FindCoordinatorRequest, HeartbeatRequest
-from proxy.connection.usage_registries import UsageRegistries
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
 from tests.attacks.walk import QUOTAS
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request
 from tests.wire.messages import fetch, fetched, produce
+from weir.protocol.messages import CreateTopicsRequest, FindCoordinatorRequest, HeartbeatRequest
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MADE_BY = ("proxy.connection", "proxy.net", "proxy.handlers")
+MADE_BY = ("weir.proxy.connection", "weir.proxy.net", "weir.proxy.handlers")
 
 
 def ours() -> list[str]:
@@ -32,12 +32,12 @@ def ours() -> list[str]:
 
 
 OF_A_PROCESS: Final = {
-    "proxy.connection.effects.Clock",
-    "proxy.net.buffered.BufferedBytes",
-    "proxy.net.latency.Histogram",
-    "proxy.net.latency.Latencies",
-    "proxy.net.reactor.Reactor",
-    "proxy.net.reactor.Turns",
+    "weir.proxy.connection.effects.Clock",
+    "weir.proxy.net.buffered.BufferedBytes",
+    "weir.proxy.net.latency.Histogram",
+    "weir.proxy.net.latency.Latencies",
+    "weir.proxy.net.reactor.Reactor",
+    "weir.proxy.net.reactor.Turns",
 }
 """A process has one of each (of histograms, four), for ever; here each rig has."""
 

@@ -9,11 +9,6 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.messages import ProduceRequest
-from proxy.connection.connection import ANONYMOUS
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.handlers.sasl.identity import Identities, IdentityRules
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -29,6 +24,11 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request
+from weir.protocol.messages import ProduceRequest
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.sasl.identity import Identities, IdentityRules
 
 PRODUCE = request(ProduceRequest(acks=1), 7, 9)
 

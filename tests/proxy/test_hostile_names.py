@@ -9,12 +9,12 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.admin.exposition import WEIR, render
-from proxy.control.stores.file import rewrite
-from proxy.control.stores.records import Slot, read_key, write
-from proxy.control.stores.snapshot import read_snapshot, write_snapshot
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
-from quotas.table.entities import Prefix
+from weir.proxy.admin.exposition import WEIR, render
+from weir.proxy.control.stores.file import rewrite
+from weir.proxy.control.stores.records import Slot, read_key, write
+from weir.proxy.control.stores.snapshot import read_snapshot, write_snapshot
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
+from weir.quotas.table.entities import Prefix
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,15 +15,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from proxy import logs
-from proxy.addresses import ServerNames
-from proxy.close_reasons import CloseReason
-from proxy.net.tls.contexts import Pair, server_context, server_name_of
-from quotas import Entity, QuotaKey, QuotaTable, parse
-from quotas.table.quota_file import render
 from tests.proxy.certificates import HOST, client_context, context_of, key_pem, pem_of, write_ca, write_pair
 from tests.proxy.stage import PING, PONG, Play, Stage
 from tests.scripted import staged
+from weir.proxy import logs
+from weir.proxy.addresses import ServerNames
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.net.tls.contexts import Pair, server_context, server_name_of
+from weir.quotas import Entity, QuotaKey, QuotaTable, parse
+from weir.quotas.table.quota_file import render
 
 if TYPE_CHECKING:
     from pathlib import Path

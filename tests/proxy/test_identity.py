@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.config.config import ConfigError, load
-from proxy.handlers.sasl.exchange import Exchange
-from proxy.handlers.sasl.identity import OWNERS_MAX, Identities, IdentityRules
 from tests.proxy.rigs import Rig
 from tests.proxy.sasl import (
     AP_REQ,
@@ -24,6 +21,9 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import Wire, new_connection
+from weir.proxy.config.config import ConfigError, load
+from weir.proxy.handlers.sasl.exchange import Exchange
+from weir.proxy.handlers.sasl.identity import OWNERS_MAX, Identities, IdentityRules
 
 
 def rules(**settings: object) -> IdentityRules:

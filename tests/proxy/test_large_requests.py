@@ -11,8 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from tests.proxy.controller import NODE, Controller
+from tests.proxy.mutation_cluster import Cluster, limited, quotas_of
+from tests.proxy.rigs import Rig, tcp_pair
+from tests.proxy.wire import new_connection
+from tests.wire.frames import body_of, request, response, split
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -23,23 +28,18 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.close_reasons import CloseReason
-from proxy.counters import Counters
-from proxy.handlers.mutations.pending_creations import LOOKED_FOR_MAX, PENDING_MAX_EACH
-from proxy.handlers.plans import Plans
-from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
-from proxy.handlers.whole_requests import ELEMENTS_MAX
-from tests.proxy.controller import NODE, Controller
-from tests.proxy.mutation_cluster import Cluster, limited, quotas_of
-from tests.proxy.rigs import Rig, tcp_pair
-from tests.proxy.wire import new_connection
-from tests.wire.frames import body_of, request, response, split
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.pending_creations import LOOKED_FOR_MAX, PENDING_MAX_EACH
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+from weir.proxy.handlers.whole_requests import ELEMENTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from protocol.messages import Message
+    from weir.protocol.messages import Message
 
 COUNT: Final = 3000
 CALLS_MAX: Final = 16_000

@@ -8,8 +8,8 @@ import pytest
 import trustme
 from confluent_kafka import Consumer
 
-from proxy.config.config import load
-from proxy.control.stores.topic_log import Properties, TopicLog, properties
+from weir.proxy.config.config import load
+from weir.proxy.control.stores.topic_log import Properties, TopicLog, properties
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,11 @@ import trio
 import trio.testing
 from scramp import ScramException, ScramMechanism
 
-from protocol.api import ApiKey
-from protocol.messages import (
+from tests.proxy.fake_broker import Connection as Peer
+from tests.proxy.fake_broker import FakeCluster
+from tests.wire.frames import framed, head_of, request_body_of, response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
     ApiVersionsResponse,
     MetadataRequest,
     MetadataResponse,
@@ -22,21 +25,18 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from proxy.addresses import Address, AddressBook
-from proxy.config.config import ConfigError, Settings, load
-from proxy.config.principals import Credentials, credentials_of
-from proxy.control.cluster.connection import Connection, LoginError, QuestionError
-from proxy.control.cluster.discovery import first_brokers
-from proxy.control.cluster.login import log_in
-from proxy.run import _single
-from tests.proxy.fake_broker import Connection as Peer
-from tests.proxy.fake_broker import FakeCluster
-from tests.wire.frames import framed, head_of, request_body_of, response
+from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.config.config import ConfigError, Settings, load
+from weir.proxy.config.principals import Credentials, credentials_of
+from weir.proxy.control.cluster.connection import Connection, LoginError, QuestionError
+from weir.proxy.control.cluster.discovery import first_brokers
+from weir.proxy.control.cluster.login import log_in
+from weir.proxy.run import _single
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 ADDRESS: Final = Address("kafka-1", 9092)
 PASSWORD: Final = "pencil-8d1f"  # noqa: S105  # a test's

@@ -15,8 +15,8 @@ import click
 import pytest
 import structlog
 
-from proxy import log_writer, logs
-from proxy.log_writer import LogWriter, LostLines
+from weir.proxy import log_writer, logs
+from weir.proxy.log_writer import LogWriter, LostLines
 
 
 def _fail() -> None:

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import trio
 
-from protocol.messages import (
-    AlterClientQuotasResponse,
-    DescribeClientQuotasResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
-from proxy.control.stores.file import FileStore, read_quota_file
-from proxy.control.stores.quota_manager import QuotaManager
-from proxy.control.stores.store import StoreHealth
-from quotas import Entity, QuotaKey, QuotaTable, render
 from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
 from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.quotas.changes import put_in_force
 from tests.scripted import staged
 from tests.wire.frames import body_of, request
+from weir.protocol.messages import (
+    AlterClientQuotasResponse,
+    DescribeClientQuotasResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from weir.proxy.control.stores.file import FileStore, read_quota_file
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.store import StoreHealth
+from weir.quotas import Entity, QuotaKey, QuotaTable, render
 
 if TYPE_CHECKING:
     from pathlib import Path

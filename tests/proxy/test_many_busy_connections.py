@@ -5,21 +5,21 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import MetadataRequest
-from proxy.close_reasons import CloseReason
-from proxy.connection.effects import TURN_FRAMES
-from proxy.connection.inbound import Inbound
-from proxy.net.poll import WRITE
-from proxy.net.reactor import BUSY_FRAMES, BUSY_SOCKETS, EVENTS_MAX, Reactor
-from proxy.net.relay import Relay
 from tests.proxy.rigs import Clock, tcp_pair
 from tests.proxy.wire import new_connection
 from tests.wire.frames import request
+from weir.protocol.messages import MetadataRequest
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.effects import TURN_FRAMES
+from weir.proxy.connection.inbound import Inbound
+from weir.proxy.net.poll import WRITE
+from weir.proxy.net.reactor import BUSY_FRAMES, BUSY_SOCKETS, EVENTS_MAX, Reactor
+from weir.proxy.net.relay import Relay
 
 if TYPE_CHECKING:
     import socket
 
-    from proxy.handlers.plan import Plan
+    from weir.proxy.handlers.plan import Plan
 
 BUSY: Final = 150
 FRAMES: Final = 30

@@ -10,8 +10,10 @@ import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
-from proxy.addresses import Address
-from proxy.admin.entities import (
+from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
+from tests.quotas.changes import put_in_force
+from weir.proxy.addresses import Address
+from weir.proxy.admin.entities import (
     ENTITIES_MAX,
     NAME_CHARS_MAX,
     SLICE,
@@ -21,16 +23,14 @@ from proxy.admin.entities import (
     mutations,
     read,
 )
-from proxy.admin.exposition import LINES, render
-from proxy.admin.metrics import Sources, families
-from proxy.close_reasons import CloseReason
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store import StoreHealth
-from proxy.server.server import Server
-from quotas import Budget, MutationBudget, QuotaTable, parse
-from quotas.registry import IDLE_MS_MAX
-from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
-from tests.quotas.changes import put_in_force
+from weir.proxy.admin.exposition import LINES, render
+from weir.proxy.admin.metrics import Sources, families
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.server.server import Server
+from weir.quotas import Budget, MutationBudget, QuotaTable, parse
+from weir.quotas.registry import IDLE_MS_MAX
 
 __all__ = ["server"]  # a fixture
 

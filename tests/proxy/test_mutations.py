@@ -8,22 +8,6 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
-    ApiVersionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeConfigsRequest,
-    MetadataRequest,
-)
-from protocol.versions import VersionRange
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.counters import Counters
-from proxy.handlers.mutations.mutations import ROUNDS_MAX
-from proxy.handlers.plans import Plans
-from quotas import Entity, QuotaKey, QuotaTable
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import (
@@ -50,6 +34,22 @@ from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_connection
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, request, split
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    MetadataRequest,
+)
+from weir.protocol.versions import VersionRange
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.mutations import ROUNDS_MAX
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation

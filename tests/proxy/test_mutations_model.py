@@ -14,10 +14,6 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create
 from tests.properties import examples
 from tests.proxy.controller import (
@@ -28,6 +24,10 @@ from tests.proxy.controller import (
 )
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.wire import new_connection
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation

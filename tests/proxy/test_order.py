@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from tests.proxy.playbook import Playbook
+from tests.wire.frames import framed, header, request, response, unknown_request, unknown_response
+from tests.wire.messages import ping, pong
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from proxy.close_reasons import CloseReason
-from tests.proxy.playbook import Playbook
-from tests.wire.frames import framed, header, request, response, unknown_request, unknown_response
-from tests.wire.messages import ping, pong
+from weir.proxy.close_reasons import CloseReason
 
 
 def large_pong(correlation_id: int) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 from structlog.testing import capture_logs
 
-from proxy.control.cluster.broker_states import BrokerStates
-from proxy.outage import Outage
+from weir.proxy.control.cluster.broker_states import BrokerStates
+from weir.proxy.outage import Outage
 
 
 class Clock:

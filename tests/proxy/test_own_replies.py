@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.api import ApiKey
-from proxy.connection.effects import TURN_FRAMES
-from proxy.connection.inbound import REPLY_FRAMES, Inbound
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import new_connection
 from tests.wire.frames import split, unknown_request
+from weir.protocol.api import ApiKey
+from weir.proxy.connection.effects import TURN_FRAMES
+from weir.proxy.connection.inbound import REPLY_FRAMES, Inbound
 
 MAX: Final = 40
 MANY: Final = 95

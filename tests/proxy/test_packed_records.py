@@ -19,22 +19,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from protocol.messages import ProduceRequest, ProduceResponse
-from protocol.scanning.record_batches import add_unpacked
-from protocol.scanning.unpacked_sizes import CONFIRMED_MAX, GZIP, is_gzip_size_false, unpacked_bytes
-from proxy.handlers.plan import Plan
-from proxy.handlers.request_time.request_features import CONFIRMED_EVERY, PACKED_MAX, extra
-from quotas.costs.cost import UNANSWERED_US, WAIT_US, confirmed_us
-from quotas.costs.request_costs import CODECS, ApiCost
 from tests.properties import examples
 from tests.proxy.request_costs import charged_us, costs, time_table, timed
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request, response
 from tests.wire.packed import ATTACKS, MB, Stream, batch, gzip_stream, noise, snappy_stream, zstd_stream
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import ProduceRequest, ProduceResponse
+from weir.protocol.scanning.record_batches import add_unpacked
+from weir.protocol.scanning.unpacked_sizes import CONFIRMED_MAX, GZIP, is_gzip_size_false, unpacked_bytes
+from weir.proxy.handlers.plan import Plan
+from weir.proxy.handlers.request_time.request_features import CONFIRMED_EVERY, PACKED_MAX, extra
+from weir.quotas.costs.cost import UNANSWERED_US, WAIT_US, confirmed_us
+from weir.quotas.costs.request_costs import CODECS, ApiCost
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 Codec: TypeAlias = Literal["gzip", "snappy", "lz4", "zstd"]
 PACKED: Final[list[dict[str, Any]]] = json.loads(

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
-from proxy.close_reasons import CloseReason
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import quota_table
 from tests.wire.frames import request, response
+from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
+from weir.proxy.close_reasons import CloseReason
 
 PING, PONG = request(HeartbeatRequest(), 0), response(HeartbeatResponse(), 0)
 HEAVY = request(ProduceRequest(acks=1, transactional_id="t" * 20_000), 3)

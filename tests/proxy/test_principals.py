@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config import config
-from proxy.config.config import ConfigError
-from proxy.config.principals import parse_principals
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
+from weir.proxy.config.principals import parse_principals
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.settings import ConfigError
-from proxy.net.tls.distinguished_name import KEYWORDS, name_of, subject_of
-from proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
 from tests.java.names import ask_java
 from tests.properties import examples
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.net.tls.distinguished_name import KEYWORDS, name_of, subject_of
+from weir.proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
 
 KAFKA: Final = "3.9.1"
 NAMED: Final = {

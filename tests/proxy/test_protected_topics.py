@@ -12,15 +12,6 @@ import pytest
 from kio.serial import entity_reader
 from structlog.testing import capture_logs
 
-from protocol import messages as m
-from protocol.api import ApiKey, response_header_version, versions
-from protocol.codec import response_type
-from proxy.close_reasons import CloseReason
-from proxy.counters import Counters
-from proxy.handlers.plans import CHANGES_OF_TOPICS, Plans
-from proxy.handlers.protected_topics.produced_topics import NAMED_MAX
-from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
-from quotas import Entity, QuotaKey, QuotaTable
 from tests.matrix import check_each
 from tests.mutations.requests import Delete
 from tests.protocol.kio_side import kio_class
@@ -29,12 +20,21 @@ from tests.proxy.mutation_cluster import limited, quotas_of
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import body_of, request, response, split, unknown_request
 from tests.wire.messages import ping, pong, produce_to, produced
+from weir.protocol import messages as m
+from weir.protocol.api import ApiKey, response_header_version, versions
+from weir.protocol.codec import response_type
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import CHANGES_OF_TOPICS, Plans
+from weir.proxy.handlers.protected_topics.produced_topics import NAMED_MAX
+from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.messages import Message
-    from proxy.connection.connection import Connection
+    from weir.protocol.messages import Message
+    from weir.proxy.connection.connection import Connection
 
 OURS, THEIRS = "__weir_quotas", "orders"
 REFUSED: Final = 29

@@ -11,26 +11,26 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.file import FileStore, read_quota_file
-from proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager, _Alteration, _write_audit
-from proxy.control.stores.store import StoreError, StoreHealth
-from proxy.control.supervisor import WAIT_S_MIN, Task
-from proxy.counters import Counters
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.connections import ConnectionQuotas
-from quotas.table import quota_table as table_module
-from quotas.table.limits import Limits
 from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
 from tests.scripted import scripted
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.file import FileStore, read_quota_file
+from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager, _Alteration, _write_audit
+from weir.proxy.control.stores.store import StoreError, StoreHealth
+from weir.proxy.control.supervisor import WAIT_S_MIN, Task
+from weir.proxy.counters import Counters
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.connections import ConnectionQuotas
+from weir.quotas.table import quota_table as table_module
+from weir.quotas.table.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from proxy.control.stores.store import Changed
-    from proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.control.stores.store import Changed
+    from weir.proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
@@ -313,7 +313,7 @@ class Work:
         monkeypatch.setattr(Limits, "same_as", self._noting("compares limits", Limits.same_as))
         monkeypatch.setattr(QuotaTable, "__init__", self._noting("makes a table", QuotaTable.__init__))
         monkeypatch.setattr(
-            "quotas.table.quota_table._chosen", self._noting("searches a table", table_module._chosen)
+            "weir.quotas.table.quota_table._chosen", self._noting("searches a table", table_module._chosen)
         )
 
         def compare(one: QuotaTable, other: object) -> bool:

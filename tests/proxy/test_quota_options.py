@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.admin.request_time import report
-from proxy.config.config import Settings
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.file import read_quota_file, rewrite
-from proxy.control.stores.snapshot import read_snapshot, write_snapshot
-from quotas import Entity, QuotaKey, QuotaTable, parse
-from quotas.limiters.smooth import SmoothBudget
-from quotas.table.options import Options, Pacing, Scope
 from tests.proxy.metrics_page import Page, registry_of, scraped, server
 from tests.quotas.changes import put_in_force
+from weir.proxy.admin.request_time import report
+from weir.proxy.config.config import Settings
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.file import read_quota_file, rewrite
+from weir.proxy.control.stores.snapshot import read_snapshot, write_snapshot
+from weir.quotas import Entity, QuotaKey, QuotaTable, parse
+from weir.quotas.limiters.smooth import SmoothBudget
+from weir.quotas.table.options import Options, Pacing, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.server.server import Server
+    from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

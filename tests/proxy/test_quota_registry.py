@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.control.quota_registry import QuotaRegistry
-from quotas import Entity, MutationBudget, QuotaKey, QuotaTable
-from quotas.registry import IDLE_MS_MAX
 from tests.quotas.changes import put_in_force
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.quotas import Entity, MutationBudget, QuotaKey, QuotaTable
+from weir.quotas.registry import IDLE_MS_MAX
 
 APP = Entity(client_id="app")
 

@@ -12,10 +12,17 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from proxy.net.drivers import monotonic_us, run_hosting_trio, run_in_trio, trio_us
-from proxy.net.poll import READ, WRITE
-from proxy.net.reactor import CHECKED_EVERY, EVENTS_MAX, TIMERS_SWEPT_MIN, TURN_BOUNDS_US, TURN_US, Reactor
 from tests.proxy.rigs import Clock, tcp_pair, unix_pair
+from weir.proxy.net.drivers import monotonic_us, run_hosting_trio, run_in_trio, trio_us
+from weir.proxy.net.poll import READ, WRITE
+from weir.proxy.net.reactor import (
+    CHECKED_EVERY,
+    EVENTS_MAX,
+    TIMERS_SWEPT_MIN,
+    TURN_BOUNDS_US,
+    TURN_US,
+    Reactor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.control.stores import records
-from proxy.control.stores.records import (
+from tests.properties import examples
+from weir.proxy.control.stores import records
+from weir.proxy.control.stores.records import (
     Record,
     RecordError,
     Slot,
@@ -20,12 +21,11 @@ from proxy.control.stores.records import (
     read_value,
     write,
 )
-from quotas import Entity, QuotaTable
-from quotas.table.entities import DEFAULT, Prefix
-from quotas.table.options import PLAIN, Options, Pacing, Scope
-from quotas.table.quota_entry import least, most
-from quotas.table.quota_table import QuotaKey, keys_of
-from tests.properties import examples
+from weir.quotas import Entity, QuotaTable
+from weir.quotas.table.entities import DEFAULT, Prefix
+from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.quota_entry import least, most
+from weir.quotas.table.quota_table import QuotaKey, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.messages import (
+from tests.proxy.rigs import PAIRS, Rig, open_descriptors, tcp_pair, unix_pair
+from tests.proxy.wire import quota_table
+from tests.wire.frames import body_of, padded, request, response, unknown_request, unknown_response
+from tests.wire.messages import ping, pong, produce, produced
+from weir.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from proxy.close_reasons import CloseReason
-from proxy.net.latency import SAMPLE
-from proxy.net.poll import READ
-from proxy.net.reactor import BUFFER_BYTES
-from tests.proxy.rigs import PAIRS, Rig, open_descriptors, tcp_pair, unix_pair
-from tests.proxy.wire import quota_table
-from tests.wire.frames import body_of, padded, request, response, unknown_request, unknown_response
-from tests.wire.messages import ping, pong, produce, produced
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.net.latency import SAMPLE
+from weir.proxy.net.poll import READ
+from weir.proxy.net.reactor import BUFFER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.close_reasons import CloseReason
-from proxy.connection.ending import LINGER_MS
 from tests.proxy.rigs import PAIRS, Rig, reset, tcp_pair, unix_pair
 from tests.proxy.wire import new_connection, quota_table
 from tests.wire.frames import framed, padded
 from tests.wire.messages import ping, pong, produce, produced
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.ending import LINGER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from proxy import logs
-from proxy.config import config
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.net.reactor import Reactor
-from proxy.server.reload import RELOADED, Reload
-from proxy.server.server import Server
-from quotas import QuotaTable
+from weir.proxy import logs
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.reload import RELOADED, Reload
+from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.atomic_write import PRIVATE, replace
-from proxy.file_watch import stamp
+from weir.proxy.atomic_write import PRIVATE, replace
+from weir.proxy.file_watch import stamp
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.messages import FetchRequest
-from protocol.values import schema_of
-from proxy.handlers.bandwidth.replica_fetches import REPLICA_FETCH_BYTES, replica_fetch_test
-from quotas import DEFAULT, Budget, Entity, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import framed, header, request
 from tests.wire.messages import fetched, length_of
+from weir.protocol.messages import FetchRequest
+from weir.protocol.values import schema_of
+from weir.proxy.handlers.bandwidth.replica_fetches import REPLICA_FETCH_BYTES, replica_fetch_test
+from weir.quotas import DEFAULT, Budget, Entity, QuotaTable
 
 VERSIONS = list(schema_of(FetchRequest).versions)
 FROM_TAGGED = 15

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config import config
-from proxy.config.config import ConfigError
-from proxy.config.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
-from proxy.config.settings import Settings
-from quotas.costs.request_costs import ApiCost, Overrides
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
+from weir.proxy.config.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
+from weir.proxy.config.settings import Settings
+from weir.quotas.costs.request_costs import ApiCost, Overrides
 
 if TYPE_CHECKING:
     from pathlib import Path

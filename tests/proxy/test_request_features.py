@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey, is_flexible
-from protocol.messages import FetchRequest, ProduceRequest
-from protocol.values import schema_of
-from protocol.versions import VersionRange
-from proxy.counters import Counters
-from proxy.handlers.plan import Plan
-from proxy.handlers.plans import Plans
-from proxy.handlers.request_time.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
-from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.proxy.request_costs import EACH_US, charged_us, costs, timed
 from tests.proxy.wire import Wire, new_connection, quota_table
 from tests.wire.frames import request
+from weir.protocol.api import ApiKey, is_flexible
+from weir.protocol.messages import FetchRequest, ProduceRequest
+from weir.protocol.values import schema_of
+from weir.protocol.versions import VersionRange
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plan import Plan
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.request_time.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
+from weir.quotas.costs.request_costs import ApiCost
 
 PRODUCE: Final = list(schema_of(ProduceRequest).versions)
 FETCH: Final = list(schema_of(FetchRequest).versions)

@@ -6,24 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from protocol.codec import request_type, response_type
-from protocol.messages import (
-    AlterClientQuotasResponse,
-    ApiVersionsRequest,
-    DeleteTopicsResponse,
-    DescribeClientQuotasResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
-from proxy.close_reasons import CloseReason
-from proxy.counters import Counters
-from proxy.handlers.broker_query import ask
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, QuotaTable
-from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.broker_query import VERSION, delete, deleted
@@ -40,12 +22,30 @@ from tests.proxy.wire import Wire, new_connection
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import body_of, head_of, padded, request, response, split
 from tests.wire.messages import ping, pong
+from weir.protocol.codec import request_type, response_type
+from weir.protocol.messages import (
+    AlterClientQuotasResponse,
+    ApiVersionsRequest,
+    DeleteTopicsResponse,
+    DescribeClientQuotasResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.broker_query import ask
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, QuotaTable
+from weir.quotas.costs.request_costs import ApiCost
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import BrokerQuery
-    from proxy.handlers.decisions import Wait
-    from proxy.handlers.plan import Context
+    from weir.proxy.connection.connection import Connection
+    from weir.proxy.handlers.broker_query import BrokerQuery
+    from weir.proxy.handlers.decisions import Wait
+    from weir.proxy.handlers.plan import Context
 
 COSTS: Final = costs(
     {"Metadata": ApiCost(us=100.0, us_per_response_kb=1000.0), "DeleteTopics": ApiCost(us=7.0)}

@@ -6,16 +6,16 @@ from typing import Final
 
 import pytest
 
-from protocol import schema
-from protocol.api import ApiKey
-from protocol.versions import VersionRange
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.handlers.request_time.request_time import CLASSES, Charged, generation
-from quotas.costs.request_costs import GENERATIONS, ApiCost, CostTable, shipped
 from tests.matrix import in_one_test
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.request_costs import costs
+from weir.protocol import schema
+from weir.protocol.api import ApiKey
+from weir.protocol.versions import VersionRange
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.request_time.request_time import CLASSES, Charged, generation
+from weir.quotas.costs.request_costs import GENERATIONS, ApiCost, CostTable, shipped
 
 K = ApiKey
 ANSWERED_BY_THE_NETWORK_LAYER: Final = {K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}

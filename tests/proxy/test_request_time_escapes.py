@@ -8,19 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import (
-    FetchRequest,
-    FetchResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
-from proxy.close_reasons import CloseReason
-from proxy.connection.inbound import LOOK_BYTES
-from proxy.connection.state import State
-from quotas import BrokerQuotas, Entity
-from quotas.costs.request_costs import ApiCost
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import (
     EACH_US,
@@ -36,9 +23,22 @@ from tests.proxy.request_costs import (
 from tests.proxy.wire import Wire
 from tests.wire.frames import padded, request, response, split, unknown_request
 from tests.wire.messages import ping, pong, produce, produced
+from weir.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.inbound import LOOK_BYTES
+from weir.proxy.connection.state import State
+from weir.quotas import BrokerQuotas, Entity
+from weir.quotas.costs.request_costs import ApiCost
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 WINDOWS_MS: Final = 11_000
 """As long as what was used counts."""

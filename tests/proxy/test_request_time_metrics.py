@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.api import ApiKey
-from proxy.admin.entities import ENTITIES_MAX
-from proxy.admin.quota_metrics import SERIES_MAX
-from proxy.admin.request_time import api_name
-from proxy.control.quota_registry import QuotaRegistry
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.limiters.request_time import API_KEYS_OWN
-from quotas.registry import IDLE_MS_MAX
 from tests.proxy.metrics_page import PARSERS, scraped, server
+from weir.protocol.api import ApiKey
+from weir.proxy.admin.entities import ENTITIES_MAX
+from weir.proxy.admin.quota_metrics import SERIES_MAX
+from weir.proxy.admin.request_time import api_name
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.limiters.request_time import API_KEYS_OWN
+from weir.quotas.registry import IDLE_MS_MAX
 
 if TYPE_CHECKING:
-    from proxy.server.server import Server
+    from weir.proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

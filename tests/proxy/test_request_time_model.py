@@ -12,20 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from protocol.messages import (
-    FetchRequest,
-    FetchResponse,
-    HeartbeatResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
-from quotas import Budget, Entity, QuotaKey, QuotaTable
-from quotas.broker_quotas import BrokerQuotas
-from quotas.costs.request_costs import ApiCost, ColdCost
-from quotas.table.entities import Tags
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, comparable, cut, exchanges, whole
 from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, time_table, timed
@@ -42,10 +28,24 @@ from tests.wire.frames import (
     unknown_response,
 )
 from tests.wire.messages import ping
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from weir.quotas import Budget, Entity, QuotaKey, QuotaTable
+from weir.quotas.broker_quotas import BrokerQuotas
+from weir.quotas.costs.request_costs import ApiCost, ColdCost
+from weir.quotas.table.entities import Tags
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
     from tests.proxy.conversations import Exchange
+    from weir.proxy.connection.connection import Connection
 
 MODEL: Final = examples(150)
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from quotas import QuotaTable
 from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, spend, time_table, timed
 from tests.proxy.rigs import PAIRS, Rig
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import split
 from tests.wire.messages import ping, pong
+from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
-from protocol.codec import codec
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from tests.matrix import in_one_test
+from tests.protocol import kio_side
+from tests.protocol.generate import sample
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import new_connection
+from tests.wire.frames import body_of, framed, request, response
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     DescribeClusterRequest,
@@ -28,19 +34,13 @@ from protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from protocol.scanning.stream_scanner import UNKNOWN_TAG
-from protocol.values import schema_of
-from proxy.addresses import Address, AdvertisedAddresses, PortRange
-from proxy.close_reasons import CloseReason
-from tests.matrix import in_one_test
-from tests.protocol import kio_side
-from tests.protocol.generate import sample
-from tests.proxy.playbook import Playbook
-from tests.proxy.wire import new_connection
-from tests.wire.frames import body_of, framed, request, response
+from weir.protocol.scanning.stream_scanner import UNKNOWN_TAG
+from weir.protocol.values import schema_of
+from weir.proxy.addresses import Address, AdvertisedAddresses, PortRange
+from weir.proxy.close_reasons import CloseReason
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 REQUESTS: Final[dict[type[Message], type[Message]]] = {
     MetadataResponse: MetadataRequest,

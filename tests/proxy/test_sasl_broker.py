@@ -7,11 +7,6 @@ from typing import Final
 
 import pytest
 
-from protocol.messages import ApiVersionsRequest, ProduceRequest
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.handlers.sasl.identity import Identities, IdentityRules
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.proxy.sasl import (
     AP_REQ,
     PROOF,
@@ -26,6 +21,11 @@ from tests.proxy.sasl import (
 from tests.proxy.sasl_broker import KERBEROS, USERS, SaslBroker, saslname
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request
+from weir.protocol.messages import ApiVersionsRequest, ProduceRequest
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.sasl.identity import Identities, IdentityRules
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 LAVISH: Final = QuotaTable({(Entity(user=DEFAULT), PRODUCE): 1e12})

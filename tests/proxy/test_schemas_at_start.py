@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from protocol import schema
-from protocol.api import ApiKey, versions
-from proxy.config import config
-from proxy.net.drivers import monotonic_us
-from proxy.net.reactor import Reactor
-from proxy.server.server import Server
 from tests.proxy.metrics_page import registry_of
+from weir.protocol import schema
+from weir.protocol.api import ApiKey, versions
+from weir.proxy.config import config
+from weir.proxy.net.drivers import monotonic_us
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
 
 
 def test_a_server_has_read_the_schemas_before_the_first_connection() -> None:

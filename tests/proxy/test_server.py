@@ -17,19 +17,6 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from protocol.messages import FetchRequest, ProduceRequest, ProduceResponse
-from proxy.addresses import Address
-from proxy.admin.readiness import Readiness
-from proxy.close_reasons import CloseReason
-from proxy.config import config
-from proxy.control.cluster import discovery
-from proxy.control.stores.file import FileStore
-from proxy.control.stores.quota_manager import QuotaManager
-from proxy.control.stores.store import StoreHealth
-from proxy.net import sockets
-from proxy.net.drivers import monotonic_us
-from proxy.server import establish, listeners
-from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors
@@ -37,6 +24,19 @@ from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.proxy.wire import quota_table
 from tests.scripted import staged
 from tests.wire.frames import body_of, framed, request
+from weir.protocol.messages import FetchRequest, ProduceRequest, ProduceResponse
+from weir.proxy.addresses import Address
+from weir.proxy.admin.readiness import Readiness
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config import config
+from weir.proxy.control.cluster import discovery
+from weir.proxy.control.stores.file import FileStore
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.net import sockets
+from weir.proxy.net.drivers import monotonic_us
+from weir.proxy.server import establish, listeners
+from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -636,7 +636,7 @@ def test_a_failed_accept_is_retried(
                 raise failures.pop()
             return super().accept()
 
-    monkeypatch.setattr("proxy.net.sockets.socket.socket", Failing)
+    monkeypatch.setattr("weir.proxy.net.sockets.socket.socket", Failing)
 
     async def script(stage: Stage) -> None:
         with capture_logs() as logged:

@@ -8,14 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.messages import CreateTopicsRequest, MetadataRequest
-from proxy import run
-from proxy.config import config
-from proxy.connection.state import State
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.handlers.mutations import decoded_requests
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.table.bounded_names import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.proxy.controller import NODE, Controller
@@ -27,10 +19,18 @@ from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.quotas.changes import put_in_force
 from tests.wire.frames import framed, head_of, header, request, split
 from tests.wire.messages import fetch, fetched, length_of, ping, pong, produce, produced
+from weir.protocol.messages import CreateTopicsRequest, MetadataRequest
+from weir.proxy import run
+from weir.proxy.config import config
+from weir.proxy.connection.state import State
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.handlers.mutations import decoded_requests
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.bounded_names import EMPTY
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
-    from quotas import Budget, MutationBudget
+    from weir.proxy.connection.connection import Connection
+    from weir.quotas import Budget, MutationBudget
 
 PROPERTY: Final = examples(200)
 

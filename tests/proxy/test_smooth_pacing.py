@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from quotas import BrokerQuotas
-from quotas.table.options import Pacing
 from tests.proxy.playbook import Playbook
 from tests.proxy.throttled import fetch_budget
 from tests.proxy.wire import new_connection, quota_table
 from tests.wire.messages import emptied, fetch, fetched, least, length_of, produce, produced
+from weir.quotas import BrokerQuotas
+from weir.quotas.table.options import Pacing
 
 RATE: Final = 1000
 CREDIT: Final = RATE // 10

@@ -12,20 +12,20 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.config.config import ConfigError, load
-from proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
-from proxy.control.stores.store import StoreError, UnfitError
-from proxy.run import choose
-from quotas import DEFAULT, Entity, QuotaTable
-from quotas.table.entities import Prefix
-from quotas.table.quota_table import QuotaKey
 from tests.proxy.following import Followed, until
+from weir.proxy.config.config import ConfigError, load
+from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
+from weir.proxy.control.stores.store import StoreError, UnfitError
+from weir.proxy.run import choose
+from weir.quotas import DEFAULT, Entity, QuotaTable
+from weir.quotas.table.entities import Prefix
+from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.control.stores.store import Changed
-    from proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.control.stores.store import Changed
+    from weir.proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 import pytest
 import trio
 
-from proxy.addresses import Address
-from proxy.net import sockets
 from tests.kafka.ports import free_range
+from weir.proxy.addresses import Address
+from weir.proxy.net import sockets
 
 
 def test_a_listener_on_an_empty_host_accepts_ipv4_and_ipv6() -> None:

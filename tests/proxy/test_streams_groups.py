@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.api import ApiKey, versions
-from protocol.messages import (
+from tests.proxy.controller import Controller, everything
+from tests.proxy.mutation_cluster import BURST, Cluster
+from tests.wire.frames import body_of, request
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.messages import (
     MetadataRequest,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from proxy.handlers.mutations.pending_creations import PENDING_MS
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
-from tests.proxy.controller import Controller, everything
-from tests.proxy.mutation_cluster import BURST, Cluster
-from tests.wire.frames import body_of, request
+from weir.proxy.handlers.mutations.pending_creations import PENDING_MS
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
-    from protocol.messages import Message
+    from weir.protocol.messages import Message
 
 LOADING: Final = 14
 MISSING_SOURCE: Final = 1

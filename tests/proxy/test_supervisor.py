@@ -10,22 +10,22 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.config.config import ConfigError
-from proxy.control.cluster.discovery import discover
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps
-from proxy.control.throttle_log import PERIOD_S, ThrottleLog
-from proxy.counters import Counters
-from proxy.file_watch import LOOK_S
-from proxy.net.drivers import trio_us
-from proxy.net.reactor import Reactor
-from proxy.net.tls.contexts import ContextOfFiles
-from proxy.server.connection_limiter import ConnectionLimiter
-from proxy.server.server import EXPIRY_S
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import PING, PONG, Stage, set_stage
 from tests.proxy.supervised import supervisor
+from weir.proxy.config.config import ConfigError
+from weir.proxy.control.cluster.discovery import discover
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps
+from weir.proxy.control.throttle_log import PERIOD_S, ThrottleLog
+from weir.proxy.counters import Counters
+from weir.proxy.file_watch import LOOK_S
+from weir.proxy.net.drivers import trio_us
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.tls.contexts import ContextOfFiles
+from weir.proxy.server.connection_limiter import ConnectionLimiter
+from weir.proxy.server.server import EXPIRY_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,10 +186,10 @@ def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
-    Task.BROKERS: ("proxy.control.cluster.discovery.discover", discover, 2),
-    Task.EXPIRY: ("proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
-    Task.THROTTLE_LOG: ("proxy.control.throttle_log.ThrottleLog.look", ThrottleLog.look, 1),
-    Task.TLS_FILES: ("proxy.net.tls.contexts.ContextOfFiles.look", ContextOfFiles.look, 1),
+    Task.BROKERS: ("weir.proxy.control.cluster.discovery.discover", discover, 2),
+    Task.EXPIRY: ("weir.proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
+    Task.THROTTLE_LOG: ("weir.proxy.control.throttle_log.ThrottleLog.look", ThrottleLog.look, 1),
+    Task.TLS_FILES: ("weir.proxy.net.tls.contexts.ContextOfFiles.look", ContextOfFiles.look, 1),
 }
 """Of each task, a function that it calls, and the first call of it that is the task's."""
 PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.THROTTLE_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}

@@ -8,20 +8,20 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from proxy.connection.client import Client
-from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.supervisor import in_steps
-from proxy.control.throttle_log import NAMED_MAX, ThrottleLog
-from proxy.control.throttled import SLICE
-from proxy.handlers.sasl.identity import Identities
-from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from quotas.connections import ConnectionQuotas
 from tests.quotas.changes import put_in_force
+from weir.proxy.connection.client import Client
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.supervisor import in_steps
+from weir.proxy.control.throttle_log import NAMED_MAX, ThrottleLog
+from weir.proxy.control.throttled import SLICE
+from weir.proxy.handlers.sasl.identity import Identities
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas.connections import ConnectionQuotas
 
 if TYPE_CHECKING:
     from trio import Nursery
 
-    from quotas import Budget
+    from weir.quotas import Budget
 
 ANY_APP = Entity(client_id=DEFAULT)
 PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.net.poll import READ, WRITE
-from proxy.net.reactor import BUFFER_BYTES
-from proxy.net.tls_socket import RECORD_BYTES, TlsSocket
 from tests.properties import examples
 from tests.proxy.rigs import Rig, unix_pair
 from tests.proxy.tls_rigs import secured
 from tests.proxy.wire import quota_table
 from tests.wire.frames import padded
 from tests.wire.messages import ping, pong, produce, produced
+from weir.proxy.net.poll import READ, WRITE
+from weir.proxy.net.reactor import BUFFER_BYTES
+from weir.proxy.net.tls_socket import RECORD_BYTES, TlsSocket
 
 SIDES: Final = [("client",), ("broker",), ("client", "broker")]
 DAY_MS: Final = 86_400_000

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proxy.addresses import ServerNames
-from proxy.config import config
-from proxy.config.config import ConfigError
-from proxy.net.tls.contexts import Pair, server_context
 from tests.proxy.certificates import HOST, write_ca, write_pair
+from weir.proxy.addresses import ServerNames
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
+from weir.proxy.net.tls.contexts import Pair, server_context
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,19 +16,19 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from protocol.messages import MetadataResponse
-from proxy import file_watch
-from proxy.addresses import Address
-from proxy.close_reasons import CloseReason
-from proxy.config.config import ConfigError
-from proxy.connection.connection import ANONYMOUS
-from proxy.net.tls import handshakes
 from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.stage import METADATA, PING, PONG, Play, Stage, until
 from tests.scripted import staged
 from tests.wire.frames import body_of
+from weir.protocol.messages import MetadataResponse
+from weir.proxy import file_watch
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config.config import ConfigError
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.net.tls import handshakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from proxy.net.tls.turns import Turns
+from weir.proxy.net.tls.turns import Turns
 
 
 class Steps:

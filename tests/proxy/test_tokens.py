@@ -13,20 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    HeartbeatRequest,
-    ProduceRequest,
-    ProduceResponse,
-)
-from proxy.close_reasons import CloseReason
-from proxy.connection.connection import ANONYMOUS, Connection
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.handlers.sasl.authentication import TOKEN_BYTES_MAX
-from proxy.handlers.sasl.identity import Identities, IdentityRules
-from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -51,6 +37,20 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, padded, request, response
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import ANONYMOUS, Connection
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.sasl.authentication import TOKEN_BYTES_MAX
+from weir.proxy.handlers.sasl.identity import Identities, IdentityRules
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 OF_KERBEROS: Final = QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 UNANSWERED: Final = padded(request(ProduceRequest(acks=0), 7, 9), 12_106)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.messages import ProduceResponse
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 from tests.wire.frames import response
 from tests.wire.messages import produce_to
+from weir.protocol.messages import ProduceResponse
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 RATE = 1000
 RATES = QuotaTable({(Entity(topic="a"), QuotaKey.PRODUCER_BYTE_RATE): float(RATE)})

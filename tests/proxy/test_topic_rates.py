@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
-from proxy.close_reasons import CloseReason
-from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import APP, Wire, new_connection
 from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
 from tests.wire.messages import fetched_from, produce_to
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
+from weir.proxy.close_reasons import CloseReason
+from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 A, B = Entity(topic="a"), Entity(topic="b")

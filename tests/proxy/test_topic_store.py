@@ -13,18 +13,18 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.config.config import ConfigError, load
-from proxy.control.stores import topic
-from proxy.control.stores.records import Batch, Found, Record, alteration
-from proxy.control.stores.store import StoreError
-from proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
-from quotas import Entity, QuotaTable
-from quotas.table.quota_table import QuotaKey
 from tests.proxy.following import Followed, until
 from tests.scripted import scripted
+from weir.proxy.config.config import ConfigError, load
+from weir.proxy.control.stores import topic
+from weir.proxy.control.stores.records import Batch, Found, Record, alteration
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
+from weir.quotas import Entity, QuotaTable
+from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
-    from proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -412,7 +412,7 @@ def test_an_invalid_quota_topic_name_is_refused(name: str) -> None:
 
 
 def test_a_quota_topic_without_confluent_kafka_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "proxy.control.stores.topic_log", None)
+    monkeypatch.setitem(__import__("sys").modules, "weir.proxy.control.stores.topic_log", None)
     with pytest.raises(ConfigError) as refusal:
         topic_store(load(None, {"upstream": "kafka:9092"}))
     assert str(refusal.value) == (

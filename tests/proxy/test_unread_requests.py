@@ -14,19 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from protocol.api import ApiKey, request_header_version
-from protocol.codec import request_type
-from protocol.messages import ApiVersionsRequest, ProduceRequest
-from protocol.scanning.topic_bytes import names_topics
-from protocol.values import schema_of
-from protocol.versions import VersionRange
-from proxy.close_reasons import CloseReason
-from proxy.counters import Counters
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plan import LOCAL, QUERY
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.properties import examples
 from tests.protocol.generate import sample
@@ -35,10 +22,23 @@ from tests.proxy.controller import NODE, Controller, ControllerClient, everythin
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_connection
 from tests.wire.frames import framed, header, request
+from weir.protocol.api import ApiKey, request_header_version
+from weir.protocol.codec import request_type
+from weir.protocol.messages import ApiVersionsRequest, ProduceRequest
+from weir.protocol.scanning.topic_bytes import names_topics
+from weir.protocol.values import schema_of
+from weir.protocol.versions import VersionRange
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plan import LOCAL, QUERY
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
-    from protocol.values import Message
-    from proxy.connection.connection import Connection
+    from weir.protocol.values import Message
+    from weir.proxy.connection.connection import Connection
 
 LEFT_OVER: Final = b"\x01\x00\x00 left over"
 ALL_TOPICS_OF_LIBRDKAFKA: Final = bytes.fromhex("00000000010000")

@@ -8,10 +8,18 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from protocol.codec import codec, request_type, response_type
-from protocol.errors import EncodeError
-from protocol.messages import (
+from tests.matrix import in_one_test
+from tests.properties import examples
+from tests.protocol.generate import messages
+from tests.proxy.broker_versions import broker_of
+from tests.proxy.playbook import Playbook
+from tests.proxy.uplifted import RAISED, RELEASES, told
+from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import body_of, head_of, request, request_body_of, response, split
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.errors import EncodeError
+from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     CreateTopicsRequest,
@@ -25,25 +33,17 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from protocol.scanning.field_offsets import field_offset
-from protocol.versions import VersionRange
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.handlers.uplift.uplift_rule import beyond, offered, route
-from tests.matrix import in_one_test
-from tests.properties import examples
-from tests.protocol.generate import messages
-from tests.proxy.broker_versions import broker_of
-from tests.proxy.playbook import Playbook
-from tests.proxy.uplifted import RAISED, RELEASES, told
-from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import body_of, head_of, request, request_body_of, response, split
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.versions import VersionRange
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.uplift.uplift_rule import beyond, offered, route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.values import Message
-    from proxy.connection.connection import Connection
+    from weir.protocol.values import Message
+    from weir.proxy.connection.connection import Connection
 
 SETTINGS: Final = settings(
     examples(12),

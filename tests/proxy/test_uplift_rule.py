@@ -11,14 +11,19 @@ import pytest
 from hypothesis import given
 
 import tests.protocol
-from protocol import schema
-from protocol.api import ApiKey, request_header_version, response_header_version, versions
-from protocol.codec import codec, request_type, response_type
-from protocol.errors import EncodeError
-from protocol.messages import CreateTopicsRequest
-from protocol.version_differences import Change, version_differences
-from protocol.versions import VersionRange
-from proxy.handlers.uplift.uplift_rule import (
+from tests.matrix import in_one_test
+from tests.properties import examples
+from tests.protocol.generate import messages
+from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker_of
+from tests.wire.frames import request as request_frame
+from weir.protocol import schema
+from weir.protocol.api import ApiKey, request_header_version, response_header_version, versions
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.errors import EncodeError
+from weir.protocol.messages import CreateTopicsRequest
+from weir.protocol.version_differences import Change, version_differences
+from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.uplift.uplift_rule import (
     BACKS_OFF_FROM,
     BY_HAND,
     EXCEPTIONS,
@@ -32,17 +37,12 @@ from proxy.handlers.uplift.uplift_rule import (
     route,
     taken,
 )
-from tests.matrix import in_one_test
-from tests.properties import examples
-from tests.protocol.generate import messages
-from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker_of
-from tests.wire.frames import request as request_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.values import Message
-    from protocol.version_differences import VersionDifference
+    from weir.protocol.values import Message
+    from weir.protocol.version_differences import VersionDifference
 
 THROTTLE_TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(tests.protocol.__file__).parent / "data" / "throttle_fields.json").read_bytes()

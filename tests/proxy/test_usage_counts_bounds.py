@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.connection.usage import FORMER_MAX
-from proxy.connection.usage_registries import UsageRegistries
 from tests.properties import examples
 from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.messages import ping, pong
+from weir.proxy.connection.usage import FORMER_MAX
+from weir.proxy.connection.usage_registries import UsageRegistries
 
 if TYPE_CHECKING:
-    from proxy.connection.usage_counters import ClientUsage
-    from proxy.connection.usage_registry import UsageRegistry
+    from weir.proxy.connection.usage_counters import ClientUsage
+    from weir.proxy.connection.usage_registry import UsageRegistry
 
 PROPERTY: Final = examples(150)
 

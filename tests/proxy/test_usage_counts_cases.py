@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.api import ApiKey
-from protocol.messages import (
+from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of
+from tests.proxy.request_costs import EACH_US, time_table, timed
+from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
+from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total, total_traced
+from tests.proxy.wire import APP, Wire, new_connection
+from tests.wire.frames import framed, header, padded, request, response, unknown_request, unknown_response
+from tests.wire.messages import ping, pong
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
     ControlledShutdownRequest,
     FetchRequest,
     FetchResponse,
@@ -16,19 +23,12 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from proxy.close_reasons import CloseReason
-from proxy.connection.usage_registries import UsageRegistries
-from proxy.handlers.decisions import Defer, Deferred
-from proxy.handlers.usage_groups import APIS, group_index
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of
-from tests.proxy.request_costs import EACH_US, time_table, timed
-from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
-from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, total, total_traced
-from tests.proxy.wire import APP, Wire, new_connection
-from tests.wire.frames import framed, header, padded, request, response, unknown_request, unknown_response
-from tests.wire.messages import ping, pong
-from usage.groups import GROUPS, Group
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.handlers.decisions import Defer, Deferred
+from weir.proxy.handlers.usage_groups import APIS, group_index
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.usage.groups import GROUPS, Group
 
 
 def wire_of(taken: Taken, **kwargs: object) -> Wire:

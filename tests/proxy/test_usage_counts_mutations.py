@@ -8,16 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from protocol.codec import response_type
-from protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
-from proxy.connection.usage_registries import UsageRegistries
-from proxy.counters import Counters
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plans import Plans
-from proxy.handlers.uplift.uplift_rule import offered
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.protocol.generate import messages
@@ -29,9 +19,19 @@ from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, head_of, padded, request, response, split
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import response_type
+from weir.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.uplift.uplift_rule import offered
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
-    from protocol.versions import VersionRange
+    from weir.protocol.versions import VersionRange
 
 PROPERTY: Final = examples(150)
 APP: Final = Entity(client_id="app")

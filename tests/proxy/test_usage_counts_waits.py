@@ -8,14 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.codec import request_type, response_type
-from protocol.messages import MetadataRequest, ProduceRequest
-from proxy.connection.inbound import LOOK_BYTES
-from proxy.connection.usage_registries import UsageRegistries
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
@@ -27,13 +19,21 @@ from tests.proxy.usage_totals import START_MS, Taken, counted_wire, recorded, to
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.wire.frames import head_of, padded, request, response, split
 from tests.wire.messages import ping, pong, produced
+from weir.protocol.codec import request_type, response_type
+from weir.protocol.messages import MetadataRequest, ProduceRequest
+from weir.proxy.connection.inbound import LOOK_BYTES
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.client_quotas import mutation_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.messages import Message
-    from protocol.versions import VersionRange
-    from proxy.connection.connection import Connection
+    from weir.protocol.messages import Message
+    from weir.protocol.versions import VersionRange
+    from weir.proxy.connection.connection import Connection
 
 MUTATIONS: Final = frozenset({19, 20, 37})
 

@@ -18,14 +18,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.control.usage import outlet
-from proxy.control.usage.directory import PartFile, finish_for_the_dead, finished_name, make, unfinished_name
-from proxy.control.usage.files import FileRules
-from proxy.control.usage.outlet import OutletError
-from proxy.control.usage.tally import Kind, Loss
 from tests.properties import examples
 from tests.proxy.usage_rigs import WALL_S, Desk, Disk, requests_in, trace_record, usage_record
-from usage import TraceRecord, UsageRecord
+from weir.proxy.control.usage import outlet
+from weir.proxy.control.usage.directory import (
+    PartFile,
+    finish_for_the_dead,
+    finished_name,
+    make,
+    unfinished_name,
+)
+from weir.proxy.control.usage.files import FileRules
+from weir.proxy.control.usage.outlet import OutletError
+from weir.proxy.control.usage.tally import Kind, Loss
+from weir.usage import TraceRecord, UsageRecord
 
 FIRST, SECOND = finished_name(Kind.USAGE, "weir", 1), finished_name(Kind.USAGE, "weir", 2)
 ROOT = Path(__file__).parents[2]
@@ -187,7 +193,7 @@ def test_whole_lines_of_a_killed_process_are_recovered(tmp_path: Path) -> None:
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from proxy.control.usage.tally import Kind
+from weir.proxy.control.usage.tally import Kind
 from tests.proxy.usage_rigs import Desk, usage_record
 desk = Desk(Path({str(tmp_path)!r}), instance="killed")
 files = desk.files()
@@ -261,7 +267,7 @@ def test_a_leftover_usage_file_that_cannot_be_finished_does_not_stop_writing(
     def not_ours(_path: Path, _name: str) -> int:
         raise PermissionError(errno.EACCES, "no")
 
-    monkeypatch.setattr("proxy.control.usage.directory.finish_for_the_dead", not_ours)
+    monkeypatch.setattr("weir.proxy.control.usage.directory.finish_for_the_dead", not_ours)
     desk, files = Desk.opened(tmp_path)
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)

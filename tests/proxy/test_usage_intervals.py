@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.control.usage.recorder import Interval, Intervals
+from weir.proxy.control.usage.recorder import Interval, Intervals
 
 EPOCH_MS = 1_763_775_570_000
 """A multiple of a second and of ten."""

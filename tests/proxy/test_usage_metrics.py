@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.admin.metrics import usage_records as families
-from proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.admin.metrics import usage_records as families
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
 
 
 def samples(tally: Tally) -> dict[tuple[str, ...], float]:

@@ -11,15 +11,15 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.control.usage import recorder as module
-from proxy.control.usage.outlet import Record
-from proxy.control.usage.recorder import SLICE, Clocks, Recorder
-from proxy.control.usage.tally import Kind, Loss, Tally
 from tests.proxy.supervised import supervisor
 from tests.proxy.usage_rigs import trace_record, usage_record
+from weir.proxy.control.usage import recorder as module
+from weir.proxy.control.usage.outlet import Record
+from weir.proxy.control.usage.recorder import SLICE, Clocks, Recorder
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
 
 if TYPE_CHECKING:
-    from usage import TraceRecord, UsageRecord
+    from weir.usage import TraceRecord, UsageRecord
 
 pytestmark = pytest.mark.trio
 

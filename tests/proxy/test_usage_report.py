@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from structlog.testing import capture_logs
 
-from proxy.control.usage.tally import PERIOD_S, Kind, Loss, Report, Tally
+from weir.proxy.control.usage.tally import PERIOD_S, Kind, Loss, Report, Tally
 
 
 @dataclass

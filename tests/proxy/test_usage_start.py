@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.config import ConfigError, load
-from proxy.control.usage.start import new_instance, recording
-from proxy.control.usage.tally import Kind
 from tests.proxy.usage_rigs import requests_in, usage_record
+from weir.proxy.config.config import ConfigError, load
+from weir.proxy.control.usage.start import new_instance, recording
+from weir.proxy.control.usage.tally import Kind
 
 UPSTREAM = {"upstream": "127.0.0.1:1"}
 
@@ -89,8 +89,8 @@ def test_an_invalid_usage_topic_name_is_refused(name: str) -> None:
 def test_a_usage_topic_without_confluent_kafka_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "proxy.control.usage.topic", None)
-    monkeypatch.delattr(sys.modules["proxy.control.usage"], "topic", raising=False)
+    monkeypatch.setitem(sys.modules, "weir.proxy.control.usage.topic", None)
+    monkeypatch.delattr(sys.modules["weir.proxy.control.usage"], "topic", raising=False)
     with pytest.raises(ConfigError, match="pip install confluent-kafka"):
         recording(load(None, {**UPSTREAM, "usage_topic": "usage"}))
 

@@ -10,20 +10,20 @@ import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from proxy.config.config import load
-from proxy.control.stores.store import StoreError
-from proxy.control.stores.topic_log import properties
-from proxy.control.usage.outlet import OutletError
-from proxy.control.usage.tally import Kind, Loss, Tally
-from proxy.control.usage.topic import Topic, sender_properties
-from proxy.control.usage.writer import Writer
 from tests.proxy.usage_rigs import trace_record, usage_record
-from usage import UsageRecord
+from weir.proxy.config.config import load
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.control.stores.topic_log import properties
+from weir.proxy.control.usage.outlet import OutletError
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage.topic import Topic, sender_properties
+from weir.proxy.control.usage.writer import Writer
+from weir.usage import UsageRecord
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from proxy.control.stores.topic_log import Properties
+    from weir.proxy.control.stores.topic_log import Properties
 
 TOPICS = {Kind.USAGE: "usage", Kind.TRACE: "usage-trace"}
 NOW_S = 1_763_775_570.0

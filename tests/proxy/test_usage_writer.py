@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.control.usage.outlet import Outlet, OutletError, Record
-from proxy.control.usage.tally import Kind, Loss, Tally
-from proxy.control.usage.writer import CHUNK, RETRY_S, TEND_S, Writer
 from tests.proxy.usage_rigs import trace_record, usage_record
-from usage import UsageRecord
+from weir.proxy.control.usage.outlet import Outlet, OutletError, Record
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage.writer import CHUNK, RETRY_S, TEND_S, Writer
+from weir.usage import UsageRecord
 
 PATIENCE_S = 20.0
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import (
+from tests.matrix import in_one_test
+from tests.proxy.playbook import Playbook
+from tests.proxy.request_costs import LIMIT_US, spend, timed
+from tests.proxy.sasl import log_in
+from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
+from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
+from tests.quotas.changes import put_in_force
+from tests.wire.frames import body_of, padded, request, response
+from tests.wire.messages import length_of, ping, pong, produce, produced
+from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FetchRequest,
@@ -21,22 +30,13 @@ from protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from protocol.values import schema_of
-from proxy.connection.effects import NOTHING
-from proxy.connection.state import State
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from tests.matrix import in_one_test
-from tests.proxy.playbook import Playbook
-from tests.proxy.request_costs import LIMIT_US, spend, timed
-from tests.proxy.sasl import log_in
-from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
-from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
-from tests.quotas.changes import put_in_force
-from tests.wire.frames import body_of, padded, request, response
-from tests.wire.messages import length_of, ping, pong, produce, produced
+from weir.protocol.values import schema_of
+from weir.proxy.connection.effects import NOTHING
+from weir.proxy.connection.state import State
+from weir.quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
-    from quotas import Budget
+    from weir.quotas import Budget
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 HOUR_MS: Final = 3_600_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from quotas import BrokerQuotas
 from tests.proxy.wire import quota_table
+from weir.quotas import BrokerQuotas
 
 if TYPE_CHECKING:
-    from quotas import Budget
+    from weir.quotas import Budget
 
 RATE: Final = 1000
 """Bytes/s that the client may produce, and may fetch."""

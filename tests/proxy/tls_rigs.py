@@ -7,8 +7,8 @@ import socket
 import ssl
 from typing import Any
 
-from proxy.net.tls_socket import TlsSocket
 from tests.proxy.certificates import client_context, server_context
+from weir.proxy.net.tls_socket import TlsSocket
 
 HANDSHAKE_STEPS = 1000
 RECORD_BYTES = 2048

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from protocol.api import ApiKey
-from protocol.messages import (
-    ApiVersionsResponse,
-)
-from protocol.versions import VersionRange
-from proxy.handlers.uplift.uplift_rule import offered
 from tests.proxy.broker_versions import broker_of
 from tests.wire.frames import response
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import (
+    ApiVersionsResponse,
+)
+from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.uplift.uplift_rule import offered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.control.usage.files import Clocks, FileRules, Files
-from proxy.control.usage.tally import Tally
-from usage import VERSION, TraceRecord, UsageRecord
+from weir.proxy.control.usage.files import Clocks, FileRules, Files
+from weir.proxy.control.usage.tally import Tally
+from weir.usage import VERSION, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from pathlib import Path

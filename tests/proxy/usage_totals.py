@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.connection.usage_registries import UsageRegistries
 from tests.proxy.wire import Wire, new_connection
-from usage.records import ByQuota, TraceRecord, UsageRecord
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from proxy.connection.connection import Connection
+    from weir.proxy.connection.connection import Connection
 
 START_MS: Final = 1_700_000_000_000
 """When the first interval began, as records tell it."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
-from proxy.close_reasons import CloseReason
-from proxy.connection.connection import Connection, ConnectionLimits
-from proxy.connection.effects import Effects, End
-from proxy.connection.inbound import Inbound
-from proxy.connection.outbound import Outbound
-from proxy.connection.state import State
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.limiters.throttle import INT32_MAX
+from weir.proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection, ConnectionLimits
+from weir.proxy.connection.effects import Effects, End
+from weir.proxy.connection.inbound import Inbound
+from weir.proxy.connection.outbound import Outbound
+from weir.proxy.connection.state import State
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from weir.quotas.limiters.throttle import INT32_MAX
 
 Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from quotas import QuotaTable
+from weir.quotas import QuotaTable
 
 
 class Changing(Protocol):

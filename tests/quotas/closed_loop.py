@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from quotas import Budget
+    from weir.quotas import Budget
 
 
 @dataclass(frozen=True, slots=True)

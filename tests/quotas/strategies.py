@@ -2,11 +2,11 @@
 
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from quotas.table.entities import Name
-from quotas.table.names import canonical_ip
-from quotas.table.options import PLAIN, Options, Pacing, Scope
-from quotas.table.quota_table import Quota
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from weir.quotas.table.entities import Name
+from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.quota_table import Quota
 
 CLIENT_KEYS = [
     QuotaKey.PRODUCER_BYTE_RATE,

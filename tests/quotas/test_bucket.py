@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.limiters.bucket import TokenBucket
+from weir.quotas.limiters.bucket import TokenBucket
 
 
 def test_a_token_bucket_begins_full_at_any_time() -> None:

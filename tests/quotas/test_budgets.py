@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import (
+from tests.quotas.changes import put_in_force
+from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
+from weir.quotas import (
     DEFAULT,
     BrokerQuotas,
     Budget,
@@ -19,14 +21,12 @@ from quotas import (
     RequestBudget,
     Tags,
 )
-from quotas.client_quotas import byte_rates, mutation_rates, request_times
-from quotas.limiters.budgets import UNLIMITED
-from quotas.limiters.rate import Rate
-from quotas.limiters.throttle import INT32_MAX, throttle_ms
-from quotas.registry import IDLE_MS_MAX, SLICE
-from quotas.table.names import sanitize
-from tests.quotas.changes import put_in_force
-from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
+from weir.quotas.client_quotas import byte_rates, mutation_rates, request_times
+from weir.quotas.limiters.budgets import UNLIMITED
+from weir.quotas.limiters.rate import Rate
+from weir.quotas.limiters.throttle import INT32_MAX, throttle_ms
+from weir.quotas.registry import IDLE_MS_MAX, SLICE
+from weir.quotas.table.names import sanitize
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 METADATA = 3
@@ -391,7 +391,7 @@ def test_budgets_used_between_the_steps_of_an_expiry_are_kept_and_idle_ones_forg
     held: dict[str, Budget] = {}
     generation, forgotten = -1, 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quotas.registry.SLICE", 2)
+        patch.setattr("weir.quotas.registry.SLICE", 2)
         steps = quotas.expire(now_ms)
         for app in between:
             forgotten += next(steps, 0)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.client_quotas import byte_rates
-from quotas.limiters.limiter import UNLIMITED
-from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
-from quotas.table.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
 from tests.quotas.changes import put_in_force
+from weir.quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.client_quotas import byte_rates
+from weir.quotas.limiters.limiter import UNLIMITED
+from weir.quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
+from weir.quotas.table.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ANY_APP, APP = Entity(client_id=DEFAULT), Entity(client_id="app")
@@ -19,8 +19,8 @@ REST_MS = 11_000
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", MOST)
-    monkeypatch.setattr("quotas.registry.SLICE", 7)
+    monkeypatch.setattr("weir.quotas.registry.LIMITERS_MAX", MOST)
+    monkeypatch.setattr("weir.quotas.registry.SLICE", 7)
 
 
 def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas[Budget]:
@@ -190,7 +190,7 @@ def test_idle_budgets_are_not_searched_for_every_new_client() -> None:
 
 
 def test_the_number_of_budgets_evicted_at_a_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.registry.ROOM_MAX", 10)
+    monkeypatch.setattr("weir.quotas.registry.ROOM_MAX", 10)
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     assert budget_of(quotas, "newcomer", REST_MS).tags == Tags("", "newcomer")
@@ -198,7 +198,7 @@ def test_the_number_of_budgets_evicted_at_a_time_is_bounded(monkeypatch: pytest.
 
 
 def test_an_expiry_evicts_a_bounded_number_of_resting_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.registry.ROOM_MAX", 10)
+    monkeypatch.setattr("weir.quotas.registry.ROOM_MAX", 10)
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     budget_of(quotas, "newcomer").charge(1, REST_MS)

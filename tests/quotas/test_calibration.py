@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.costs.calibration import (
+from weir.quotas.costs.calibration import (
     Reading,
     Windows,
     fault,
@@ -16,8 +16,8 @@ from quotas.costs.calibration import (
     spent_us,
     wanted_us,
 )
-from quotas.limiters.budgets import Budget
-from quotas.table.entities import Tags
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.table.entities import Tags
 
 TAGS = Tags("", "calibrator")
 

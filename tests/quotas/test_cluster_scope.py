@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from quotas import DEFAULT, BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
-from quotas.cluster_quotas import ClusterQuotas
-from quotas.limiters.smooth import SmoothBudget
-from quotas.registry import IDLE_MS_MAX
-from quotas.table.options import Options, Pacing, Scope
-from quotas.topics import TopicRates
 from tests.quotas.changes import put_in_force
+from weir.quotas import DEFAULT, BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
+from weir.quotas.cluster_quotas import ClusterQuotas
+from weir.quotas.limiters.smooth import SmoothBudget
+from weir.quotas.registry import IDLE_MS_MAX
+from weir.quotas.table.options import Options, Pacing, Scope
+from weir.quotas.topics import TopicRates
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 TIME = QuotaKey.REQUEST_PERCENTAGE
@@ -165,7 +165,7 @@ def test_an_idle_budget_of_the_cluster_expires_once_and_all_brokers_look_again()
 def test_brokers_share_the_overflow_budget_and_learn_of_budgets_that_made_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 5)
+    monkeypatch.setattr("weir.quotas.registry.LIMITERS_MAX", 5)
     first, second = brokers(table(ANY_APP))
     for number in range(5):
         producer(first, f"app-{number}").charge(1, 0)

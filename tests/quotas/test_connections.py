@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
-from quotas.connections import ConnectionCounts, ConnectionQuotas
-from quotas.table.bounded_names import OVERFLOW
 from tests.quotas.calls import calls_made
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.connections import ConnectionCounts, ConnectionQuotas
+from weir.quotas.table.bounded_names import OVERFLOW
 
 RATE = QuotaKey.CONNECTION_CREATION_RATE
 
@@ -135,7 +135,7 @@ def test_a_shadow_connection_rate_does_not_loosen_the_enforced_one() -> None:
 
 
 def test_the_number_of_address_budgets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 3)
+    monkeypatch.setattr("weir.quotas.registry.LIMITERS_MAX", 3)
     quotas = ConnectionQuotas(table(default=1))
     for number in range(100):
         quotas.admit(1, f"10.0.0.{number}", 0)
@@ -147,7 +147,7 @@ def test_the_number_of_address_budgets_is_bounded(monkeypatch: pytest.MonkeyPatc
 def test_a_named_address_has_its_own_budget_when_the_memory_for_budgets_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 3)
+    monkeypatch.setattr("weir.quotas.registry.LIMITERS_MAX", 3)
     quotas = ConnectionQuotas(table(default=1, _10_0_0_9=5))
     for number in range(5):
         quotas.admit(1, f"10.9.9.{number}", 0)
@@ -161,7 +161,7 @@ def test_an_address_is_forgotten_for_another_once_its_last_connection_no_longer_
     now_ms: int, *, freed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka's rate forgets a sample 11 windows after the last event in it (kafka-quotas.md, trace r07)."""
-    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 1)
+    monkeypatch.setattr("weir.quotas.registry.LIMITERS_MAX", 1)
     quotas = ConnectionQuotas(table(default=5))
     assert admitted(quotas, "10.0.0.1", 25, 0) == 25
     assert admitted(quotas, "10.0.0.1", 25, 900) == 25

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.costs.cost_file import render
-from quotas.costs.cost_findings import Readings, findings
-from quotas.costs.cost_fitting import Sample, api_cost, coefficients_of, estimate_us, fit
-from quotas.costs.request_costs import ApiCost, ColdCost, CostTable, parse
+from weir.quotas.costs.cost_file import render
+from weir.quotas.costs.cost_findings import Readings, findings
+from weir.quotas.costs.cost_fitting import Sample, api_cost, coefficients_of, estimate_us, fit
+from weir.quotas.costs.request_costs import ApiCost, ColdCost, CostTable, parse
 
 NAMES = ("us", "us_per_request_kb", "us_per_partition", "us_acks_all")
 SHAPES = [(1, 0.2, 0, 0), (1, 16.0, 0, 0), (1, 200.0, 0, 0), (1, 2.9, 15, 0), (1, 0.2, 0, 1)]

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
-from quotas.table.limits import Limit, Limits
-from quotas.table.names import sanitize
-from quotas.table.quota_table import QuotaKey
 from tests.quotas.calls import calls_made
 from tests.quotas.vectors import THROTTLE, Resolution, Sanitized, table
+from weir.quotas.table.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
+from weir.quotas.table.limits import Limit, Limits
+from weir.quotas.table.names import sanitize
+from weir.quotas.table.quota_table import QuotaKey
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for path in (ROOT / "quotas").rglob("*.py")
+    for path in (ROOT / "weir" / "quotas").rglob("*.py")
     if ">>> " in path.read_text("utf-8")
 )
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import Budget, MutationBudget, RequestBudget, Tags
-from quotas.connections import ConnectionBudget
-from quotas.limiters.smooth import SmoothBudget
+from weir.quotas import Budget, MutationBudget, RequestBudget, Tags
+from weir.quotas.connections import ConnectionBudget
+from weir.quotas.limiters.smooth import SmoothBudget
 
 if TYPE_CHECKING:
-    from quotas.limiters.limiter import Limiter
+    from weir.quotas.limiters.limiter import Limiter
 
 Make = Callable[[float], "Limiter"]
 WHO: Final = Tags("alice", "")

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
-from quotas.table.bounded_names import bounded_tags, overflow_tags
-from quotas.table.entities import Name
 from tests.interpreted import interpreted
 from tests.quotas.calls import calls_made
+from weir.quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
+from weir.quotas.table.bounded_names import bounded_tags, overflow_tags
+from weir.quotas.table.entities import Name
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 

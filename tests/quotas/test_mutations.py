@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import (
+from tests.quotas.changes import put_in_force
+from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
+from weir.quotas import (
     DEFAULT,
     BrokerQuotas,
     ClientQuotas,
@@ -17,12 +19,10 @@ from quotas import (
     QuotaTable,
     Tags,
 )
-from quotas.client_quotas import mutation_rates
-from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
-from quotas.table.bounded_names import OVERFLOW
-from quotas.table.options import Pacing
-from tests.quotas.changes import put_in_force
-from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
+from weir.quotas.client_quotas import mutation_rates
+from weir.quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
+from weir.quotas.table.bounded_names import OVERFLOW
+from weir.quotas.table.options import Pacing
 
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
 ALICE = Tags("alice", "")
@@ -374,7 +374,7 @@ def test_shared_mutation_budgets_are_updated_and_expired_once() -> None:
 def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 5)
+    monkeypatch.setattr("weir.quotas.registry.LIMITERS_MAX", 5)
     quotas = mutation_rates()
     put_in_force(quotas, table(2.0))
     for number in range(5):

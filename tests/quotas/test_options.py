@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable, explain, parse, render
-from quotas.limiters.smooth import SmoothBudget
-from quotas.table.options import PLAIN, Options, Pacing, Scope
 from tests.quotas.changes import put_in_force
+from weir.quotas import DEFAULT, BrokerQuotas, Entity, Prefix, QuotaKey, QuotaTable, explain, parse, render
+from weir.quotas.limiters.smooth import SmoothBudget
+from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, ANY_APP = Entity("alice"), Entity("bob"), Entity(client_id=DEFAULT)

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, edited, parse, render
-from quotas.table.quota_entry import DEFAULT_MARKER, entry_lines
-from quotas.table.quota_file import entries_of
-from quotas.table.quota_table import Quota
 from tests.quotas.strategies import options, quotas, rates, tables
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, edited, parse, render
+from weir.quotas.table.quota_entry import DEFAULT_MARKER, entry_lines
+from weir.quotas.table.quota_file import entries_of
+from weir.quotas.table.quota_table import Quota
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, parse, render
 from tests.quotas.strategies import tables
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, parse, render
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, REQUESTS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE

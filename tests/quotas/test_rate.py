@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.limiters.rate import Rate
-from quotas.limiters.simple_rate import SimpleRate
-from quotas.limiters.throttle import INT64_MAX, throttle_ms
 from tests.quotas.vectors import RATE, RateCase, RateStep
+from weir.quotas.limiters.rate import Rate
+from weir.quotas.limiters.simple_rate import SimpleRate
+from weir.quotas.limiters.throttle import INT64_MAX, throttle_ms
 
 AnyRate: TypeAlias = Rate | SimpleRate
 STATS: dict[str, type[AnyRate]] = {"Rate": Rate, "SimpleRate": SimpleRate}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.limiters.budgets import Budget
-from quotas.replay import SHARE_FETCH, Asked, Replay, _Time, rank
-from quotas.replay_hours import HOUR_MS, Hour, Hours
-from quotas.table.entities import Tags
-from quotas.table.quota_table import QuotaKey
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.replay import SHARE_FETCH, Asked, Replay, _Time, rank
+from weir.quotas.replay_hours import HOUR_MS, Hour, Hours
+from weir.quotas.table.entities import Tags
+from weir.quotas.table.quota_table import QuotaKey
 
 PRODUCE, FETCH, TIME, MUTATIONS = (
     QuotaKey.PRODUCER_BYTE_RATE,
@@ -280,7 +280,7 @@ def test_replay_emits_each_hour_when_it_is_over() -> None:
 
 
 def test_replay_forgets_connections_after_an_idle_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.replay.CONNECTIONS_MAX", 100)
+    monkeypatch.setattr("weir.quotas.replay.CONNECTIONS_MAX", 100)
     replay = Replay(PRODUCE, 1e9)
     feed(replay, [(at * 1000, 0, 1.0, at, 0, 0) for at in range(20_000)])
     assert len(replay._connections) <= 2 * 3602, "those of the last hour, and until there are twice as many"

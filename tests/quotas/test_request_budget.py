@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import Budget, RequestBudget, Tags
+from weir.quotas import Budget, RequestBudget, Tags
 
 METADATA, FETCH = 3, 1
 STEPS = st.lists(

@@ -8,8 +8,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.costs.cost import Cost
-from quotas.costs.request_costs import (
+from weir.quotas.costs.cost import Cost
+from weir.quotas.costs.request_costs import (
     CODECS,
     GENERATIONS,
     ApiCost,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.limiters.request_time import RequestBudget
-from quotas.limiters.throttle import throttle_ms
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.limiters.throttle import throttle_ms
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
 PERCENTAGES = st.one_of(

@@ -7,7 +7,7 @@ prefixes.
 
 import pytest
 
-from quotas import BrokerQuotas, parse
+from weir.quotas import BrokerQuotas, parse
 
 METADATA = 3
 ALICE_APP, ALICE_OTHER, BOB_APP = ("alice", "app-1"), ("alice", "app-2"), ("bob", "app-1")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import (
+from tests.quotas.changes import put_in_force
+from weir.quotas import (
     DEFAULT,
     BrokerQuotas,
     Budget,
@@ -20,11 +21,10 @@ from quotas import (
     QuotaTable,
     Tags,
 )
-from quotas.client_quotas import byte_rates, mutation_rates
-from quotas.mutations import MutationLedger, ShadowMutationBudget
-from quotas.registry import IDLE_MS_MAX
-from quotas.table.bounded_names import EMPTY
-from tests.quotas.changes import put_in_force
+from weir.quotas.client_quotas import byte_rates, mutation_rates
+from weir.quotas.mutations import MutationLedger, ShadowMutationBudget
+from weir.quotas.registry import IDLE_MS_MAX
+from weir.quotas.table.bounded_names import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import Budget, Tags
-from quotas.limiters.limiter import UNLIMITED
-from quotas.limiters.smooth import CREDIT_MS, FETCH_BYTES_MIN, SmoothBudget, paced
-from quotas.limiters.throttle import INT32_MAX
-from quotas.table.options import Pacing
 from tests.quotas.closed_loop import Loop, run, window_rates
+from weir.quotas import Budget, Tags
+from weir.quotas.limiters.limiter import UNLIMITED
+from weir.quotas.limiters.smooth import CREDIT_MS, FETCH_BYTES_MIN, SmoothBudget, paced
+from weir.quotas.limiters.throttle import INT32_MAX
+from weir.quotas.table.options import Pacing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from quotas.table.entities import DEFAULT, Entity, Prefix, Tags
-from quotas.table.limits import Limit
-from quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
+from weir.quotas.table.entities import DEFAULT, Entity, Prefix, Tags
+from weir.quotas.table.limits import Limit
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable, keys_of
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, APP = Entity("alice"), Entity(client_id="app")

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.limiters.throttle import (
+from tests.quotas.vectors import THROTTLE, FetchCap, RateFormula, TokenFormula
+from weir.quotas.limiters.throttle import (
     INT32_MAX,
     INT64_MAX,
     fetch_cap,
@@ -15,7 +16,6 @@ from quotas.limiters.throttle import (
     throttle_ms,
     token_throttle_ms,
 )
-from tests.quotas.vectors import THROTTLE, FetchCap, RateFormula, TokenFormula
 
 positive = st.floats(1e-6, 1e15)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import Entity, QuotaKey, QuotaTable, Tags
-from quotas.limiters.budgets import Budget
-from quotas.topics import TopicQuotas
+from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.topics import TopicQuotas
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 A, B = Entity(topic="a"), Entity(topic="b")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from quotas import Entity, QuotaFileError, QuotaKey
-from quotas import parse as parse_quotas
-from quotas.units import parse, unit_of
+from weir.quotas import Entity, QuotaFileError, QuotaKey
+from weir.quotas import parse as parse_quotas
+from weir.quotas.units import parse, unit_of
 
 
 @pytest.mark.parametrize(

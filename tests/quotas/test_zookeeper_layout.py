@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.table.entities import Default, Name
-from quotas.table.names import canonical_ip
-from quotas.table.zookeeper_layout import ZooKeeperQuotas
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.entities import Default, Name
+from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.zookeeper_layout import ZooKeeperQuotas
 
 PRODUCE, FETCH, MUTATE = (
     QuotaKey.PRODUCER_BYTE_RATE,

@@ -5,7 +5,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 C = TypeVar("C")
 DATA = Path(__file__).parent / "data"

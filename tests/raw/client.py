@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.framing import LENGTH, LENGTH_BYTES
+from weir.protocol.framing import LENGTH, LENGTH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bench.frames import record_batch
-from calibration import bodies
 from tests.raw.requests import Outcome, Request
 from tests.wire import frames
+from weir.calibration import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.frames import record_batch
-from calibration import bodies
-from protocol.framing import LENGTH_BYTES
-from protocol.messages import (
+from tests.clients.librdkafka import Librdkafka
+from tests.kafka.jars import version_tuple
+from tests.wire import frames
+from tests.wire.connection import Address, Connection
+from weir.calibration import bodies
+from weir.protocol.framing import LENGTH_BYTES
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     FetchResponse,
@@ -19,15 +23,11 @@ from protocol.messages import (
     MetadataResponse,
     ProduceResponse,
 )
-from tests.clients.librdkafka import Librdkafka
-from tests.kafka.jars import version_tuple
-from tests.wire import frames
-from tests.wire.connection import Address, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

@@ -13,21 +13,21 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.framing import LENGTH_BYTES
-from protocol.messages import (
+from tests.wire import frames
+from tests.wire.connection import Address, Connection
+from weir.protocol.framing import LENGTH_BYTES
+from weir.protocol.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.wire import frames
-from tests.wire.connection import Address, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Self
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
     Conversation = Generator[bytes, bytes, None]
 

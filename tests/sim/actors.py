@@ -8,7 +8,6 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
-from proxy.net.reactor import BUFFER_BYTES
 from tests.sim.frames import (
     FETCH_BOUNDS,
     HEAD_BYTES,
@@ -22,6 +21,7 @@ from tests.sim.frames import (
     throttle_ms,
 )
 from tests.sim.script import START_MS, Ask, End, Step
+from weir.proxy.net.reactor import BUFFER_BYTES
 
 if TYPE_CHECKING:
     from tests.sim.conversation import Conversation, Request

@@ -11,7 +11,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.messages import (
+from tests.wire.frames import request, response
+from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
     HeartbeatRequest,
@@ -23,8 +24,7 @@ from protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from protocol.values import Message
-from tests.wire.frames import request, response
+from weir.protocol.values import Message
 
 INT32: Final = Struct(">i")
 FETCH_BOUNDS: Final = Struct(">iii")

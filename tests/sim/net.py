@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from proxy.net.poll import BROKEN, READ, WRITE
+from weir.proxy.net.poll import BROKEN, READ, WRITE
 
 READ_ENDED: Final = 0x2000  # EPOLLRDHUP: reported if asked for, also while there is something to read
 FIRST_FD: Final = 1 << 20

@@ -9,11 +9,6 @@ from typing import ClassVar, Final, TypeAlias
 import pytest
 from hypothesis import settings
 
-from protocol.api import ApiKey
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.net.reactor import Reactor, Timer
-from quotas import Budget
 from tests.interpreted import interpreted
 from tests.properties import EXPLORING
 from tests.sim.frames import THROTTLE_AT, Kind
@@ -22,6 +17,11 @@ from tests.sim.script import Ask, End, Open, Script, SetQuota, Step, generate
 from tests.sim.shrink import shrink
 from tests.sim.weir import Weir
 from tests.sim.world import World, execute, simulate
+from weir.protocol.api import ApiKey
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.net.reactor import Reactor, Timer
+from weir.quotas import Budget
 
 PARTS: Final = 8
 SEEDS: Final = 250

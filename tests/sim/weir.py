@@ -6,18 +6,18 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
-from proxy.close_reasons import CloseReason
-from proxy.connection.connection import Connection
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from proxy.net.reactor import Reactor
-from proxy.net.relay import Relay
-from proxy.net.tls_relay import new_relay
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import new_connection
 from tests.quotas.changes import put_in_force
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import HOT, Script, SetQuota
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import Connection
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.relay import Relay
+from weir.proxy.net.tls_relay import new_relay
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 PLANS: Final = Plans(Counters())
 """Shared by all runs: to make them takes longer than a run, and nothing in a run changes them."""

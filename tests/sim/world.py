@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from proxy.close_reasons import CloseReason
-from proxy.net.relay import Relay
 from tests.sim.actors import Broker, Client
 from tests.sim.conversation import Conversation
 from tests.sim.model import Ledger
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import HOT, START_MS, Ask, End, Open, Script, SetQuota, Step, generate
 from tests.sim.weir import Weir
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.net.relay import Relay
 
 IDLE_TURNS_MAX: Final = 20
 """Number of turns of the reactor, one after the other, that may change nothing."""

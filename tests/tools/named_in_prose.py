@@ -47,7 +47,7 @@ class Tree:
 
     def has_module(self, name: str) -> bool:
         """Return True if a dotted name is a module or package."""
-        path = name.replace(".", "/")
+        path = name.removeprefix("weir.").replace(".", "/")
         return f"{path}.py" in self.all or path in self.all
 
 
@@ -70,7 +70,7 @@ def _paths(text: str, tree: Tree) -> Iterator[Mention]:
         if path.split("/")[0] in tree.tops and _is_ours(path) and not tree.has(path):
             yield _mention(text, match, path)
     for match in _MODULE.finditer(text):
-        if match[1].split(".")[0] in tree.tops and not tree.has_module(match[1]):
+        if match[1].removeprefix("weir.").split(".")[0] in tree.tops and not tree.has_module(match[1]):
             yield _mention(text, match, match[0])
     text = _FENCED.sub(_blank, text)
     for match in _CODE.finditer(text):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from protocol import schema
-from protocol.versions import VersionSet
 from tools import import_schemas
 from tools.import_schemas import Merged, check, generate, write
 from tools.kafka_source import SchemaError, direct_layout, read_jar, snake_case
+from weir.protocol import schema
+from weir.protocol.versions import VersionSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

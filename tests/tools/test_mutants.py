@@ -153,7 +153,7 @@ def never() -> int:
 TESTS: Final = """\
 import threading
 
-from quotas.rules import at_least, at_most
+from weir.quotas.rules import at_least, at_most
 
 
 def test_at_least() -> None:
@@ -183,6 +183,9 @@ def project(tmp_path: Path) -> Path:
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
+    (root / "weir").mkdir()
+    (root / "weir" / "__init__.py").touch()
+    (root / "weir" / "quotas").symlink_to("../quotas")
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     return root
 
@@ -197,7 +200,7 @@ def test_survivors_are_listed_with_their_change_and_the_checkout_stays_as_it_is(
 ) -> None:
     """A test that fails without a mutant is named, and kills none."""
     monkeypatch.setattr(command, "ROOT", project)
-    red = "from quotas.rules import never\n\n\ndef test_red() -> None:\n    assert never() == 6\n"
+    red = "from weir.quotas.rules import never\n\n\ndef test_red() -> None:\n    assert never() == 6\n"
     (project / "tests/quotas/test_red.py").write_text(red, "utf-8")
     done = run("--seed", "3")
     assert done.exit_code == 0, done.output

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from usage.records import ByQuota, TraceRecord, UsageRecord
-from usage.schema import defaults, required
+from weir.usage.records import ByQuota, TraceRecord, UsageRecord
+from weir.usage.schema import defaults, required
 
 
 @pytest.mark.parametrize("record", [UsageRecord, TraceRecord])

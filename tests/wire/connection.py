@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.wire.frames import body_of
 from tests.wire.frames import request as request_frame
+from weir.protocol.framing import LENGTH, LENGTH_BYTES
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

@@ -6,12 +6,12 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.api import request_header_version, response_header_version
-from protocol.codec import codec
-from protocol.values import schema_of
+from weir.protocol.api import request_header_version, response_header_version
+from weir.protocol.codec import codec
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
-    from protocol.values import Message
+    from weir.protocol.values import Message
 
 M = TypeVar("M", bound="Message")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.messages import (
+from tests.wire.frames import padded, request, response
+from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
     HeartbeatRequest,
@@ -10,7 +11,6 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.wire.frames import padded, request, response
 
 
 def ping(number: int = 1, client_id: bytes | None = b"app", group_id: str = "") -> bytes:

@@ -52,7 +52,7 @@ class Tree:
     @classmethod
     def copy(cls, original: Path, root: Path) -> Tree:
         """Copy the files that tests may need from `original` to `root`."""
-        shutil.copytree(original, root, ignore=UNCOPIED)
+        shutil.copytree(original, root, symlinks=True, ignore=UNCOPIED)
         return cls(root)
 
     def run(self, arguments: Sequence[str], timeout_s: float | None = None) -> tuple[int, str]:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from protocol.values import Message
-from proxy.addresses import Address
-from proxy.config.principals import Credentials
-from proxy.control.cluster.connection import Connection, M, TlsError, failures
-from proxy.control.cluster.login import log_in
-from proxy.net.tls.handshakes import BrokerTlsError
-from proxy.net.tls.upstream import Upstream
+from weir.protocol.values import Message
+from weir.proxy.addresses import Address
+from weir.proxy.config.principals import Credentials
+from weir.proxy.control.cluster.connection import Connection, M, TlsError, failures
+from weir.proxy.control.cluster.login import log_in
+from weir.proxy.net.tls.handshakes import BrokerTlsError
+from weir.proxy.net.tls.upstream import Upstream
 
 if TYPE_CHECKING:
-    from proxy.config.config import Config
-    from proxy.net.tls.contexts import ContextOfFiles
+    from weir.proxy.config.config import Config
+    from weir.proxy.net.tls.contexts import ContextOfFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from typing import Final, Self, TypeVar
 
 import trio
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
-from protocol.values import Message, schema_of
-from proxy.addresses import Address
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
+from weir.protocol.values import Message, schema_of
+from weir.proxy.addresses import Address
 
 M = TypeVar("M", bound=Message)
 

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
-from protocol.versions import VersionRange
-from proxy.addresses import Address, AddressBook
-from proxy.config.settings import ConfigError
-from proxy.control.cluster.access import DIRECT, Access
-from proxy.control.cluster.broker_states import BrokerStates
-from proxy.control.cluster.connection import LoginError, QuestionError, TlsError
-from proxy.handlers.api_versions.api_versions import ranges
-from proxy.outage import Outage
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from weir.protocol.versions import VersionRange
+from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.cluster.access import DIRECT, Access
+from weir.proxy.control.cluster.broker_states import BrokerStates
+from weir.proxy.control.cluster.connection import LoginError, QuestionError, TlsError
+from weir.proxy.handlers.api_versions.api_versions import ranges
+from weir.proxy.outage import Outage
 
 if TYPE_CHECKING:
-    from proxy.config.config import Config
+    from weir.proxy.config.config import Config
 
 log = structlog.get_logger("weir")
 

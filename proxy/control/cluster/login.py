@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 import trio
 from scramp import ScramClient, ScramException
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     SaslAuthenticateRequest,
@@ -24,9 +24,9 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from proxy.config.principals import Credentials
-from proxy.control.cluster.connection import ClosedError, Connection, LoginError
-from proxy.handlers.api_versions.api_versions import ranges
+from weir.proxy.config.principals import Credentials
+from weir.proxy.control.cluster.connection import ClosedError, Connection, LoginError
+from weir.proxy.handlers.api_versions.api_versions import ranges
 
 PLAIN: Final = "PLAIN"
 AUTHENTICATE_VERSION: Final = 0

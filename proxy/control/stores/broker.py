@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 import trio
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.messages import (
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ApiVersionsRequest,
@@ -25,19 +25,19 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.addresses import Address
-from proxy.control.cluster.access import Access
-from proxy.control.cluster.connection import ClosedError, Connection, QuestionError, decode
-from proxy.control.cluster.discovery import METADATA_VERSION
-from proxy.control.stores.store import Changed, StoreError, UnfitError
-from proxy.control.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
-from proxy.handlers.api_versions.api_versions import ranges
-from proxy.handlers.quota_api.quota_admin import Changes
-from quotas import QuotaTable
-from quotas.table.imported import Skipped
+from weir.proxy.addresses import Address
+from weir.proxy.control.cluster.access import Access
+from weir.proxy.control.cluster.connection import ClosedError, Connection, QuestionError, decode
+from weir.proxy.control.cluster.discovery import METADATA_VERSION
+from weir.proxy.control.stores.store import Changed, StoreError, UnfitError
+from weir.proxy.control.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
+from weir.proxy.handlers.api_versions.api_versions import ranges
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.quotas import QuotaTable
+from weir.quotas.table.imported import Skipped
 
 if TYPE_CHECKING:
-    from proxy.config.config import Config
+    from weir.proxy.config.config import Config
 
 T = TypeVar("T")
 

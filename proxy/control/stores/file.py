@@ -16,15 +16,15 @@ from typing import Final, NamedTuple
 
 import trio
 
-from proxy import file_watch
-from proxy.atomic_write import PRIVATE, replace
-from proxy.config.settings import ConfigError
-from proxy.control.stores.store import Changed, StoreError
-from proxy.file_watch import FileWatch, Stamp, stamp
-from proxy.handlers.quota_api.quota_admin import Changes
-from quotas import QuotaFileError, QuotaTable, parse
-from quotas.table.options import Options
-from quotas.table.quota_edit import edited
+from weir.proxy import file_watch
+from weir.proxy.atomic_write import PRIVATE, replace
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.stores.store import Changed, StoreError
+from weir.proxy.file_watch import FileWatch, Stamp, stamp
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.quotas import QuotaFileError, QuotaTable, parse
+from weir.quotas.table.options import Options
+from weir.quotas.table.quota_edit import edited
 
 TRIES: Final = 3
 """Number of attempts at an alteration; an attempt fails if another process writes the file meanwhile."""

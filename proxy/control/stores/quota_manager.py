@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 import trio
 
-from proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
-from proxy.control.supervisor import Supervisor, Task, Works, in_steps
-from proxy.logs import audit_logger
-from proxy.outage import Outage
-from quotas import QuotaTable
+from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
+from weir.proxy.control.supervisor import Supervisor, Task, Works, in_steps
+from weir.proxy.logs import audit_logger
+from weir.proxy.outage import Outage
+from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
-    from proxy.control.quota_registry import QuotaRegistry
-    from proxy.handlers.quota_api.quota_admin import Changes
-    from quotas.table.quota_table import Quota
+    from weir.proxy.control.quota_registry import QuotaRegistry
+    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.quotas.table.quota_table import Quota
 
 log = structlog.get_logger("weir.quotas")
 audit = audit_logger("weir.audit")

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from protocol.sasl import NAME_BYTES_MAX
-from proxy.handlers.quota_api.quota_admin import Changes
-from quotas import Entity, QuotaTable
-from quotas.table.entities import DEFAULT, Name, Prefix
-from quotas.table.options import PLAIN, Options, Pacing, Scope
-from quotas.table.quota_entry import least, most
-from quotas.table.quota_table import Quota, QuotaKey, keys_of
+from weir.protocol.sasl import NAME_BYTES_MAX
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.quotas import Entity, QuotaTable
+from weir.quotas.table.entities import DEFAULT, Name, Prefix
+from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
+from weir.quotas.table.quota_entry import least, most
+from weir.quotas.table.quota_table import Quota, QuotaKey, keys_of
 
 VERSION: Final = 1
 """Version of the records that this release of Weir writes and reads; records of other versions are

@@ -13,14 +13,14 @@ from typing import Final
 import structlog
 import trio
 
-from proxy.atomic_write import replace
-from proxy.config.settings import ConfigError
-from proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
-from proxy.handlers.quota_api.quota_admin import Changes
-from proxy.outage import Outage
-from quotas import QuotaFileError, QuotaTable, parse
-from quotas.table.quota_entry import Entry
-from quotas.table.quota_file import entries_of, render_entries
+from weir.proxy.atomic_write import replace
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.proxy.outage import Outage
+from weir.quotas import QuotaFileError, QuotaTable, parse
+from weir.quotas.table.quota_entry import Entry
+from weir.quotas.table.quota_file import entries_of, render_entries
 
 log = structlog.get_logger("weir.quotas")
 

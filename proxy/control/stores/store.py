@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal, Protocol, TypeAlias
 
-from proxy.handlers.quota_api.quota_admin import Changes
-from quotas import QuotaTable
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.quotas import QuotaTable
 
 Changed: TypeAlias = Callable[[QuotaTable], Awaitable[None]]
 """Coroutine function that a store calls with a new table. It puts the table in force, and returns once it is

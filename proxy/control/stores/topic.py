@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import structlog
 import trio
 
-from protocol.api import ApiKey
-from proxy.config.settings import ConfigError
-from proxy.control.cluster.access import Access
-from proxy.control.cluster.connection import QuestionError
-from proxy.control.cluster.discovery import DiscoveryError, ask_versions, discover
-from proxy.control.stores.records import Batch, Record, RecordError, Stored, alteration
-from proxy.control.stores.store import Changed, StoreError
-from proxy.handlers.quota_api.quota_admin import Changes
-from quotas import QuotaTable
-from quotas.table.options import Options
+from weir.protocol.api import ApiKey
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.cluster.access import Access
+from weir.proxy.control.cluster.connection import QuestionError
+from weir.proxy.control.cluster.discovery import DiscoveryError, ask_versions, discover
+from weir.proxy.control.stores.records import Batch, Record, RecordError, Stored, alteration
+from weir.proxy.control.stores.store import Changed, StoreError
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.quotas import QuotaTable
+from weir.quotas.table.options import Options
 
 if TYPE_CHECKING:
-    from proxy.config.config import Config
+    from weir.proxy.config.config import Config
 
 log = structlog.get_logger("weir.quotas")
 
@@ -374,7 +374,7 @@ def topic_store(config: Config) -> TopicStore:
             f"quota_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
         )
     try:
-        from proxy.control.stores.topic_log import TopicLog, properties  # an optional library of 20 MB
+        from weir.proxy.control.stores.topic_log import TopicLog, properties  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
             "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"

@@ -15,15 +15,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource  # the types of both are only declared here
 from confluent_kafka.cimpl import NewTopic
 
-from proxy.addresses import Address
-from proxy.control.stores.records import Batch, Found
-from proxy.control.stores.store import StoreError, UnfitError
+from weir.proxy.addresses import Address
+from weir.proxy.control.stores.records import Batch, Found
+from weir.proxy.control.stores.store import StoreError, UnfitError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from proxy.config.config import Config
-    from proxy.control.stores.records import Record
+    from weir.proxy.config.config import Config
+    from weir.proxy.control.stores.records import Record
 
 Properties: TypeAlias = dict[str, str | int | float | bool]
 K = TypeVar("K")

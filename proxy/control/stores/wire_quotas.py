@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.messages import (
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from proxy.control.stores.store import StoreError
-from proxy.handlers.quota_api.quota_admin import Changes
-from quotas import DEFAULT, Entity
-from quotas.table.entities import Prefix
-from quotas.table.imported import Imported
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.quotas import DEFAULT, Entity
+from weir.quotas.table.entities import Prefix
+from weir.quotas.table.imported import Imported
 
 VERSION: Final = 0
 """Version of DescribeClientQuotas and AlterClientQuotas that Weir uses. Every broker from 2.6 on has it, and

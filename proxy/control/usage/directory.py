@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from proxy.atomic_write import sync_directory
-from proxy.control.usage.tally import Kind, Tally
+from weir.proxy.atomic_write import sync_directory
+from weir.proxy.control.usage.tally import Kind, Tally
 
 Write: TypeAlias = Callable[[int, memoryview], int]
 """Function that writes bytes to a descriptor and returns their number, like `os.write`."""

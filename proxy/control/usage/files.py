@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.control.usage import directory
-from proxy.control.usage.directory import PartFile, UnevenError, Write
-from proxy.control.usage.outlet import OutletError, Record, lines
-from proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage import directory
+from weir.proxy.control.usage.directory import PartFile, UnevenError, Write
+from weir.proxy.control.usage.outlet import OutletError, Record, lines
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from proxy.control.usage.tally import Kind
-from usage import TraceRecord, UsageRecord
+from weir.proxy.control.usage.tally import Kind
+from weir.usage import TraceRecord, UsageRecord
 
 Record: TypeAlias = UsageRecord | TraceRecord
 

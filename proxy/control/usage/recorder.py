@@ -9,10 +9,10 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 import trio
 
-from proxy.control.supervisor import Supervisor, Task, Works
-from proxy.control.usage.outlet import Record
-from proxy.control.usage.tally import Kind, Loss, Tally
-from usage import TraceRecord, UsageRecord
+from weir.proxy.control.supervisor import Supervisor, Task, Works
+from weir.proxy.control.usage.outlet import Record
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
+from weir.usage import TraceRecord, UsageRecord
 
 log = structlog.get_logger("weir.usage")
 

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 import trio
 
-from proxy.config.settings import ConfigError
-from proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
-from proxy.control.usage import directory
-from proxy.control.usage.files import Clocks as FileClocks
-from proxy.control.usage.files import FileRules, Files
-from proxy.control.usage.recorder import Clocks, Recorder
-from proxy.control.usage.tally import Kind, Report, Tally
-from proxy.control.usage.writer import Writer
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
+from weir.proxy.control.usage import directory
+from weir.proxy.control.usage.files import Clocks as FileClocks
+from weir.proxy.control.usage.files import FileRules, Files
+from weir.proxy.control.usage.recorder import Clocks, Recorder
+from weir.proxy.control.usage.tally import Kind, Report, Tally
+from weir.proxy.control.usage.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.config.config import Config
-    from proxy.config.settings import Settings
-    from proxy.connection.usage_registries import UsageRegistries
-    from proxy.control.stores.topic_log import Properties
-    from proxy.control.supervisor import Supervisor
-    from proxy.control.usage.outlet import Outlet
+    from weir.proxy.config.config import Config
+    from weir.proxy.config.settings import Settings
+    from weir.proxy.connection.usage_registries import UsageRegistries
+    from weir.proxy.control.stores.topic_log import Properties
+    from weir.proxy.control.supervisor import Supervisor
+    from weir.proxy.control.usage.outlet import Outlet
 
 log = structlog.get_logger("weir.usage")
 
@@ -100,8 +100,8 @@ def _topic(config: Config, tally: Tally) -> Outlet:
             f"at most {TOPIC_NAME_MAX - len('-trace')}"
         )
     try:
-        from proxy.control.stores.topic_log import properties
-        from proxy.control.usage import topic  # an optional library of 20 MB
+        from weir.proxy.control.stores.topic_log import properties
+        from weir.proxy.control.usage import topic  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
             "usage_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from proxy.outage import Outage
+from weir.proxy.outage import Outage
 
 log = structlog.get_logger("weir.usage")
 

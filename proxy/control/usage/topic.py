@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from proxy.control.stores.store import StoreError
-from proxy.control.stores.topic_log import (
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.control.stores.topic_log import (
     ADMIN_S,
     ALL_BROKERS_DOWN,
     EXISTS,
@@ -22,8 +22,8 @@ from proxy.control.stores.topic_log import (
     failures,
     told,
 )
-from proxy.control.usage.outlet import OutletError, Record, key, value
-from proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage.outlet import OutletError, Record, key, value
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

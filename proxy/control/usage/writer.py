@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from proxy.control.usage.outlet import Outlet, OutletError, Record
-from proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage.outlet import Outlet, OutletError, Record
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
 
 log = structlog.get_logger("weir.usage")
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from protocol.codec import Codec, codec
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError, UnencodableError
-from protocol.framing import INCOMPLETE, request_body
-from protocol.messages import (
+from weir.protocol.codec import Codec, codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import ProtocolError, UnencodableError
+from weir.protocol.framing import INCOMPLETE, request_body
+from weir.protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
     FindCoordinatorRequest,
@@ -27,18 +27,18 @@ from protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
 )
-from protocol.pieces import PIECE_ITEMS, each
-from protocol.primitives import read_wrapped_uvarint
-from protocol.scanning.array_mask import ArrayMask
-from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
-from protocol.scanning.stream_scanner import EndpointMask
-from proxy.addresses import Address, AdvertisedAddresses
-from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import BrokerQuery, ask
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite, StreamRewrite
-from proxy.handlers.unread import passed_unread
-from proxy.handlers.whole_requests import whole_request
+from weir.protocol.pieces import PIECE_ITEMS, each
+from weir.protocol.primitives import read_wrapped_uvarint
+from weir.protocol.scanning.array_mask import ArrayMask
+from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from weir.protocol.scanning.stream_scanner import EndpointMask
+from weir.proxy.addresses import Address, AdvertisedAddresses
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.broker_query import BrokerQuery, ask
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite, StreamRewrite
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.whole_requests import whole_request
 
 M = TypeVar("M", bound=Message)
 Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]

@@ -15,16 +15,16 @@ from functools import cache
 from struct import Struct
 from typing import Final
 
-from protocol.api import ApiKey, versions
-from protocol.codec import codec
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.framing import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
-from protocol.messages import ApiVersionsResponse
-from protocol.versions import VersionRange
-from proxy.handlers.decisions import WAIT, Decision, Reply, Wait
-from proxy.handlers.plan import Context, Plan, ResponseEdit
-from proxy.handlers.topics.topic_rates import capped
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
+from weir.protocol.messages import ApiVersionsResponse
+from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.decisions import WAIT, Decision, Reply, Wait
+from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
+from weir.proxy.handlers.topics.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
 """Struct of the error code, the first field of an ApiVersions response in every version."""

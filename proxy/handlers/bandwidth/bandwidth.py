@@ -26,18 +26,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE, client_id_end, request_body
-from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
-from protocol.scanning.field_offsets import FieldOffset, field_offset
-from protocol.scanning.least_fetch import AskLeast, ask_least
-from proxy.handlers.bandwidth.replica_fetches import IsReplicaFetch, replica_fetch_test
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
-from proxy.handlers.plan import Context, Plan
-from quotas import ClientLedger
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE, client_id_end, request_body
+from weir.protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
+from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
+from weir.protocol.scanning.least_fetch import AskLeast, ask_least
+from weir.proxy.handlers.bandwidth.replica_fetches import IsReplicaFetch, replica_fetch_test
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
+from weir.proxy.handlers.plan import Context, Plan
+from weir.quotas import ClientLedger
 
 if TYPE_CHECKING:
-    from quotas import Budget
+    from weir.quotas import Budget
 
 CHARGED = Forward(charged=True)
 CHARGED_SERIAL = Forward(charged=True, serial=True)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.framing import INCOMPLETE, LENGTH
-from protocol.framing import request_body as body_of
-from protocol.messages import FetchRequest
-from protocol.primitives import read_uvarint
-from protocol.scanning.field_offsets import field_offset, tag_section
+from weir.protocol.framing import INCOMPLETE, LENGTH
+from weir.protocol.framing import request_body as body_of
+from weir.protocol.messages import FetchRequest
+from weir.protocol.primitives import read_uvarint
+from weir.protocol.scanning.field_offsets import field_offset, tag_section
 
 IsReplicaFetch: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
 """Function (data, frame, end, complete) that returns True if the fetch `data[frame:end]` is a replica's; None

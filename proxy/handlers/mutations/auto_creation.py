@@ -18,29 +18,29 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from protocol.api import ApiKey
-from protocol.codec import codec
-from protocol.error_codes import ErrorCode
-from protocol.framing import CLIENT_ID_OFFSET, client_id_end
-from protocol.messages import MetadataRequest, MetadataResponse
-from protocol.pieces import Pieces, each
-from proxy.handlers.addresses.rewrite import edit_metadata
-from proxy.handlers.broker_query import Asking, BrokerQuery
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
-from proxy.handlers.mutations import topic_queries
-from proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked
-from proxy.handlers.mutations.decoded_requests import charged_request
-from proxy.handlers.mutations.topic_queries import (
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.framing import CLIENT_ID_OFFSET, client_id_end
+from weir.protocol.messages import MetadataRequest, MetadataResponse
+from weir.protocol.pieces import Pieces, each
+from weir.proxy.handlers.addresses.rewrite import edit_metadata
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
+from weir.proxy.handlers.mutations import topic_queries
+from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked
+from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
     Found,
     Topics,
     broker_versions,
     found_in,
 )
-from proxy.handlers.plan import Admit, Context, Plan
-from proxy.handlers.unread import passed_unread
-from proxy.handlers.uplift.uplift import forward
-from quotas import LateCharge, MutationLedger
+from weir.proxy.handlers.plan import Admit, Context, Plan
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.uplift.uplift import forward
+from weir.quotas import LateCharge, MutationLedger
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 """Error codes of a topic that the broker is about to create: the first with KRaft, the second with ZooKeeper.

@@ -10,17 +10,17 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
-from protocol.api import ApiKey
-from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError
-from protocol.messages import Message
-from protocol.pieces import PIECE_ITEMS, chosen
-from proxy.handlers.broker_query import Asking, BrokerQuery
-from proxy.handlers.mutations import topic_queries
-from proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, Topic
-from proxy.handlers.plan import Context, Plan
-from proxy.handlers.uplift.uplift import check, unsupported
-from quotas import NO_LEDGER, MutationLedger
+from weir.protocol.api import ApiKey
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import EncodeError
+from weir.protocol.messages import Message
+from weir.protocol.pieces import PIECE_ITEMS, chosen
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery
+from weir.proxy.handlers.mutations import topic_queries
+from weir.proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, Topic
+from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.uplift.uplift import check, unsupported
+from weir.quotas import NO_LEDGER, MutationLedger
 
 log = structlog.get_logger("weir.mutations")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from proxy.handlers.mutations.pending_creations import PendingCreations
-from proxy.handlers.mutations.recent_topics import RecentTopics
+from weir.proxy.handlers.mutations.pending_creations import PendingCreations
+from weir.proxy.handlers.mutations.recent_topics import RecentTopics
 
 HARMLESS_MS: Final = 1000
 """Time (ms) for which Weir remembers that a Metadata request could not create a topic."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from protocol.codec import Codec
-from protocol.errors import ProtocolError, UnencodableError
-from protocol.framing import INCOMPLETE, LENGTH, request_body
-from protocol.messages import Message
-from proxy.handlers.decisions import WAIT, Query, Wait
-from proxy.handlers.plan import Context
-from proxy.handlers.whole_requests import whole_request
-from quotas import MutationLedger
+from weir.protocol.codec import Codec
+from weir.protocol.errors import ProtocolError, UnencodableError
+from weir.protocol.framing import INCOMPLETE, LENGTH, request_body
+from weir.protocol.messages import Message
+from weir.proxy.handlers.decisions import WAIT, Query, Wait
+from weir.proxy.handlers.plan import Context
+from weir.proxy.handlers.whole_requests import whole_request
+from weir.quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
 """Maximum length (bytes) of a request that Weir keeps until it is complete, to charge it; a longer request is

@@ -17,8 +17,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -27,11 +27,11 @@ from protocol.messages import (
     DeleteTopicsResponse,
     Message,
 )
-from protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
-from protocol.values import ZERO_UUID
-from proxy.handlers.broker_query import Asking
-from proxy.handlers.mutations import topic_queries
-from proxy.handlers.plan import Context
+from weir.protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
+from weir.protocol.values import ZERO_UUID
+from weir.proxy.handlers.broker_query import Asking
+from weir.proxy.handlers.mutations import topic_queries
+from weir.proxy.handlers.plan import Context
 
 REFUSED: Final = "The throttling quota has been exceeded."
 """Kafka's error text for error 89. Brokers leave the text out, and Kafka's clients fill it in; Weir sends it

@@ -20,16 +20,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from protocol.codec import codec
-from protocol.error_codes import ErrorCode
-from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
-from protocol.pieces import PIECE_ITEMS, chosen, each
-from proxy.handlers.broker_query import Asking
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.mutations.auto_creation import charge_created
-from proxy.handlers.mutations.charged_mutation import ChargedMutation
-from proxy.handlers.mutations.decoded_requests import charged_request
-from proxy.handlers.mutations.mutated_topics import (
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
+from weir.protocol.pieces import PIECE_ITEMS, chosen, each
+from weir.proxy.handlers.broker_query import Asking
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.mutations.auto_creation import charge_created
+from weir.proxy.handlers.mutations.charged_mutation import ChargedMutation
+from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.mutated_topics import (
     REFUSED,
     Answer,
     Creation,
@@ -39,10 +39,10 @@ from proxy.handlers.mutations.mutated_topics import (
     Result,
     Topic,
 )
-from proxy.handlers.plan import Context, Plan
-from proxy.handlers.unread import passed_unread
-from proxy.handlers.uplift.uplift import forward
-from quotas import NO_LEDGER, MutationLedger
+from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.uplift.uplift import forward
+from weir.quotas import NO_LEDGER, MutationLedger
 
 M = TypeVar("M", bound=Message)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from quotas import MutationLedger
+from weir.quotas import MutationLedger
 
 PENDING_MS: Final = 30_000
 """Minimum time (ms) for which Weir expects a missing topic to be created."""

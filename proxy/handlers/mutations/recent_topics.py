@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from protocol.values import ZERO_UUID
+from weir.protocol.values import ZERO_UUID
 
 KEPT_MS: Final = 15_000
 KEPT_MAX: Final = 10_000

@@ -19,26 +19,26 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from protocol.api import ApiKey
-from protocol.codec import codec
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
-from proxy.handlers.broker_query import Asking, BrokerQuery, ask
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.mutations import topic_queries
-from proxy.handlers.mutations.auto_creation import charge_created
-from proxy.handlers.mutations.decoded_requests import charged_request
-from proxy.handlers.mutations.topic_queries import Topics, broker_versions
-from proxy.handlers.plan import Context, Plan
-from proxy.handlers.unread import passed_unread
-from proxy.handlers.uplift.uplift import forward
-from quotas import MutationLedger
+from weir.protocol.pieces import PIECE_ITEMS, Pieces, chosen, each
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from weir.proxy.handlers.mutations import topic_queries
+from weir.proxy.handlers.mutations.auto_creation import charge_created
+from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.topic_queries import Topics, broker_versions
+from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.uplift.uplift import forward
+from weir.quotas import MutationLedger
 
 MISSING_INTERNAL_TOPICS: Final = 3
 """Status code of missing internal topics (`StreamsGroupHeartbeatResponse.Status`)."""

@@ -13,20 +13,20 @@ from itertools import chain
 from typing import Final
 from uuid import UUID
 
-from protocol.api import ApiKey, versions
-from protocol.error_codes import ErrorCode
-from protocol.messages import (
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.pieces import PIECE_ITEMS, Pieces, each, release
-from protocol.values import ZERO_UUID
-from protocol.versions import VersionRange
-from proxy.handlers.broker_query import Asking, ask
-from proxy.handlers.plan import Context
-from proxy.handlers.uplift.uplift import learn_versions
+from weir.protocol.pieces import PIECE_ITEMS, Pieces, each, release
+from weir.protocol.values import ZERO_UUID
+from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.broker_query import Asking, ask
+from weir.proxy.handlers.plan import Context
+from weir.proxy.handlers.uplift.uplift import learn_versions
 
 NAMES_WITHOUT_CREATION: Final = 4
 """First version of Metadata that can ask for a topic without creating it (KIP-204)."""

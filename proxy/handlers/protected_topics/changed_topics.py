@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.api import ApiKey
-from protocol.codec import codec, request_type, response_type
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError, UnencodableError
-from protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
-from protocol.messages import (
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import ProtocolError, UnencodableError
+from weir.protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
+from weir.protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AlterConfigsResponse,
@@ -32,17 +32,17 @@ from protocol.messages import (
     IncrementalAlterConfigsResponse,
     Message,
 )
-from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import Asking, BrokerQuery, response_frame
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply, Wait
-from proxy.handlers.mutations.topic_queries import broker_topics
-from proxy.handlers.unread import passed_unread
-from proxy.handlers.uplift.uplift import forward
-from proxy.handlers.whole_requests import whole_request
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery, response_frame
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply, Wait
+from weir.proxy.handlers.mutations.topic_queries import broker_topics
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.uplift.uplift import forward
+from weir.proxy.handlers.whole_requests import whole_request
 
 if TYPE_CHECKING:
-    from proxy.handlers.plan import Admit, Context, Plan
-    from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+    from weir.proxy.handlers.plan import Admit, Context, Plan
+    from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 
 REFUSED_BYTES_MAX: Final = 64 * 1024
 """Maximum length (bytes) of a request with a protected name that is decoded for a client that is no admin;

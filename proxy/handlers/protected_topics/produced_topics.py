@@ -10,27 +10,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey
-from protocol.codec import codec
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
-from protocol.messages import ProduceRequest, ProduceResponse
-from protocol.primitives import read_int16_length, read_int32_length, read_wrapped_uvarint
-from protocol.scanning.field_offsets import FieldOffset, field_offset
-from protocol.scanning.topic_bytes import TopicBytes, names_topics
-from protocol.scanning.topic_names import topics_in
-from protocol.values import schema_of
-from protocol.versions import VersionRange
-from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import response_frame
-from proxy.handlers.decisions import WAIT, Decision, Forward, Reply, Wait
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
+from weir.protocol.messages import ProduceRequest, ProduceResponse
+from weir.protocol.primitives import read_int16_length, read_int32_length, read_wrapped_uvarint
+from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
+from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
+from weir.protocol.scanning.topic_names import topics_in
+from weir.protocol.values import schema_of
+from weir.protocol.versions import VersionRange
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.broker_query import response_frame
+from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Reply, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from proxy.handlers.plan import Admit, ByteCounter, Context, Plan
-    from proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+    from weir.proxy.handlers.plan import Admit, ByteCounter, Context, Plan
+    from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 
 NAMED_MAX: Final = max(
     version for version in schema_of(ProduceRequest).versions if names_topics(ProduceRequest, version)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import ApiKey
-from proxy.logs import Note, Write, audit_logger
+from weir.protocol.api import ApiKey
+from weir.proxy.logs import Note, Write, audit_logger
 
 if TYPE_CHECKING:
-    from proxy.handlers.plan import Client, Context
+    from weir.proxy.handlers.plan import Client, Context
 
 audit = audit_logger("weir.audit")
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import AlterClientQuotasResponse
-from protocol.pieces import Pieces, each
-from proxy.handlers.quota_api.entities import (
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import AlterClientQuotasResponse
+from weir.protocol.pieces import Pieces, each
+from weir.proxy.handlers.quota_api.entities import (
     CLIENT_ID,
     IP,
     TYPES,
@@ -25,15 +25,15 @@ from proxy.handlers.quota_api.entities import (
     invalid,
     shown,
 )
-from quotas import DEFAULT, QuotaKey
-from quotas.table.names import canonical_ip
-from quotas.table.quota_entry import least
+from weir.quotas import DEFAULT, QuotaKey
+from weir.quotas.table.names import canonical_ip
+from weir.quotas.table.quota_entry import least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.messages import AlterClientQuotasRequest
-    from quotas.table.quota_table import Quota
+    from weir.protocol.messages import AlterClientQuotasRequest
+    from weir.quotas.table.quota_table import Quota
 
 CLIENT_KEYS: Final = frozenset(
     {

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.codec import Codec, codec
-from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError, ProtocolError
-from protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
-from protocol.messages import (
+from weir.protocol.codec import Codec, codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import EncodeError, ProtocolError
+from weir.protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
+from weir.protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
@@ -24,24 +24,24 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.pieces import at_once, release
-from protocol.primitives import read_int32_length, read_wrapped_uvarint
-from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import BrokerQuery, ask, framed_body, response_frame
-from proxy.handlers.decisions import WAIT, Decision, Defer, Deferred, Query, Reply, Wait
-from proxy.handlers.plan import Context, Plan, ResponseEdit
-from proxy.handlers.quota_api.alterations import (
+from weir.protocol.pieces import at_once, release
+from weir.protocol.primitives import read_int32_length, read_wrapped_uvarint
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.broker_query import BrokerQuery, ask, framed_body, response_frame
+from weir.proxy.handlers.decisions import WAIT, Decision, Defer, Deferred, Query, Reply, Wait
+from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
+from weir.proxy.handlers.quota_api.alterations import (
     CHANGES_MAX,
     Alterations,
     read_alterations,
     refused_all,
     refused_whole,
 )
-from proxy.handlers.quota_api.entities import Refused, invalid
-from proxy.handlers.quota_api.filters import Filter, described, read_filter
-from proxy.handlers.quota_api.quota_admin import Changes
-from proxy.handlers.whole_requests import keep
-from quotas import QuotaTable
+from weir.proxy.handlers.quota_api.entities import Refused, invalid
+from weir.proxy.handlers.quota_api.filters import Filter, described, read_filter
+from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.proxy.handlers.whole_requests import keep
+from weir.quotas import QuotaTable
 
 _Framing: TypeAlias = Callable[[Message], bytes]
 

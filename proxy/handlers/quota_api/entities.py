@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from protocol.error_codes import ErrorCode
-from quotas import DEFAULT, Entity
-from quotas.table.entities import Default, Name, Prefix
-from quotas.table.names import canonical_ip
+from weir.protocol.error_codes import ErrorCode
+from weir.quotas import DEFAULT, Entity
+from weir.quotas.table.entities import Default, Name, Prefix
+from weir.quotas.table.names import canonical_ip
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

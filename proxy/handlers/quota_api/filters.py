@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from protocol.error_codes import ErrorCode
-from protocol.messages import DescribeClientQuotasResponse
-from proxy.handlers.quota_api.entities import (
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import DescribeClientQuotasResponse
+from weir.proxy.handlers.quota_api.entities import (
     CLIENT_ID,
     IP,
     TYPES,
@@ -19,11 +19,11 @@ from proxy.handlers.quota_api.entities import (
     invalid,
     on_wire,
 )
-from quotas.table.names import canonical_ip
+from weir.quotas.table.names import canonical_ip
 
 if TYPE_CHECKING:
-    from protocol.messages import DescribeClientQuotasRequest
-    from quotas import QuotaTable
+    from weir.protocol.messages import DescribeClientQuotasRequest
+    from weir.quotas import QuotaTable
 
 EXACT: Final = 0
 DEFAULT: Final = 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from quotas import QuotaTable
+from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
-    from quotas.table.quota_table import Quota
+    from weir.quotas.table.quota_table import Quota
 
 Changes: TypeAlias = "Mapping[Quota, float | None]"
 """Quota → new value; None removes the quota."""

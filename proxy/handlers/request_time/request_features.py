@@ -20,21 +20,28 @@ from random import Random
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from protocol import schema
-from protocol.api import ApiKey
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
-from protocol.messages import FetchRequest, ProduceRequest
-from protocol.scanning.field_offsets import field_offset
-from protocol.scanning.produced_records import records_in
-from protocol.scanning.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
-from protocol.scanning.unpacked_sizes import RATIO_MAX
-from quotas.costs.cost import WAIT_US
-from quotas.costs.request_costs import CODECS
+from weir.protocol import schema
+from weir.protocol.api import ApiKey
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import (
+    INCOMPLETE,
+    LENGTH,
+    LENGTH_BYTES,
+    REQUEST_HEAD_BYTES,
+    request_body,
+    skip_tags,
+)
+from weir.protocol.messages import FetchRequest, ProduceRequest
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.scanning.produced_records import records_in
+from weir.protocol.scanning.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
+from weir.protocol.scanning.unpacked_sizes import RATIO_MAX
+from weir.quotas.costs.cost import WAIT_US
+from weir.quotas.costs.request_costs import CODECS
 
 if TYPE_CHECKING:
-    from proxy.handlers.plan import Context, Extra, Plan
-    from quotas.costs.request_costs import ApiCost
+    from weir.proxy.handlers.plan import Context, Extra, Plan
+    from weir.quotas.costs.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
 """Maximum number of partitions of a produce request that are read; the others are assumed to be alike."""

@@ -14,17 +14,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from protocol import schema
-from protocol.api import ApiKey
-from proxy.handlers.request_time.request_features import converted, extra
-from quotas import Cost
+from weir.protocol import schema
+from weir.protocol.api import ApiKey
+from weir.proxy.handlers.request_time.request_features import converted, extra
+from weir.quotas import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.versions import VersionRange
-    from proxy.handlers.plan import Plan
-    from quotas.costs.request_costs import CostTable
+    from weir.protocol.versions import VersionRange
+    from weir.proxy.handlers.plan import Plan
+    from weir.quotas.costs.request_costs import CostTable
 
 K = ApiKey
 

@@ -11,12 +11,12 @@ from typing import Final
 
 import structlog
 
-from protocol.api import ApiKey
-from protocol.codec import codec
-from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError, UnencodableError
-from protocol.framing import INCOMPLETE, LENGTH, request_body
-from protocol.messages import (
+from weir.protocol.api import ApiKey
+from weir.protocol.codec import codec
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import ProtocolError, UnencodableError
+from weir.protocol.framing import INCOMPLETE, LENGTH, request_body
+from weir.protocol.messages import (
     CreateDelegationTokenResponse,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
@@ -25,16 +25,16 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from protocol.pieces import each
-from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import BrokerQuery
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
-from proxy.handlers.plan import Context, Plan
-from proxy.handlers.sasl.exchange import Exchange, Step
-from proxy.handlers.sasl.identity import ANONYMOUS
-from proxy.handlers.unread import passed_unread
-from proxy.handlers.uplift.uplift import forward
-from proxy.handlers.whole_requests import whole_request
+from weir.protocol.pieces import each
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.broker_query import BrokerQuery
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
+from weir.proxy.handlers.plan import Context, Plan
+from weir.proxy.handlers.sasl.exchange import Exchange, Step
+from weir.proxy.handlers.sasl.identity import ANONYMOUS
+from weir.proxy.handlers.unread import passed_unread
+from weir.proxy.handlers.uplift.uplift import forward
+from weir.proxy.handlers.whole_requests import whole_request
 
 log = structlog.get_logger("weir.authentication")
 

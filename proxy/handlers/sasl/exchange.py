@@ -13,9 +13,9 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-from protocol.error_codes import ErrorCode
-from protocol.errors import TokenError
-from protocol.sasl import (
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import TokenError
+from weir.protocol.sasl import (
     GSSAPI,
     OAUTHBEARER,
     PLAIN,

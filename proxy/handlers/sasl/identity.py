@@ -6,12 +6,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from protocol.sasl import SUBJECT
-from proxy.config.principals import parse_principals
-from proxy.config.settings import ConfigError
+from weir.protocol.sasl import SUBJECT
+from weir.proxy.config.principals import parse_principals
+from weir.proxy.config.settings import ConfigError
 
 if TYPE_CHECKING:
-    from proxy.config.settings import Settings
+    from weir.proxy.config.settings import Settings
 
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of connections that have not authenticated."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.messages import FetchRequest
-from protocol.scanning.field_offsets import field_offset
-from protocol.scanning.topic_names import topics_in
+from weir.protocol.messages import FetchRequest
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.scanning.topic_names import topics_in
 
 About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[bytes]], set[bytes] | None]"
 """Function (session, data, body, end, wanted) that returns the topics among `wanted` that the fetch with body

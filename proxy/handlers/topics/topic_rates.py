@@ -22,22 +22,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.api import ApiKey
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE, request_body
-from protocol.messages import FetchResponse, Message, ProduceRequest
-from protocol.scanning.least_fetch import ask_least
-from protocol.scanning.topic_bytes import TopicBytes, names_topics
-from protocol.values import schema_of
-from protocol.versions import VersionRange
-from proxy.close_reasons import CloseReason
-from proxy.handlers.bandwidth.bandwidth import asked_least
-from proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Wait
-from proxy.handlers.plan import ByteCounter, Context, Plan, Tell
-from proxy.handlers.topics.fetch_sessions import About, FetchSession, about
-from proxy.handlers.unread import passed_unread
-from quotas import ClientLedger
-from quotas.topics import TopicRates
+from weir.protocol.api import ApiKey
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE, request_body
+from weir.protocol.messages import FetchResponse, Message, ProduceRequest
+from weir.protocol.scanning.least_fetch import ask_least
+from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
+from weir.protocol.values import schema_of
+from weir.protocol.versions import VersionRange
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.handlers.bandwidth.bandwidth import asked_least
+from weir.proxy.handlers.decisions import WAIT, Decision, Forward, Hold, Wait
+from weir.proxy.handlers.plan import ByteCounter, Context, Plan, Tell
+from weir.proxy.handlers.topics.fetch_sessions import About, FetchSession, about
+from weir.proxy.handlers.unread import passed_unread
+from weir.quotas import ClientLedger
+from weir.quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
 """Decision to forward a fetch of topics with a rate. The client's next requests wait for the response,

@@ -12,12 +12,12 @@ from dataclasses import replace
 from struct import Struct
 from typing import Final, TypeVar
 
-from protocol.api import request_header_version
-from protocol.codec import codec, request_type, response_type
-from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError
-from protocol.framing import INCOMPLETE, LENGTH_BYTES, request_body
-from protocol.messages import (
+from weir.protocol.api import request_header_version
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.errors import EncodeError
+from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, request_body
+from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     CreatePartitionsRequest,
@@ -30,15 +30,15 @@ from protocol.messages import (
     FindCoordinatorResponse,
     Message,
 )
-from protocol.pieces import Pieces, each
-from protocol.scanning.field_offsets import FieldOffset
-from protocol.version_differences import Position
-from proxy.handlers.api_versions.api_versions import ranges
-from proxy.handlers.broker_query import Asking, BrokerQuery, ask
-from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
-from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
-from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
-from proxy.handlers.whole_requests import whole_request
+from weir.protocol.pieces import Pieces, each
+from weir.protocol.scanning.field_offsets import FieldOffset
+from weir.protocol.version_differences import Position
+from weir.proxy.handlers.api_versions.api_versions import ranges
+from weir.proxy.handlers.broker_query import Asking, BrokerQuery, ask
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
+from weir.proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
+from weir.proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
+from weir.proxy.handlers.whole_requests import whole_request
 
 R = TypeVar("R", bound=Message)
 

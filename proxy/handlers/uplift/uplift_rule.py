@@ -16,13 +16,13 @@ from enum import IntEnum
 from functools import cache
 from typing import Final, NamedTuple
 
-from protocol.api import ApiKey, versions
-from protocol.codec import response_type
-from protocol.messages import CreateTopicsRequest
-from protocol.scanning.field_offsets import field_offset
-from protocol.values import Message
-from protocol.version_differences import THROTTLE_FIELD, Change, Position, version_difference
-from protocol.versions import VersionRange
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.codec import response_type
+from weir.protocol.messages import CreateTopicsRequest
+from weir.protocol.scanning.field_offsets import field_offset
+from weir.protocol.values import Message
+from weir.protocol.version_differences import THROTTLE_FIELD, Change, Position, version_difference
+from weir.protocol.versions import VersionRange
 
 
 class Kind(IntEnum):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 import structlog
 import trio
 
-from proxy.config.settings import ConfigError
-from proxy.file_watch import FileWatch
-from proxy.net.tls import problems
-from proxy.outage import Outage
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.file_watch import FileWatch
+from weir.proxy.net.tls import problems
+from weir.proxy.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,15 +19,15 @@ from typing import Final, NamedTuple
 
 import trio
 
-from proxy.close_reasons import CloseReason
-from proxy.connection.connection import ANONYMOUS
-from proxy.net.tls import first_flight, problems
-from proxy.net.tls.contexts import server_name_of
-from proxy.net.tls.distinguished_name import subject_of
-from proxy.net.tls.principal_mapping import UnmappedError
-from proxy.net.tls.rules import ListenerRules
-from proxy.net.tls.turns import Turns
-from proxy.net.tls_socket import TlsSocket
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.connection import ANONYMOUS
+from weir.proxy.net.tls import first_flight, problems
+from weir.proxy.net.tls.contexts import server_name_of
+from weir.proxy.net.tls.distinguished_name import subject_of
+from weir.proxy.net.tls.principal_mapping import UnmappedError
+from weir.proxy.net.tls.rules import ListenerRules
+from weir.proxy.net.tls.turns import Turns
+from weir.proxy.net.tls_socket import TlsSocket
 
 FIRST_FLIGHT_S: Final = 2.0
 """Time (s) in which a client must send its first flight (ClientHello)."""

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
-from proxy.config.settings import ConfigError
-from proxy.net.tls.java_pattern import translate
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.net.tls.java_pattern import translate
 
 NAME: Final = "ssl_principal_mapping_rules"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from proxy.close_reasons import CloseReason
+from weir.proxy.close_reasons import CloseReason
 
 HOSTNAME_MISMATCH: Final = frozenset({62, 64})
 """Codes by which OpenSSL says that a certificate is for another host: X509_V_ERR_HOSTNAME_MISMATCH and

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from proxy.addresses import ServerNames
-from proxy.config.settings import ConfigError
-from proxy.net.tls.contexts import ContextOfFiles, Pair, client_context, server_context
-from proxy.net.tls.principal_mapping import PrincipalMapping
+from weir.proxy.addresses import ServerNames
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.net.tls.contexts import ContextOfFiles, Pair, client_context, server_context
+from weir.proxy.net.tls.principal_mapping import PrincipalMapping
 
 if TYPE_CHECKING:
-    from proxy.addresses import Address
-    from proxy.config.settings import Settings
+    from weir.proxy.addresses import Address
+    from weir.proxy.config.settings import Settings
 
 VERIFY: Final = {
     "none": ssl.CERT_NONE,

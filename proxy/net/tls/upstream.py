@@ -9,11 +9,11 @@ from typing import Final
 
 import trio
 
-from proxy.addresses import Address
-from proxy.net import sockets
-from proxy.net.tls.contexts import ContextOfFiles
-from proxy.net.tls.handshakes import THREADS, shake_with_broker
-from proxy.net.tls_socket import TlsSocket
+from weir.proxy.addresses import Address
+from weir.proxy.net import sockets
+from weir.proxy.net.tls.contexts import ContextOfFiles
+from weir.proxy.net.tls.handshakes import THREADS, shake_with_broker
+from weir.proxy.net.tls_socket import TlsSocket
 
 RECEIVE_BYTES: Final = 65_536
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError, UnencodableError
 from tests.fuzz.growth import fillers, wide
 from tests.fuzz.target import Target, choosing, chosen
 from tests.protocol.generate import every_version, sample
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError, UnencodableError
 
 if TYPE_CHECKING:
     from tests.fuzz.target import Grow

@@ -10,12 +10,6 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.api import ApiKey, response_header_version, versions
-from protocol.codec import codec, request_type, response_type
-from protocol.schema import api_keys
-from proxy.counters import Counters
-from proxy.handlers.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.fuzz.growth import wide
 from tests.fuzz.target import Target
 from tests.protocol.generate import sample
@@ -23,12 +17,18 @@ from tests.proxy.broker_versions import broker_of
 from tests.proxy.sasl import AP_REQ, bare, handshake, plain, shaken
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, header, request, response
+from weir.protocol.api import ApiKey, response_header_version, versions
+from weir.protocol.codec import codec, request_type, response_type
+from weir.protocol.schema import api_keys
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.plans import Plans
+from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.connection.connection import Connection
     from tests.fuzz.target import Grow
+    from weir.proxy.connection.connection import Connection
 
 BUFFER_BYTES, LARGE_BUFFER_BYTES = 2048, 1 << 16
 """Frames that are longer are forwarded in parts."""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.messages import DescribeClientQuotasResponse
-from proxy.control.stores.records import RecordError, Slot, Stored, read_key, write
-from proxy.control.stores.wire_quotas import imported
-from quotas import Entity, QuotaKey
-from quotas.table.entities import DEFAULT, Prefix
 from tests.fuzz.growth import fillers, wide
 from tests.fuzz.target import Target
 from tests.protocol.generate import sample
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.messages import DescribeClientQuotasResponse
+from weir.proxy.control.stores.records import RecordError, Slot, Stored, read_key, write
+from weir.proxy.control.stores.wire_quotas import imported
+from weir.quotas import Entity, QuotaKey
+from weir.quotas.table.entities import DEFAULT, Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,15 +6,15 @@ import gzip
 import struct
 from typing import TYPE_CHECKING, Final
 
-from protocol.codec import codec
-from protocol.messages import ProduceRequest
-from protocol.scanning.produced_records import records_in
-from protocol.scanning.record_batches import BATCH_HEAD_BYTES, add_unpacked
-from protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
-from protocol.values import schema_of
 from tests.fuzz.growth import FILLERS, fillers, wide
 from tests.fuzz.target import Target, choosing, chosen
 from tests.protocol.generate import sample
+from weir.protocol.codec import codec
+from weir.protocol.messages import ProduceRequest
+from weir.protocol.scanning.produced_records import records_in
+from weir.protocol.scanning.record_batches import BATCH_HEAD_BYTES, add_unpacked
+from weir.protocol.scanning.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import TokenError
-from protocol.sasl import GSSAPI, NAME_BYTES_MAX, OAUTHBEARER, PLAIN, SCRAM, SUBJECT, oauthbearer_name
-from proxy.handlers.sasl.exchange import Exchange
 from tests.fuzz.growth import fillers
 from tests.fuzz.target import Target, chosen
 from tests.proxy.sasl import AP_REQ, PROOF, SALT, VERIFIED, WRAPPED, bearer, plain, scram_first
+from weir.protocol.errors import TokenError
+from weir.protocol.sasl import GSSAPI, NAME_BYTES_MAX, OAUTHBEARER, PLAIN, SCRAM, SUBJECT, oauthbearer_name
+from weir.proxy.handlers.sasl.exchange import Exchange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,34 +10,34 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.codec import codec
-from protocol.errors import ProtocolError
-from protocol.framing import INCOMPLETE, client_id_end, request_body, response_body
-from protocol.messages import (
+from tests.fuzz.growth import fillers, wide
+from tests.fuzz.target import Target, choosing, chosen
+from tests.fuzz.targets.codecs import VERSIONS
+from tests.protocol.generate import sample
+from weir.protocol.codec import codec
+from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE, client_id_end, request_body, response_body
+from weir.protocol.messages import (
     FetchRequest,
     FetchResponse,
     ProduceRequest,
     ShareAcknowledgeResponse,
     ShareFetchResponse,
 )
-from protocol.scanning.array_mask import ArrayMask
-from protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
-from protocol.scanning.least_fetch import ask_least
-from protocol.scanning.records_remover import RecordsRemover
-from protocol.scanning.stream_scanner import EndpointMask, StreamScanner, endpoints_tag
-from protocol.scanning.topic_bytes import TopicBytes, names_topics
-from protocol.scanning.topic_names import topics_in
-from protocol.values import schema_of
-from tests.fuzz.growth import fillers, wide
-from tests.fuzz.target import Target, choosing, chosen
-from tests.fuzz.targets.codecs import VERSIONS
-from tests.protocol.generate import sample
+from weir.protocol.scanning.array_mask import ArrayMask
+from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from weir.protocol.scanning.least_fetch import ask_least
+from weir.protocol.scanning.records_remover import RecordsRemover
+from weir.protocol.scanning.stream_scanner import EndpointMask, StreamScanner, endpoints_tag
+from weir.protocol.scanning.topic_bytes import TopicBytes, names_topics
+from weir.protocol.scanning.topic_names import topics_in
+from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from protocol.values import Message
     from tests.fuzz.target import Grow
+    from weir.protocol.values import Message
 
 KEPT_BYTES_MAX: Final = 1 << 20
 WANTED: Final = frozenset({b"", b"t", "käse".encode()})

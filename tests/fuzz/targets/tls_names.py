@@ -11,12 +11,12 @@ from cryptography.x509 import Name, load_pem_x509_certificate
 from cryptography.x509.name import NameAttribute, RelativeDistinguishedName
 from cryptography.x509.oid import NameOID
 
-from proxy.net.tls.distinguished_name import name_of, subject_of
-from proxy.net.tls.java_pattern import translate
-from proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
 from tests.fuzz.growth import fillers
 from tests.fuzz.target import Target
 from tests.proxy.certificates import authority
+from weir.proxy.net.tls.distinguished_name import name_of, subject_of
+from weir.proxy.net.tls.java_pattern import translate
+from weir.proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,7 @@
+"""The rooms: the folders whose code is imported as `weir.<room>`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ROOMS: Final = ("calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage")

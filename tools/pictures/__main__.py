@@ -1,0 +1,54 @@
+"""`python -m tools.pictures [cost] [demo]`: draw the pictures, by default all."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tools.pictures import cost, rates
+from tools.pictures.errors import PictureError
+from weir.demo.errors import DemoError
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+TABLE: Final = ROOT / "docs/background/performance.md"
+IMAGES: Final = ROOT / "docs/images"
+
+
+def _cost() -> None:
+    _write("cost.svg", cost.draw(cost.parse(TABLE.read_text("utf-8"))))
+
+
+def _demo() -> None:
+    from tools.pictures.recording import CLIENT_ID, record  # needs confluent-kafka
+
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    recording = record()
+    _write("demo.svg", recording.terminal(day))
+    footnote = f'Measured {day}: client-id {CLIENT_ID} of "make demo", a quota with pacing = "smooth".'
+    _write("before-after.svg", rates.draw(recording.rates(), footnote))
+
+
+def _write(name: str, picture: str) -> None:
+    (IMAGES / name).write_text(picture, "utf-8")
+    print(f"wrote {(IMAGES / name).relative_to(ROOT)}", flush=True)
+
+
+PICTURES: Final = {"cost": _cost, "demo": _demo}
+
+
+def main(names: list[str]) -> None:
+    """Draw the named pictures, or all. Exit with a message if one cannot be drawn."""
+    unknown = [name for name in names if name not in PICTURES]
+    if unknown:
+        sys.exit(f"no pictures {', '.join(unknown)}: name some of {', '.join(PICTURES)}")
+    try:
+        for name in names or PICTURES:
+            PICTURES[name]()
+    except (DemoError, PictureError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,101 @@
+"""Record a run of the demonstration: its output as an SVG, and the rates of one producer."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+from tools.pictures.errors import PictureError
+from tools.pictures.rates import Rates, by_second
+from weir.demo.measure import Result
+from weir.demo.rows import Scene
+from weir.demo.run import run
+from weir.demo.screens import BEFORE, PlainScreen, print_opening, print_results
+
+SECONDS: Final = 15.0
+AFTER_S: Final = 20
+"""Number of seconds under the quota that the picture shows."""
+CLIENT_ID: Final = "steady"
+"""The producer with smooth pacing: its quota needs no warm-up, so it asks for 5 MB/s all the time."""
+COLUMNS: Final = 84
+TEXT: Final = (230, 237, 243)
+THEME: Final = TerminalTheme((13, 17, 23), TEXT, [TEXT, (255, 123, 114), (86, 211, 100), *[TEXT] * 5])
+"""Colours of a terminal: background, text, and those that are named, red and green."""
+_FONT: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+class Recording(PlainScreen):
+    """A screen that prints the progress of a run, and keeps the data of its pictures."""
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        super().__init__()
+        self._scene: Scene | None = None
+        self._results: Sequence[Result] = ()
+        self._samples: list[tuple[float, int]] = []
+        self._written_s = 0.0
+
+    def open(self, scene: Scene) -> None:
+        """Print and keep the introduction."""
+        super().open(scene)
+        self._scene = scene
+
+    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+        """Print the progress, and keep a sample of the producer's bytes."""
+        super().update(phase, done, results)
+        result = _of_producer(results)
+        if not self._samples:
+            self._samples.append((result.before.began.at_s, result.before.began.payload_bytes))
+        self._samples.append((result.now.at_s, result.now.payload_bytes))
+        if phase == BEFORE:
+            self._written_s = result.now.at_s
+
+    def close(self, scene: Scene, results: Sequence[Result]) -> None:
+        """Print and keep the results."""
+        super().close(scene, results)
+        self._results = results
+
+    def rates(self) -> Rates:
+        """Return the rates of the producer in each second. Raises PictureError without a run."""
+        result = _of_producer(self._results)
+        full_s = int(self._written_s - self._samples[0][0] + 0.01)
+        rates = by_second(self._samples, max(self._written_s - full_s, self._samples[0][0]))
+        return Rates(rates[:full_s], rates[full_s : full_s + AFTER_S], result.quota or 0, result.spec.demand)
+
+    def terminal(self, day: str) -> str:
+        """Return an SVG of a terminal with introduction and results. Raises PictureError without a run."""
+        if self._scene is None or not self._results:
+            raise PictureError("the demonstration has no results")
+        console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+        console.print("$ make demo\n", highlight=False)
+        print_opening(console, self._scene)
+        print_results(console, self._results)
+        picture = console.export_svg(title=f"make demo, {day}", theme=THEME, unique_id="weir-demo")
+        return _without_fonts(picture)
+
+
+def _of_producer(results: Sequence[Result]) -> Result:
+    for result in results:
+        if result.spec.client_id == CLIENT_ID:
+            return result
+    raise PictureError(f"the demonstration has no results of {CLIENT_ID!r}")
+
+
+def _without_fonts(picture: str) -> str:
+    """Remove the fonts that a picture of rich loads from a server. The picture has the length of each text,
+    so columns stay aligned in any font.
+    """
+    return "\n".join(line.rstrip() for line in _FONT.sub("", picture).splitlines()) + "\n"
+
+
+def record() -> Recording:
+    """Run the demonstration. Raises DemoError if it cannot run, PictureError if a rate did not pass."""
+    recording = Recording()
+    if not run(None, SECONDS, recording):
+        raise PictureError("a rate did not pass; no picture is drawn. Try again when the machine is quieter")
+    return recording
