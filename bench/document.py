@@ -4,11 +4,14 @@ run.
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Final
 
 BEGIN: Final = "<!-- figures: begin -->"
 END: Final = "<!-- figures: end -->"
+LINE_MAX: Final = 120
+"""Most characters of a line of the documentation, tables aside."""
 
 
 class DocumentError(Exception):
@@ -35,4 +38,15 @@ def replaced(document: str, text: str, where: str) -> str:
     _old, end, after = rest.partition(END)
     if not begin or not end:
         raise DocumentError(f"{where}: no place for figures; mark it with the lines {BEGIN} and {END}")
-    return f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}"
+    return f"{before}{begin}\n\n{wrapped(text.strip())}\n\n{end}{after}"
+
+
+def wrapped(text: str) -> str:
+    """Return Markdown text with its list items broken into lines of at most 120 characters."""
+    lines = (
+        textwrap.fill(line, LINE_MAX, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        if line.startswith("- ")
+        else line
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)

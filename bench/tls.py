@@ -28,7 +28,7 @@ both.
 
 
 def rows(chosen: Sequence[Row]) -> list[Row]:
-    """Return the chosen rows that are also measured with TLS."""
+    """Return those of the chosen rows (loads) that are also measured with TLS."""
     return [row for row in chosen if row.name in ROW_NAMES]
 
 

@@ -80,9 +80,9 @@ class Result:
     spec: ClientSpec
     brokers: int
     before: Span
-    """The clients without quotas."""
+    """Readings of the clients from before Weir got its quotas."""
     after: Span | None = None
-    """The clients under their quotas; None before Weir got them."""
+    """Readings of the clients since Weir got its quotas; None before that."""
 
     @property
     def now(self) -> Reading:

@@ -108,19 +108,23 @@ class Reading(Generic[A]):
 
 
 def byte_rates(registry: QuotaRegistry, shadow: bool) -> Pots[Budget]:
-    """Yield the budgets of the produce and fetch quotas (bytes), by broker and quota."""
+    """Yield the budgets of the produce quota and of the fetch quota (bytes) at each broker, each with its
+    broker and quota. `shadow`: those of shadow entries.
+    """
     return _pots(registry, lambda quotas: (quotas.produce, quotas.fetch), shadow=shadow)
 
 
 def request_times(registry: QuotaRegistry, shadow: bool) -> Pots[RequestBudget]:
-    """Yield the budgets of the request quota by broker. The unit of their charges is one percent of a
-    thread's time during a second.
+    """Yield the budgets of the request quota at each broker; `shadow`: those of shadow entries. The unit of
+    their charges is one percent of a thread's time during a second.
     """
     return _pots(registry, lambda quotas: (quotas.request,), shadow=shadow)
 
 
 def mutations(registry: QuotaRegistry, shadow: bool) -> Pots[MutationBudget]:
-    """Yield the budgets of the mutation quota (partitions). The whole cluster has one set of them."""
+    """Yield the budgets of the mutation quota (partitions); `shadow`: those of shadow entries. The whole
+    cluster has one set of them.
+    """
     kind = registry.mutations.shadow if shadow else registry.mutations
     if kind is not None:
         yield Pot(CLUSTER, kind.key.value), kind

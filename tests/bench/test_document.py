@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.document import BEGIN, END, DocumentError, check, put
+from bench.document import BEGIN, END, DocumentError, check, put, wrapped
 
 DOCUMENT = f"# Title\n\nbefore\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n"
 
@@ -32,3 +32,12 @@ def test_a_document_without_a_place_is_left_alone(tmp_path: Path, text: str) -> 
 
 def test_the_page_about_performance_has_a_place() -> None:
     check(Path(__file__).parents[2] / "docs" / "background" / "performance.md")
+
+
+def test_list_items_among_the_figures_are_wrapped_and_tables_are_not() -> None:
+    item, row = "- " + "word " * 40, "| " + "cell " * 40 + "|"
+    lines = wrapped(f"{row}\n\n{item}").splitlines()
+    assert lines[:2] == [row, ""]
+    assert len(lines) == 4
+    assert all(len(line) <= 120 for line in lines[2:])
+    assert " ".join(lines[2:]).split() == item.split()

@@ -152,6 +152,7 @@ CHECKS: Final = (
     ("ruff", "check", "."),
     ("mypy",),
     ("lint-imports",),
+    ("python", "-m", "tools.prose"),
 )
 """Static checks; the programs are in the virtual environment's bin/."""
 

@@ -32,7 +32,9 @@ class Measured:
 
     @classmethod
     def read(cls, directory: Path) -> Measured:
-        """Read the `*.coverage` and `*.json` files in a directory."""
+        """Read a measurement from a directory: the tests that ran each line (`*.coverage`), and the time or
+        the failure of each test (`*.json`).
+        """
         measured = cls()
         for file in directory.glob("*.coverage"):
             data = CoverageData(str(file))

@@ -23,7 +23,8 @@ SMALL_US: Final = 100.0
 
 _CELL: Final = re.compile(r"([\d,]+\.\d) \(")
 _RUN: Final = re.compile(
-    r"^- (?P<day>\d{4}-\d\d-\d\d), (?P<machine>[^)]*\)).*, (?P<rounds>\d+) rounds .*weir (?P<commit>\w+);",
+    r"^- (?P<day>\d{4}-\d\d-\d\d), (?P<machine>[^)]*\)).*, (?P<rounds>\d+) rounds "
+    r"[^;]*\bweir\s+(?P<commit>\w+);",
     re.MULTILINE,
 )
 

@@ -31,7 +31,7 @@ STRICT_FROM: Final[Mapping[int, int]] = {
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.DELETE_TOPICS: 5,
 }
-"""The first version of each API that has error 89 (KIP-599)."""
+"""First version, by API, whose responses may have error 89, THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
 """Error codes (and success) after which a topic keeps its charge. A creation that timed out may still
@@ -58,7 +58,9 @@ class ChargedMutation(ABC, Generic[M]):
         self._shadow = None if ledger.shadow is None else ledger.shadow.begin(strict=self.strict)
         self._client_id = client_id
         self._done = 0
-        """Number of partitions of the topics that succeeded, without those charged by `late`."""
+        """Number of partitions that were charged before their topics were forwarded and that keep the charge.
+        Partitions that are charged after the broker's answer are not included.
+        """
         self.asked = 0
         """Number of partitions in the part of the request that is at the broker now; 0 while no part is
         there.

@@ -18,13 +18,13 @@ Decisions:
   and refused: topic ids in a request that is forwarded in parts could not be looked up. For DeleteTopics by
   id, Weir asks the broker for the protected topics' ids, on the client's connection: no cached id can be
   stale, and a client that may not describe a topic may not delete it by id either. Rejected for Produce: a
-  cache of ids from Metadata. Weir does not decode the topics of Metadata, a recreated topic has a new id that
-  nobody has asked for yet, and a record written in that time could set a quota. The price: clients use v12,
-  which no client lacks, and a request with another topic than the request before it takes 2.2 us more.
+  cache of ids from Metadata. Weir does not decode the topics of Metadata, and a recreated topic has a new id
+  that Weir does not know yet: a record that a client then writes by id to the quota topic would change
+  quotas. The price is a limit to v12 (each client that knows v13 knows v12, too) and 2.2 us for a request
+  with another topic than the one before.
 - Versions that the schemas lack are refused, for all APIs here.
-- ACLs may be changed (CreateAcls, DeleteAcls): Weir refuses changes of protected topics whatever the ACLs
-  allow, and a client that may alter ACLs may alter the cluster anyway. Fetches, offsets and group APIs are
-  left to the brokers' ACLs, too.
+- ACLs may be changed (CreateAcls, DeleteAcls): no ACL allows a change through Weir, and a client that may
+  alter ACLs may alter the cluster. Fetches, offsets and group APIs are left to the brokers' ACLs, too.
 - A preferred election changes no record, and is forwarded. An unclean election can lose records, and is
   refused, also if it names no topic and so applies to all.
 - WriteTxnMarkers and the replication APIs (StopReplica, AlterPartition, ...) are forwarded: a cluster's ACLs

@@ -103,10 +103,9 @@ class Exchange:
 
     def has_succeeded(self, error_code: int) -> bool:
         """Return True if this exchange is hidden (its tokens do not show the name) and has succeeded.
-        `error_code` is from the broker's response to the client's next SaslHandshake.
 
-        The response alone proves success: a broker that gets a SaslHandshake before the end of an exchange
-        closes the connection.
+        `error_code` is from the broker's response to the client's next SaslHandshake or token. A broker that
+        gets a SaslHandshake before the end of an exchange closes the connection, and does not respond.
         """
         return self.hidden and self.answers > 0 and error_code in _AFTER_SUCCESS
 

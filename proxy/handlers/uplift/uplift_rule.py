@@ -56,8 +56,8 @@ class Route(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Way in which Weir offers a version that the broker lacks, if the version before it is available: the
-    kind of change that requests and responses need, and the reason why that change is enough.
+    """One step up, from a version to the next one, which the broker lacks: the kind of change that requests
+    and responses need, and the difference between the two versions in words.
     """
 
     kind: Kind
