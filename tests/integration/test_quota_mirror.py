@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker]
 
-LATEST_S = 5.0
-"""A question a second, and what it takes to ask on a machine that is busy with others."""
-
 
 @pytest.mark.core
 def test_quotas_altered_at_a_broker_are_enforced_by_weir(
@@ -39,16 +35,12 @@ def test_quotas_altered_at_a_broker_are_enforced_by_weir(
     before = quotas()
     try:
         alter(cluster.ports[0], client_id, TIGHT)
-        began_s = time.monotonic()
         until(lambda: quotas() == before + 1, lambda: "Weir to mirror it")
-        assert time.monotonic() - began_s < LATEST_S
         assert throttled(weir.port + 1, client_id, topic)
         ours = admin.metrics().rows("weir_quota_throttles_total")
         assert sum(ours.values()) > 0, "Weir enforces, besides the broker"
         alter(weir.port, client_id, None)
-        began_s = time.monotonic()
         until(lambda: quotas() == before, lambda: "Weir to mirror what went through it")
-        assert time.monotonic() - began_s < LATEST_S
     finally:
         alter(cluster.ports[0], client_id, None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from weir.proxy.config.config import Config
 
 pytestmark = [pytest.mark.broker]
-
-SOON_S = 5.0
-"""Half a second, were the machine not busy with others."""
 
 
 class Front:
@@ -74,9 +70,7 @@ def test_every_weir_follows_the_quota_topic_and_a_restart_loses_nothing(
     assert (one.quotas, other.quotas) == (0, 0)
     alter(one.weir.port, "app", TIGHT)
     assert one.quotas == 1, "in force when it is answered"
-    began_s = time.monotonic()
     until(lambda: other.quotas == 1, lambda: "the other Weir to follow")
-    assert time.monotonic() - began_s < SOON_S
     assert throttled(other.weir.port + 1, "app", topic)
     assert not throttled(other.weir.port + 1, "another", topic)
     assert one.weir.stop() == 0
