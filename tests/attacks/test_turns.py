@@ -25,16 +25,6 @@ NOT_THE_CLIENTS: Final = {
 """Arrays of responses whose length no client chooses: as many as the cluster has, or as keys were asked for
 (a request for many keys is answered in pieces).
 """
-STREAMED: Final = frozenset(
-    {
-        "PRODUCE v0, 250000 B of topic_data",
-        "FETCH v0, 250000 B of topics",
-        "FETCH v0, answer with 250000 B of responses",
-    }
-)
-"""Cases that scan 250 KB of topics of six bytes each in one turn, while a topic has a rate: 8 to 15 ms. Names
-have at least a byte at a broker; a scan of 42,000 topics takes 200 ns for each.
-"""
 
 
 def too_long(chosen: Iterable[Case]) -> dict[str, int]:
@@ -62,7 +52,6 @@ def test_a_turn_is_short_for_arrays_of_any_length(size: int) -> None:
     chosen = (
         case
         for case in cases((size,), 500_000, all_versions=False)
-        if case.name not in STREAMED
-        and not case.name.endswith(f" of {NOT_THE_CLIENTS.get(ApiKey(case.api_key), '-')}")
+        if not case.name.endswith(f" of {NOT_THE_CLIENTS.get(ApiKey(case.api_key), '-')}")
     )
     assert too_long(chosen) == {}
