@@ -167,7 +167,7 @@ HEAD_BYTES_MAX: Final = 256 * 1024
 part that arrives.
 """
 BROKERS_MAX: Final = 2_000
-"""Maximum number of brokers in a response: about twice as many as the largest clusters have. They take 10 ms
+"""Maximum number of brokers in a response: about twice as many as the largest clusters have. They take 13 ms
 in one turn of the reactor, once per change of the cluster if they have at most `CACHED_BYTES_MAX`.
 """
 WHOLE_BYTES_MAX: Final = 2 * 1024 * 1024
