@@ -171,9 +171,13 @@ class Api(msgspec.Struct, frozen=True):
     response: MessageSchema
 
 
-@cache
 def api(api_key: int) -> Api | None:
-    """Return the API with this key; None if the schemas lack it."""
+    """Return the API with this key; None if the schemas lack it (cached)."""
+    return _api(int(api_key))  # a cache has other entries for members of an IntEnum
+
+
+@cache
+def _api(api_key: int) -> Api | None:
     file = _files().get(api_key)
     if file is None:
         return None

@@ -137,15 +137,24 @@ class Chunks:
         self._stream = stream
         self._fed = 0
 
+    @property
+    def fed(self) -> int:
+        """Offset in the body from which the next bytes are to be fed."""
+        return self._fed
+
     def feed(self, data: Bytes, start: int, stop: int) -> int | None:
         """Scan the next bytes of the body, `data[start:stop]`; return the offset that the stream searches
         for, or None if it is not found yet. Do not call this again after an offset was returned. Raises
         ProtocolError for malformed bytes, and at every call after that.
+
+        A stream may pause before `stop`: `fed` then has the offset of the next bytes to feed.
         """
         body = start - self._fed
         self._fed += stop - start
         try:
-            self._stream.send((data, body, stop))
+            offset = self._stream.send((data, body, stop))
+            if offset < self._fed:
+                self._fed = offset
         except StopIteration as end:
             if end.value is None:  # it has failed before
                 raise ProtocolError("the message was malformed before") from None
@@ -153,9 +162,11 @@ class Chunks:
         return None
 
 
-def compiled(source: Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
-    """Compile the generated source; return its function `function`. (Executing the source is safe: from the
-    schema it contains only numbers and names.)
+def compiled(
+    source: Source, layout: Layout, function: Literal["locate", "stream"], **functions: Callable[[], None]
+) -> object:
+    """Compile the generated source; return its function `function`. `functions`: further functions that the
+    source calls, by name. (Executing the source is safe: from the schema it contains only numbers and names.)
     """
 
     def fail(offset: int, problem: str) -> None:
@@ -171,6 +182,7 @@ def compiled(source: Source, layout: Layout, function: Literal["locate", "stream
         "short": short,
         "int16": Struct(">h").unpack_from,
         "int32": Struct(">i").unpack_from,
+        **functions,
     }
     code = compile(source.text(), f"<{function} {layout.name} v{layout.version}>", "exec")
     exec(code, names)  # noqa: S102 - the source is generated here
@@ -240,6 +252,9 @@ class Source:
         self.line("data, body, end = yield position")
         self.line("position += body")
 
+    def begin_element(self) -> None:
+        """Add source that runs before each element of an array, and before each tagged field."""
+
     def fields(self, slots: Iterable[Slot], path: str) -> None:
         """Add source that scans these fields."""
         for slot in slots:
@@ -295,6 +310,7 @@ class Source:
             with self.block(f"if n * {_element_least_size(slot)} > end - position:"):
                 self.line(self._when_short)
         with self.block("for _ in range(n):"):
+            self.begin_element()
             if slot.struct is None:
                 self._payload(length_width(slot, element=True), path, nullable=False)
             else:
@@ -308,6 +324,7 @@ class Source:
             with self.block(f"if n > {LENGTH_MAX}:"):
                 self.line("n = 0")
         with self.block("for _ in range(n):"):
+            self.begin_element()
             self._varint(path)
             self._varint(path)
             if self._as_a_broker:

@@ -5,9 +5,10 @@ The message is never in memory as a whole; only topic names and the lengths of r
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from weir.protocol.scanning.field_offsets import MessageLike, layout
 from weir.protocol.scanning.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
     from weir.protocol.schema import Layout, Slot
     from weir.protocol.values import Message
 
+Begin: TypeAlias = "Callable[[Collection[bytes], Counter[bytes], list[int]], Stream]"
+"""Generator function (wanted, counted, allowed) that scans a body. `allowed[0]` is the number of elements
+that it may visit before it pauses, set by the caller; it is up to date whenever the generator yields or
+returns.
+"""
+
 
 class TopicBytes:
     """Scans one message's body chunk by chunk and counts the bytes of records of the wanted topics."""
 
-    __slots__ = ("_chunks", "_counted", "complete")
+    __slots__ = ("_chunks", "_counted", "_left", "complete")
 
     def __init__(self, message: type[Message], version: int, wanted: Collection[bytes]) -> None:
         """Begin at the start of a body. `wanted`: names (UTF-8) of the topics to count. Raises ValueError if
@@ -33,12 +40,8 @@ class TopicBytes:
         self.complete = False
         """True once the body has been fed up to the last byte of its records."""
         self._counted = Counter[bytes]()
-
-        def known(topic: bytearray) -> bytes | None:
-            name = bytes(topic)
-            return name if name in wanted else None
-
-        self._chunks = Chunks(begin(known, self._counted))
+        self._left = [0]
+        self._chunks = Chunks(begin(wanted, self._counted, self._left))
 
     @property
     def counted(self) -> Mapping[bytes, int]:
@@ -54,10 +57,22 @@ class TopicBytes:
         """
         return self._counted
 
-    def feed(self, data: Bytes, start: int, stop: int) -> None:
-        """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError for malformed bytes."""
-        if not self.complete:
-            self.complete = self._chunks.feed(data, start, stop) is not None
+    @property
+    def elements_left(self) -> int:
+        """Number of elements that the latest call of `feed` might still have visited."""
+        return self._left[0]
+
+    def feed(self, data: Bytes, start: int, stop: int, elements_max: int = sys.maxsize) -> int:
+        """Scan the body's next bytes, `data[start:stop]`, up to `elements_max` array elements and tagged
+        fields. Return the position behind the scanned bytes; the next call begins there. Raises
+        ProtocolError for malformed bytes.
+        """
+        self._left[0] = elements_max
+        if self.complete:
+            return stop
+        before = self._chunks.fed
+        self.complete = self._chunks.feed(data, start, stop) is not None
+        return start + self._chunks.fed - before
 
 
 def names_topics(message: MessageLike, version: int) -> bool:
@@ -84,10 +99,24 @@ def _has_records(found: Layout) -> bool:
 
 
 class _CountingSource(Source):
-    """Generates a scanning function that calls `known` once per topic and counts the bytes of the topic's
+    """Generates a scanning function that looks up each topic in `wanted` and counts the bytes of the topic's
     records. The generated function keeps only the current topic's name, and refuses names longer than
-    `NAME_BYTES_MAX`.
+    `NAME_BYTES_MAX`. It pauses when the elements are used up that its caller allows.
     """
+
+    def begin_element(self) -> None:
+        """Add source that pauses if the caller allows no more elements: one element has three bytes and takes
+        0.4 microseconds, and all of a message would delay others.
+        """
+        self.line("left -= 1")
+        with self.block("if left < 0:"):
+            self.next_chunk()
+
+    def next_chunk(self) -> None:
+        """Add source that yields, and then reads the number of elements that may be visited."""
+        self.line("allowed[0] = left")
+        super().next_chunk()
+        self.line("left = allowed[0]")
 
     def _variable(self, slot: Slot, path: str) -> None:
         if is_topic_name(slot):
@@ -105,13 +134,19 @@ class _CountingSource(Source):
         if width == 1:
             self.line("n -= 1")
         self._refuse(f"n > {NAME_BYTES_MAX}", f"{path} is longer than a name can be")
-        self.line("name = bytearray()")
-        with self.block("while len(name) < n:"):
-            self.need()
-            self.line("stop = min(end, position + n - len(name))")
-            self.line("name += data[position:stop]")
+        self.line("stop = position + n")
+        with self.block("if stop <= end:"):
+            self.line("name = bytes(data[position:stop])")
             self.line("position = stop")
-        self.line("topic = known(name)")
+        with self.block("else:"):  # the name continues in the next chunk
+            self.line("part = bytearray()")
+            with self.block("while len(part) < n:"):
+                self.need()
+                self.line("stop = min(end, position + n - len(part))")
+                self.line("part += data[position:stop]")
+                self.line("position = stop")
+            self.line("name = bytes(part)")
+        self.line("topic = name if name in wanted else None")
 
     def _count_records(self, slot: Slot, path: str) -> None:
         width = length_width(slot)
@@ -125,9 +160,7 @@ class _CountingSource(Source):
 
 
 @cache
-def _counter(
-    message: type[Message], version: int
-) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
+def _counter(message: type[Message], version: int) -> Begin:
     """Return the generator function that scans this version (cached, because each request needs one).
 
     Raises ValueError if the version does not name topics.
@@ -136,15 +169,13 @@ def _counter(
     if not _names_topics(found):
         raise ValueError(f"{found.name} v{version} does not name its topics")
     source = _CountingSource(found, when_short=None)
-    with source.block("def stream(known, counted):"):
-        source.line("body = position = end = 0")
+    with source.block("def stream(wanted, counted, allowed):"):
+        source.line("body = position = end = left = 0")
         source.line("topic = None")
         source.fields(found.fields, found.name)
         source.flush()
         with source.block("while position > end:"):
             source.next_chunk()
+        source.line("allowed[0] = left")
         source.line("return position - body")
-    return cast(
-        "Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]",
-        compiled(source, found, "stream"),
-    )
+    return cast(Begin, compiled(source, found, "stream"))

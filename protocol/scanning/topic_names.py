@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from weir.protocol.errors import OversizedError
 from weir.protocol.scanning.field_offsets import MessageLike, layout
 from weir.protocol.scanning.field_scanner import Bytes, Source, compiled, length_width
 
@@ -19,11 +20,16 @@ if TYPE_CHECKING:
 NAME_BYTES_MAX: Final = 32_767
 """Maximum size (bytes) of a string in Kafka's protocol."""
 
+ELEMENTS_MAX: Final = 15_000
+"""Maximum number of array elements and tagged fields of a scanned request. They take 5 ms; a fetch of this
+number of partitions has about 0.5 MB.
+"""
+
 SHORT: Final = "return short(position - body, True)"
 
 FindTopics: TypeAlias = Callable[[Bytes, int, int, Collection[bytes]], set[bytes]]
 """Function (data, body, end, wanted) that returns those of the topics `wanted` (UTF-8) that occur in the body
-`data[body:end]`. Raises ProtocolError for a malformed body.
+`data[body:end]`. Raises ProtocolError for a malformed body, and OversizedError beyond `ELEMENTS_MAX`.
 """
 
 
@@ -42,6 +48,12 @@ def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
 
 class _NamingSource(Source):
     """Generates a scanning function that collects wanted topic names."""
+
+    def begin_element(self) -> None:
+        """Add source that refuses a request with more than `ELEMENTS_MAX` elements."""
+        self.line("left -= 1")
+        with self.block("if left < 0:"):
+            self.line("oversized()")
 
     def _variable(self, slot: Slot, path: str) -> None:
         if not is_topic_name(slot):
@@ -68,12 +80,16 @@ def _finder(found: Layout, array: str) -> FindTopics:
     if array not in names:
         raise ValueError(f"{found.name} v{found.version} has no {array}")
     last = names.index(array)
+
+    def oversized() -> None:
+        raise OversizedError(f"more than {ELEMENTS_MAX} elements", api=found.name, version=found.version)
+
     source = _NamingSource(found, when_short=SHORT)
     with source.block("def locate(data, body, end, wanted):"):
-        source.line("position, found = body, set()")
+        source.line(f"position, found, left = body, set(), {ELEMENTS_MAX}")
         source.fields(found.fields[: last + 1], found.name)
         source.flush()
         with source.block("if position > end:"):
             source.line(SHORT)
         source.line("return found")
-    return cast(FindTopics, compiled(source, found, "locate"))
+    return cast(FindTopics, compiled(source, found, "locate", oversized=oversized))

@@ -85,19 +85,41 @@ requests take about 0.25 ms.
 """
 
 
+SCANNED_ELEMENTS: Final = 5_000
+"""Number of array elements of produce requests and fetch responses that are scanned for topics in one turn:
+at most 2 ms.
+"""
+ELEMENTS_MIN: Final = 100
+"""Number of elements that one scan may visit, though other scans of the turn have visited
+`SCANNED_ELEMENTS`.
+"""
+
+
 class Clock:
-    """Time in microseconds, for intervals shorter than the resolution of `now_ms`. The reactor sets the time
-    once per pass of its loop, and shares the clock with all connections.
+    """Time in microseconds, for intervals shorter than the resolution of `now_ms`, and limits of a turn.
+
+    The reactor sets the time once per turn and shares the clock with all connections.
     """
 
-    __slots__ = ("frames_max", "now_us")
+    __slots__ = ("_scanned", "_scanned_us", "frames_max", "now_us")
 
     def __init__(self, now_us: int = 0) -> None:
         self.now_us = now_us
         self.frames_max = TURN_FRAMES
-        """Maximum number of frames of one side that a connection decides about in one pass of the reactor's
-        loop.
-        """
+        """Maximum number of frames of one side for which decisions are made in one turn."""
+        self._scanned = 0
+        """Number of elements that were scanned in the turn that began at `_scanned_us`."""
+        self._scanned_us = now_us
+
+    def elements_left(self) -> int:
+        """Return the number of elements that a scan may visit in the present turn."""
+        if self._scanned_us != self.now_us:
+            self._scanned, self._scanned_us = 0, self.now_us
+        return max(SCANNED_ELEMENTS - self._scanned, ELEMENTS_MIN)
+
+    def note_scanned(self, count: int) -> None:
+        """Count elements that a scan has visited in the present turn."""
+        self._scanned += count
 
 
 NOTHING = memoryview(b"")

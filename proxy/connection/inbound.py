@@ -114,7 +114,7 @@ class Inbound:
         start = position = 0
         if connection.request_rest_bytes:
             position = self._finish_request(data, end)
-            if position < end and connection.request_rest_bytes:  # the last byte is held
+            if position < end and connection.request_rest_bytes:  # the last byte is held, or the turn is over
                 connection.effects.to_broker.append(view[:position])
                 return position
         most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
@@ -156,11 +156,13 @@ class Inbound:
                 if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
                     record.arrived_us = connection.clock.now_us
                     record.unconfirmed_us = connection.unconfirmed_us
-            if stop > end:
+            if stop > end or decision.counted_to:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
-                connection.request_rest_bytes = stop - end
-                position = end
+                position = decision.counted_to or end
+                connection.request_rest_bytes = stop - position
+                if position < end:
+                    self._end_turn()
                 break
             if decision is FORWARD and not self._is_near:
                 plan.requests += 1
@@ -245,7 +247,7 @@ class Inbound:
         usage = self._connection.client.usage
         assert usage is not None
         usage_counters = self._usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version)
-        if complete and isinstance(decision, Forward):
+        if complete and isinstance(decision, Forward) and not decision.counted_to:
             count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
 
     def _needs_more_for_cost(self, arrived_bytes: int) -> bool:
@@ -339,22 +341,22 @@ class Inbound:
         start, stop = 0, min(connection.request_rest_bytes, end)
         if self._forward.byte_counter is not None and 1 < stop == connection.request_rest_bytes:
             start = self._take_rest(data, 0, stop - 1)
-            if connection.violation is not None or connection.rest_held_until_ms > connection.now_ms:
+            is_held = connection.rest_held_until_ms > connection.now_ms
+            if connection.violation is not None or is_held or start < stop - 1:
                 return start
         return self._take_rest(data, start, stop)
 
     def _take_rest(self, data: bytearray, start: int, stop: int) -> int:
-        """Process `data[start:stop]`, the next bytes of the request in `_arriving`. Return `stop`, or 0 if
-        the request is not forwarded.
+        """Process `data[start:stop]`, the next bytes of the request in `_arriving`. Return the position
+        behind the processed bytes: `stop`, less if the turn is over, or 0 if the request is not forwarded.
         """
         connection = self._connection
-        connection.request_rest_bytes -= stop - start
         record, forward = self._arriving, self._forward
+        if record is not None and forward.byte_counter is not None:
+            stop = self._measure(record.plan, forward.byte_counter, data, start, stop)
+            forward = self._forward
+        connection.request_rest_bytes -= stop - start
         if record is not None:
-            if forward.byte_counter is not None and not self._measure(
-                record.plan, forward.byte_counter, data, start, stop
-            ):
-                forward = self._forward = forward.but()
             if connection.violation is not None:  # the counter refuses the request: do not forward it
                 return 0
             if connection.request_rest_bytes:
@@ -378,16 +380,24 @@ class Inbound:
         if hold_ms > 0:
             self._connection.hold_rest(hold_ms)
 
-    def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, start: int, stop: int) -> bool:
-        """Count the bytes `data[start:stop]` of a request by topic. Return False if the request is malformed:
-        Weir counts no further bytes of it, but forwards it, and the broker refuses it.
+    def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, start: int, stop: int) -> int:
+        """Count `data[start:stop]` of the request in `_arriving` per topic, and return the position behind
+        the counted bytes. Weir forwards a malformed request without counting, and the broker refuses it.
         """
         try:
-            byte_counter.feed(data, start, stop)
+            counted_to = byte_counter.feed(data, start, stop)
         except ProtocolError:
             self._count_unread(plan)
-            return False
-        return True
+            self._forward = self._forward.but()
+            return stop
+        if counted_to < stop:
+            self._end_turn()
+        return counted_to
+
+    def _end_turn(self) -> None:
+        """Leave the other bytes that have arrived for the next turn of the reactor."""
+        self._connection.client_turn_over = True
+        self._connection.effects.change()
 
     def _count_unread(self, plan: Plan) -> None:
         connection = self._connection

@@ -43,7 +43,15 @@ the client is over its quota.
 class Outbound:
     """Processes the bytes that come from the broker."""
 
-    __slots__ = ("_begun", "_connection", "_emptied", "_measured_until_ms", "_report_ms", "_stream_rewrite")
+    __slots__ = (
+        "_begun",
+        "_connection",
+        "_counted_bytes",
+        "_emptied",
+        "_measured_until_ms",
+        "_report_ms",
+        "_stream_rewrite",
+    )
 
     def __init__(self, connection: Connection) -> None:
         """Begin with no bytes read from the broker."""
@@ -51,6 +59,10 @@ class Outbound:
         self._begun = False
         """True if the response that is being processed was counted as usage, and its request's time was
         charged. Prevents a second charge when more bytes of the response arrive.
+        """
+        self._counted_bytes = 0
+        """Number of bytes of the body of the current response that were counted per topic in earlier turns,
+        before the first part was forwarded.
         """
         self._emptied: EmptiedResponse | None = None
         """The response that is being processed, if its records are being removed; else None."""
@@ -76,7 +88,11 @@ class Outbound:
             return self._judge_tokens(view, data, end)
         in_flight, spare = connection.in_flight, connection.spare
         longest, frames = connection.limits.response_bytes_max, connection.clock.frames_max
-        position = start = self._finish_response(data, view, end) if connection.response_rest_bytes else 0
+        start = position = 0
+        if connection.response_rest_bytes:
+            start = position = self._finish_response(data, view, end)
+            if connection.broker_turn_over:
+                return position
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
             length, correlation_id = _unpack(data, position)
             fits = RESPONSE_LENGTH_MIN <= length <= longest
@@ -87,8 +103,7 @@ class Outbound:
             stop = position + LENGTH_BYTES + length
             if record.kind != PLAIN or record.plan.rewrite is not None:
                 if frames == 0:
-                    connection.broker_turn_over = True
-                    connection.effects.change()
+                    self._end_turn()
                     break
                 frames -= 1
                 complete = stop <= end
@@ -105,7 +120,7 @@ class Outbound:
                     self._empty_rest(stop - position)
                     continue
                 if isinstance(edit, Wait):
-                    if not complete and self._fills_buffer(position, end):
+                    if not (complete or connection.broker_turn_over) and self._fills_buffer(position, end):
                         self._check_kept(length)
                     break
                 self._begun = False
@@ -207,6 +222,8 @@ class Outbound:
         """
         connection = self._connection
         taken = min(connection.response_rest_bytes, end)
+        if connection.byte_counter is not None:
+            taken = self._measure_more(connection.byte_counter, data, taken)
         try:
             if self._emptied is not None:
                 self._emptied.feed(data, 0, taken)
@@ -220,31 +237,39 @@ class Outbound:
             self._empty_rest(connection.response_rest_bytes)
             return taken
         connection.effects.to_client.append(view[:taken])
-        if connection.byte_counter is not None:
-            self._measure_more(connection.byte_counter, data, taken)
         if not connection.response_rest_bytes:
+            if connection.byte_counter is not None:
+                self._end_measuring(connection.byte_counter)
             self._stream_rewrite = None
             replies.send_local(connection)
         return taken
 
-    def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> None:
-        """Count by topic the next bytes, `data[:stop]`, of a response that is forwarded in parts. At the
-        response's end, charge the counted bytes to the topics' rates.
+    def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> int:
+        """Count per topic the next bytes, `data[:stop]`, of a response that is forwarded in parts. Return the
+        position behind the counted bytes.
+        """
+        try:
+            counted_to = byte_counter.feed(data, 0, stop)
+        except ProtocolError as error:
+            self._connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+            return stop
+        if counted_to < stop:
+            self._end_turn()
+        return counted_to
+
+    def _end_turn(self) -> None:
+        """Leave the other bytes that have arrived for the next turn of the reactor."""
+        self._connection.broker_turn_over = True
+        self._connection.effects.change()
+
+    def _end_measuring(self, byte_counter: ByteCounter) -> None:
+        """Charge the counted bytes of a response that was forwarded in parts and has ended, to the topics'
+        rates.
 
         The head of the response was forwarded before the charge, so it cannot tell the throttle time. The
         response to the next fetch of the topic tells it. In hold mode the client is muted at once, because
         there every fetch response keeps its records.
         """
-        connection = self._connection
-        try:
-            byte_counter.feed(data, 0, stop)
-        except ProtocolError as error:
-            connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
-        if not connection.response_rest_bytes:
-            self._end_measuring(byte_counter)
-
-    def _end_measuring(self, byte_counter: ByteCounter) -> None:
-        """Charge the counted bytes of a response that was forwarded in parts and has ended."""
         connection = self._connection
         connection.byte_counter = None
         if connection.hold:
@@ -311,8 +336,10 @@ class Outbound:
                 else:
                     self._stream_rewrite = plan.rewrite_stream(LENGTH_BYTES + length - (body - frame))
                     self._stream_rewrite.feed(data, body, end)
-            if connection.byte_counter is not None:
-                self._measure_first(connection.byte_counter, data, body, end, complete)
+            if connection.byte_counter is not None and not self._measure_first(
+                connection.byte_counter, data, body, end, complete
+            ):
+                return WAIT
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
@@ -379,12 +406,13 @@ class Outbound:
     def _measure(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Count the bytes of the current response per topic: all of them now if the response is complete,
-        else each part when it arrives.
+        """Count the bytes of the current response per topic: all of them now if the response is complete and
+        the turn has time for its topics, else each part when it arrives, or in later turns.
         """
         connection = self._connection
-        if complete:
-            byte_counter.feed(data, body, end)
+        self._counted_bytes = byte_counter.feed(data, body, end) - body if complete else 0
+        if complete and self._counted_bytes == end - body:
+            self._counted_bytes = 0
             self._measured_until_ms = self._charge_measured(byte_counter)
         else:
             connection.byte_counter = byte_counter
@@ -393,14 +421,20 @@ class Outbound:
 
     def _measure_first(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
-    ) -> None:
-        """Count the first part of a response that is forwarded in parts. Call this only when that part is
-        forwarded: a second call would count its bytes again. Raises ProtocolError if the response is
-        malformed.
+    ) -> bool:
+        """Count the first part of a response that is forwarded in parts, or the complete response that
+        `_measure` has not counted to its end. Return False if the turn is over before. Call this when that
+        part is otherwise ready to be forwarded, because this method must count each byte once. Raises
+        ProtocolError if the response is malformed.
         """
-        byte_counter.feed(data, body, end)
-        if complete:  # the response was incomplete when the counter was set
+        self._counted_bytes = byte_counter.feed(data, body + self._counted_bytes, end) - body
+        if self._counted_bytes < end - body:
+            self._end_turn()
+            return False
+        self._counted_bytes = 0
+        if complete:  # the charge comes too late for this response's throttle time
             self._end_measuring(byte_counter)
+        return True
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
         """Charge the bytes that were counted per topic; return the time (ms) until which the throttle lasts,

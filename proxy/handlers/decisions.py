@@ -22,7 +22,7 @@ class Forward:
     instance.
     """
 
-    __slots__ = ("answered", "byte_counter", "charged", "exempt", "sasl", "serial", "unread")
+    __slots__ = ("answered", "byte_counter", "charged", "counted_to", "exempt", "sasl", "serial", "unread")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Forward:
         unread: bool = False,
         sasl: bool = False,
         byte_counter: ByteCounter | None = None,
+        counted_to: int = 0,
     ) -> None:
         """Create a decision to forward a request; by default no bytes are charged."""
         self.charged = charged
@@ -54,6 +55,10 @@ class Forward:
         """Counter of the bytes of the request; the bytes are charged when the request is complete. None if no
         bytes are to be counted.
         """
+        self.counted_to = counted_to
+        """Position up to which the byte counter has counted, if the other bytes that have arrived wait for
+        the next turn of the reactor; else 0.
+        """
 
     def but(
         self,
@@ -61,6 +66,7 @@ class Forward:
         charged: bool | None = None,
         unread: bool | None = None,
         byte_counter: ByteCounter | None = None,
+        counted_to: int = 0,
     ) -> Forward:
         """Return a copy of this decision in which the given attributes are changed. The byte counter is
         replaced in any case; without a new one, the copy has none.
@@ -73,6 +79,7 @@ class Forward:
             unread=self.unread if unread is None else unread,
             sasl=self.sasl,
             byte_counter=byte_counter,
+            counted_to=counted_to,
         )
 
 

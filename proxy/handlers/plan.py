@@ -129,6 +129,16 @@ class Client(Protocol):
         """
 
 
+class TurnClock(Protocol):
+    """Limit of the array elements that are scanned for topics in a turn of the reactor."""
+
+    def elements_left(self) -> int:
+        """Return the number of elements that a scan may visit in the present turn."""
+
+    def note_scanned(self, count: int) -> None:
+        """Count elements that a scan has visited in the present turn."""
+
+
 class Context(Protocol):
     """The interface of a connection that capabilities (functions of a plan) use while they process a request
     or a response.
@@ -222,6 +232,10 @@ class Context(Protocol):
     def now_ms(self) -> int:
         """Current time (ms)."""
 
+    @property
+    def clock(self) -> TurnClock:
+        """Limit of the elements that are scanned in a turn."""
+
     def first_hold_ms(self, until_ms: int) -> int:
         """Return the time (ms) for which to hold the connection's first request of a kind, because other
         connections of its client have caused a throttle until `until_ms`.
@@ -263,9 +277,10 @@ class ByteCounter(Protocol):
     the frame's end.
     """
 
-    def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Count the next bytes of the frame's body, `data[start:stop]`. Raises ProtocolError if the bytes are
-        malformed.
+    def feed(self, data: bytearray, start: int, stop: int) -> int:
+        """Count the next bytes of the frame's body, `data[start:stop]`. Return the position behind the
+        counted bytes: `stop`, or less if the others must wait for the next turn of the reactor. Raises
+        ProtocolError if the bytes are malformed.
         """
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Final, TypeAlias
 
 from weir.protocol.api import ApiKey, request_header_version, response_header_version, versions
@@ -267,6 +268,19 @@ class Plans(dict[tuple[int, int], Plan]):
             and api_key != ApiKey.API_VERSIONS
             and uplift_rule.may_be_uplifted(api_key, version)
         )
+
+
+@cache
+def prepare() -> None:
+    """Read all schemas and compile the scanners of all versions, once per process: 0.2 s of CPU and 6 MB.
+    Made for a client's first requests, they would take up to 5 ms for each version, in a turn of the reactor.
+    """
+    plans = Plans(Counters())
+    for api_key in ApiKey:
+        known = versions(api_key)
+        for version in range(known.min, known.max + 1) if known is not None else ():
+            plans.make(int(api_key), version)
+    topic_rates.prepare()
 
 
 def _plain(api_key: int, version: int) -> Plan:

@@ -15,7 +15,6 @@ from typing import Final
 import structlog
 import trio
 
-from weir.protocol.api import ApiKey, versions
 from weir.proxy import file_watch
 from weir.proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from weir.proxy.close_reasons import BY_PEERS, CloseReason
@@ -31,7 +30,7 @@ from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.control.throttle_log import PERIOD_S, ThrottleLog
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
-from weir.proxy.handlers.plans import Plans
+from weir.proxy.handlers.plans import Plans, prepare
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from weir.proxy.handlers.sasl.identity import Identities
@@ -73,8 +72,7 @@ class Server:
         self._discovery = Discovery(config, self.address_book, self.broker_states)
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
-        for api_key in ApiKey:  # reads the schemas: 9 ms, not in a turn of the first connection
-            versions(api_key)
+        prepare()
         self._plans = Plans(
             self.counters,
             uplift=config.settings.uplift,

@@ -29,6 +29,8 @@ _ZEROS: Final[dict[str, object]] = {
     "float64": 0.0,
     "uuid": ZERO_UUID,
 }
+_NAMING: Final = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
+"""Newest versions that name topics: topics have three bytes there, and rates."""
 _DEEP: Final = 4
 """Arrays within arrays that are looked for."""
 
@@ -82,10 +84,13 @@ def response_frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def every_api(*, all_versions: bool) -> Iterator[tuple[ApiKey, int]]:
-    """Yield each API with its versions; unless `all_versions`, with its oldest and its newest."""
+    """Yield each API with its versions; unless `all_versions`, with its oldest, its newest, and the newest
+    that names topics if a later one has topic ids.
+    """
     for number in api_keys():
         known = list(schema_of(request_type(number)).versions)
-        for version in known if all_versions else sorted({known[0], known[-1]}):
+        few = {known[0], known[-1], _NAMING.get(ApiKey(number), known[0])}
+        for version in known if all_versions else sorted(few):
             yield ApiKey(number), version
 
 

@@ -8,26 +8,42 @@ import pytest
 
 from tests.attacks.attacks import ATTACKS, Attack
 from tests.attacks.harness import run
-from tests.attacks.walk import BUSY, TURN_US
+from tests.attacks.weir import VERY_LONG_NS, Turns
 
 SECONDS: Final = 2.0
-LONGER: Final = {
-    "flood-1m": "has the APIs of test_turns.LONGER, and the cases of test_turns.STREAMED",
-}
-"""Attacks that still make longer turns, and why."""
+STRAY: Final = 3
+"""Number of very long turns that other processes may cause in a run: a busy machine has page faults and cold
+caches, and their time counts as the thread's CPU. An attack repeats what it does thousands of times.
+"""
+STRAY_NS: Final = 5 * VERY_LONG_NS
+"""CPU of such a turn at most."""
+TRIES: Final = 3
+"""The best of so many runs counts."""
+
+
+def are_short(turns: Turns) -> bool:
+    """Return True if no turn of a run was long, except a few that other processes explain."""
+    return turns.number > 0 and turns.very_long <= STRAY and turns.longest_ns < STRAY_NS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "attack", [each for each in ATTACKS if each.name not in LONGER], ids=lambda each: each.name
-)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: each.name)
 def test_a_turn_beside_attackers_is_short(attack: Attack) -> None:
     """The polite client's times are printed: they depend on what else the machine does."""
-    result = run(attack, SECONDS)
-    quiet, attacked = (each.ms(0.99) for each in (result.quiet, result.attacked))
-    print(f"{attack.name}: polite p99 {quiet:.1f} ms, {attacked:.1f} ms under attack")
-    print(
-        f"longest turn {result.turns.longest_ns / 1e6:.1f} ms of {result.turns.number}; {result.turns.stack}"
-    )
-    assert result.turns.number > 0
-    assert result.turns.longest_ns < 1000 * BUSY * TURN_US
+    for _ in range(TRIES):
+        result = run(attack, SECONDS)
+        quiet, attacked = (each.ms(0.99) for each in (result.quiet, result.attacked))
+        turns = result.turns
+        print(f"{attack.name}: polite p99 {quiet:.1f} ms, {attacked:.1f} ms under attack")
+        print(f"longest turn {turns.longest_ns / 1e6:.1f} ms of {turns.number}; {turns.very_long} very long")
+        print(turns.stack)
+        if are_short(turns):
+            return
+    pytest.fail(f"{attack.name}: turns were long in each of {TRIES} runs")
+
+
+def test_the_judge_of_turns_refuses_many_long_turns_and_one_of_unexplained_length() -> None:
+    assert are_short(Turns(VERY_LONG_NS + 1, 5000, 20, STRAY, ""))
+    assert not are_short(Turns(VERY_LONG_NS + 1, 5000, 20, STRAY + 1, ""))
+    assert not are_short(Turns(STRAY_NS, 5000, 1, 1, ""))
+    assert not are_short(Turns(0, 0, 0, 0, ""))

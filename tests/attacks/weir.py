@@ -32,7 +32,8 @@ LONG_NS: Final = 5_000_000
 """A turn that takes longer is counted."""
 LOOK_S: Final = 0.004
 """CPU after which a turn is interrupted."""
-_HEAD: Final = struct.Struct("<qqqi")
+VERY_LONG_NS: Final = 10_000_000
+_HEAD: Final = struct.Struct("<qqqqi")
 _ENTRIES: Final = 10
 """Calls of the stack that are kept."""
 
@@ -44,6 +45,8 @@ class Turns(NamedTuple):
     number: int
     long: int
     """Number of turns longer than `LONG_NS`."""
+    very_long: int
+    """Number of turns longer than `VERY_LONG_NS`."""
     stack: str
     """Parts of the longest turn, then its calls some milliseconds after its beginning."""
 
@@ -60,22 +63,23 @@ class TurnsFile:
 
     def read(self) -> Turns:
         """Return the figures."""
-        longest_ns, number, long, size = _HEAD.unpack_from(self._map)
+        longest_ns, number, long, very_long, size = _HEAD.unpack_from(self._map)
         stack = self._map[_HEAD.size : _HEAD.size + size].decode("utf-8", "replace")
-        return Turns(longest_ns, number, long, stack)
+        return Turns(longest_ns, number, long, very_long, stack)
 
     def reset(self) -> None:
         """Begin again."""
-        _HEAD.pack_into(self._map, 0, 0, 0, 0, 0)
+        _HEAD.pack_into(self._map, 0, 0, 0, 0, 0, 0)
 
     def note(self, ns: int, stack: list[str]) -> None:
         """Count a turn."""
-        longest_ns, number, long, size = _HEAD.unpack_from(self._map)
+        longest_ns, number, long, very_long, size = _HEAD.unpack_from(self._map)
         if ns > longest_ns:
             text = "".join(stack).encode()[-(FILE_BYTES - _HEAD.size) :]
             longest_ns, size = ns, len(text)
             self._map[_HEAD.size : _HEAD.size + size] = text
-        _HEAD.pack_into(self._map, 0, longest_ns, number + 1, long + (ns > LONG_NS), size)
+        long, very_long = long + (ns > LONG_NS), very_long + (ns > VERY_LONG_NS)
+        _HEAD.pack_into(self._map, 0, longest_ns, number + 1, long, very_long, size)
 
 
 class Parts:

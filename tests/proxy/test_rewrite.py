@@ -12,7 +12,7 @@ from tests.matrix import in_one_test
 from tests.protocol import kio_side
 from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import new_connection
+from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, framed, request, response
 from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
@@ -237,6 +237,23 @@ def test_rewritten_responses_may_be_cut_anywhere(message: type[Message], version
             play.wire.feed(0, broker=answer[:cut])
             play.wire.feed(0, broker=answer[cut:])
             play.to_client(expected)
+
+
+@in_one_test
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [(MetadataResponse, 0), (MetadataResponse, 13), (DescribeClusterResponse, 2)],
+)
+def test_a_response_with_more_brokers_than_clusters_have_ends_its_connection(
+    message: type[Message], version: int
+) -> None:
+    for count, reason in ((2_000, None), (2_001, CloseReason.RESPONSE_MALFORMED)):
+        session = new_connection()
+        wire = Wire(session)
+        wire.feed(0, client=request(REQUESTS[message](), version, 1))
+        nodes = {node_id: Address("b", 9092) for node_id in range(count)}
+        wire.feed(0, broker=response(with_nodes(message, version, nodes), version, 1))
+        assert (session.violation and session.violation.reason) == reason
 
 
 @pytest.mark.parametrize("version", list(schema_of(MetadataResponse).versions))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.proxy.wire import APP, Wire, new_connection
+from tests.proxy.wire import APP, Judge, Wire, new_connection
 from tests.quotas.changes import put_in_force
 from tests.wire import messages
 from tests.wire.frames import body_of, request, response
@@ -17,6 +17,8 @@ from tests.wire.messages import fetched_from, produce_to
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.connection.inbound import Inbound
+from weir.proxy.connection.outbound import Outbound
 from weir.quotas import Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
@@ -275,3 +277,65 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
         fetched_from(n, **{name: size}) for n, (name, size) in enumerate(sizes)
     )
     assert charged(session, "fetch", "b") == sum(size for name, size in sizes if name == "b")
+
+
+MANY = {f"n{number}": 0 for number in range(20_000)}
+"""Topics without records: more than a turn scans."""
+
+
+def in_turns(session: Connection, judge: Judge, frame: bytes) -> list[int]:
+    """Present a whole frame, and in each later turn the bytes that were left. Return the number of bytes that
+    each turn consumed.
+    """
+    consumed: list[int] = []
+    left = frame
+    while left and len(consumed) < 100:
+        session.clock.now_us += 1000
+        session.begin_turn()
+        data = bytearray(left)
+        consumed.append(judge(data, memoryview(data), len(data), 1))
+        left = left[consumed[-1] :]
+    return consumed
+
+
+def test_a_produce_request_of_many_topics_is_forwarded_over_several_turns_and_charged_once() -> None:
+    session = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
+    frame = produce_to(1, **MANY, a=1500)
+    consumed = in_turns(session, Inbound(session).judge, frame)
+    assert len(consumed) > 5
+    assert max(consumed) < len(frame) / 5
+    assert b"".join(session.effects.to_broker) == frame
+    assert charged(session, "produce", "a") == 1500
+    assert len(session.in_flight) == 1
+
+
+def test_many_produce_requests_share_the_topics_that_a_turn_scans() -> None:
+    session = new_connection(QuotaTable({(A, PRODUCE): 10**9}))
+    some = dict(list(MANY.items())[:1000])
+    frames = b"".join(produce_to(number, **some, a=10) for number in range(20))
+    consumed = in_turns(session, Inbound(session).judge, frames)
+    assert max(consumed) < len(frames) / 4
+    assert b"".join(session.effects.to_broker) == frames
+    assert charged(session, "produce", "a") == 200
+
+
+@pytest.mark.parametrize("buffer_bytes", [SMALL_BUFFER, 2**20])
+def test_a_fetch_response_of_many_topics_is_counted_over_several_turns_and_charged_once(
+    buffer_bytes: int,
+) -> None:
+    session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=buffer_bytes)
+    Wire(session).feed(0, client=fetch(1, "a"))
+    answer = fetched_from(1, **MANY, a=30_000)
+    consumed = in_turns(session, Outbound(session).judge, answer)
+    assert len(consumed) > 5
+    assert b"".join(session.effects.to_client) == answer
+    assert session.violation is None
+    assert charged(session, "fetch", "a") == 30_000
+    assert not session.in_flight
+
+
+def test_a_fetch_of_too_many_topics_is_refused_while_topics_have_rates() -> None:
+    session = new_connection(QuotaTable({(A, FETCH): 1000}))
+    wire = Wire(session)
+    wire.feed(0, client=fetch(1, *(f"n{number}" for number in range(16_000))))
+    assert wire.closed(0) == CloseReason.REQUEST_TOO_LARGE

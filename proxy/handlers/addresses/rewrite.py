@@ -28,7 +28,7 @@ from weir.protocol.messages import (
     ShareFetchResponse,
 )
 from weir.protocol.pieces import PIECE_ITEMS, each
-from weir.protocol.primitives import read_wrapped_uvarint
+from weir.protocol.primitives import read_int32_length, read_wrapped_uvarint
 from weir.protocol.scanning.array_mask import ArrayMask
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
 from weir.protocol.scanning.stream_scanner import EndpointMask
@@ -174,8 +174,12 @@ response.
 CACHED_BYTES_MAX: Final = 64 * 1024
 """Maximum length (bytes) of a response's first fields for which Weir caches the rewritten bytes."""
 HEAD_BYTES_MAX: Final = 256 * 1024
-"""Maximum length (bytes) of a response's first fields, which contain the brokers' addresses and are decoded:
-about 6,000 brokers. While these fields are incomplete, they are decoded again whenever further bytes arrive.
+"""Maximum length (bytes) of the first fields of a response that are decoded. They are decoded again with each
+part that arrives.
+"""
+BROKERS_MAX: Final = 2_000
+"""Maximum number of brokers in a response: about twice as many as the largest clusters have. They take 13 ms
+in one turn of the reactor, once per change of the cluster if they have at most `CACHED_BYTES_MAX`.
 """
 WHOLE_BYTES_MAX: Final = 2 * 1024 * 1024
 """Maximum length (bytes) of a FindCoordinator response that is decoded at once and not in pieces; it has at
@@ -204,6 +208,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
     """
     throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
+    array = _array(codec_, through)
     cached: dict[str, tuple[int, bytes, bytes]] = {}
 
     def rewrite(
@@ -218,6 +223,8 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
             data.startswith(seen, start) and start + len(seen) <= end
         ):
             try:
+                if array is not None:
+                    _check_count(*array, data, body, end)
                 message, stop = codec_.decode_prefix(data, body, end, through)
             except ProtocolError:
                 if complete:
@@ -233,6 +240,23 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
 
 
 _NOTHING = (-1, b"", b"")
+
+
+def _array(codec_: Codec[M], name: str) -> tuple[FieldOffset, bool] | None:
+    """Return the offset of a field, and True if its count is a varint; None if the field is no array."""
+    found = field_offset(codec_.message, codec_.version, name)
+    slot = next(slot for slot in codec_.layout.fields if slot.name == name)
+    return (found, slot.compact) if found is not None and slot.is_array else None
+
+
+def _check_count(array: FieldOffset, compact: bool, data: bytearray, body: int, end: int) -> None:
+    """Raise ProtocolError if the array has more than `BROKERS_MAX` elements, or its count has not arrived."""
+    position = array.locate(data, body, end, False)
+    if position == INCOMPLETE:
+        raise ProtocolError("ends before the brokers")
+    read_count = read_wrapped_uvarint if compact else read_int32_length
+    if read_count(data, position, end)[0] - compact > BROKERS_MAX:
+        raise ProtocolError(f"more than {BROKERS_MAX} brokers", offset=position)
 
 
 def _wait_for_head(body: int, end: int, most: int) -> Wait:

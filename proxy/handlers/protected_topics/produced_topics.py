@@ -204,7 +204,10 @@ def _many(
     decision = _passed(context, plan, protected, inner, data, frame, end, complete)
     if scan is None or not isinstance(decision, Forward):
         return decision
-    return decision.but(byte_counter=_Watch(context, protected, scan, decision.byte_counter))
+    byte_counter, counted_to = decision.byte_counter, decision.counted_to
+    while byte_counter is not None and 0 < counted_to < end:
+        counted_to = byte_counter.feed(data, counted_to, end)
+    return decision.but(byte_counter=_Watch(context, protected, scan, byte_counter))
 
 
 def _named(
@@ -316,23 +319,25 @@ class _Watch:
         self._scan = scan
         self._counter = counter
 
-    def feed(self, data: bytearray, start: int, stop: int) -> None:
+    def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Scan the body's next bytes for records of protected topics, before these bytes are forwarded. Close
-        the connection at such records unless the client is an admin. Raises ProtocolError if the other byte
-        counter finds the bytes malformed.
+        the connection at such records unless the client is an admin. Return `stop`. Raises ProtocolError if
+        the other byte counter finds the bytes malformed.
         """
         context = self._context
         try:
             self._scan.feed(data, start, stop)
         except ProtocolError as error:
             context.violate(CloseReason.REQUEST_MALFORMED, str(error))
-            return
+            return stop
         names = [topic.decode() for topic in self._scan.begun]
         if names and self._protected.refuses(context.client):
             self._protected.refused(context, ApiKey.PRODUCE, names)
             _close(context, names)
         elif self._counter is not None:
-            self._counter.feed(data, start, stop)
+            while start < stop:
+                start = self._counter.feed(data, start, stop)
+        return stop
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
         """Log the protected topics that an admin has changed, and charge the counted bytes; return the
