@@ -39,7 +39,7 @@ def instruction(name: str) -> list[str]:
 
 def image_command(*arguments: str) -> list[str]:
     """Return the options of `weir run` in the image, with those that its variables stand for."""
-    program, command, *options = [*instruction("ENTRYPOINT"), *(arguments or instruction("CMD"))]
+    program, command, *options = [*instruction("ENTRYPOINT"), *(list(arguments) or instruction("CMD"))]
     assert (program, command) == ("weir", "run")
     return [f"--{key}={variables()[f'WEIR_{key.upper()}']}" for key in ("config", "admin")] + options
 
