@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled lock mutants \
-	fuzz bench pictures format clean
+	fuzz bench pictures image format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -93,6 +93,10 @@ bench: install ## CPU per request beside other proxies (docs/background/performa
 
 pictures: $(VENV)/installed-demo ## the README's pictures: from the figures in docs/background/performance.md, and from a run of the demo
 	$(BIN)/python -m tools.pictures
+
+image: $(VENV)/installed-demo ## the container image weir (needs Docker; BASE=3.13-slim-bookworm@sha256:... fixes the base)
+	docker build --pull --file deploy/Dockerfile --tag weir $(if $(BASE),--build-arg PYTHON=$(BASE)) \
+		$$($(BIN)/python -m tools.release labels) .
 
 format: install ## format and fix what ruff can
 	$(BIN)/ruff format .

@@ -1,4 +1,5 @@
-"""Builds Weir as pyproject.toml says; with WEIR_COMPILE=1 in the environment mypyc compiles its data path.
+"""Builds Weir as pyproject.toml says, with a README whose links work in package indexes. With WEIR_COMPILE=1
+in the environment mypyc compiles its data path.
 
 Which packages are compiled, and what their types come from, is in pyproject.toml, `[tool.weir.compiled]`. A
 module of these that stays interpreted says why in a comment; in an `__init__.py`, for all of its package:
@@ -44,7 +45,9 @@ def compiled_modules() -> list[str]:
 
 def _paths() -> list[str]:
     """The paths of all modules of the packages, and of modules named by themselves, in order of name."""
-    places = [ROOT.joinpath(*name.split(".")) for name in _table()["packages"]]
+    places = [
+        ROOT.joinpath(*name.split(".")) for name in _pyproject()["tool"]["weir"]["compiled"]["packages"]
+    ]
     files = [file for place in places for file in [place.with_suffix(".py"), *place.rglob("*.py")]]
     return sorted(file.relative_to(ROOT).as_posix() for file in files if file.is_file())
 
@@ -64,7 +67,8 @@ def _reason(path: str) -> str | None:
 
 def build_requirements() -> list[str]:
     """What must be installed to compile, beside a C compiler."""
-    return _table()["requires"]
+    required: list[str] = _pyproject()["tool"]["weir"]["compiled"]["requires"]
+    return required
 
 
 def hindrance() -> str | None:
@@ -86,10 +90,9 @@ def hindrance() -> str | None:
     return None
 
 
-def _table() -> dict[str, list[str]]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    table: dict[str, list[str]] = project["tool"]["weir"]["compiled"]
-    return table
+def _pyproject() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    return project
 
 
 def _extensions() -> list[Extension]:
@@ -114,6 +117,25 @@ def _give_up(reason: str) -> NoReturn:
     sys.exit(f"WEIR_COMPILE=1 {reason}\nWithout WEIR_COMPILE Weir is installed as pure Python.")
 
 
+LINK = re.compile(r"(?P<image>!?)(?P<text>\[[^]]*\]\()(?!#|[a-z]+:)(?P<path>[^)\s]+)(?=\))")
+"""A relative link or image of a Markdown page, without its last parenthesis."""
+
+
+def readme(project: dict[str, Any], text: str) -> str:
+    """Return the README's text for package indexes: relative links lead to the release's tag in the
+    repository, whose URL is `Repository` of `[project.urls]`. Without that setting the text is unchanged.
+    """
+    repository = project.get("urls", {}).get("Repository", "").rstrip("/")
+    if not repository:
+        return text
+
+    def absolute(link: re.Match[str]) -> str:
+        kind = "raw" if link["image"] else "blob"
+        return f"{link['image']}{link['text']}{repository}/{kind}/v{project['version']}/{link['path']}"
+
+    return LINK.sub(absolute, text)
+
+
 def check_links(package: Path) -> None:
     """Exit with a message if the links in `weir/` were not checked out as links to the rooms."""
     links = [path for path in package.glob("*") if not path.suffix and path.name != "__pycache__"]
@@ -128,7 +150,10 @@ def check_links(package: Path) -> None:
 def main() -> None:
     """Run by the build backend once per step, the first of which asks what must be installed for the next."""
     check_links(ROOT / "weir")
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {
+        "long_description": readme(_pyproject()["project"], (ROOT / "README.md").read_text("utf-8")),
+        "long_description_content_type": "text/markdown",
+    }
     if WANTED:
         if "editable_wheel" in sys.argv:
             _give_up("does not go with an editable install, which stays pure: see `make compiled`")

@@ -35,7 +35,12 @@ from weir.cli.output_file import write
 from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean, echo_json
-from weir.cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
+from weir.cli.settings.options import (
+    ENVIRONMENT_PREFIX,
+    UPSTREAM_VARIABLE,
+    SettingOption,
+    options_of_settings,
+)
 from weir.protocol.api import ApiKey
 from weir.proxy.config import config
 from weir.proxy.config.config import Config, ConfigError
@@ -90,7 +95,13 @@ class Wish(NamedTuple):
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--upstream", metavar="HOST:PORT", help="The broker to measure.")
+@click.option(
+    "--upstream",
+    cls=SettingOption,
+    metavar="HOST:PORT",
+    envvar=UPSTREAM_VARIABLE,
+    help="The broker to measure.",
+)
 @click.option(
     "--config",
     "config_file",

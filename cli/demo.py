@@ -12,6 +12,7 @@ import click
 
 from weir.cli.exits import DONE, FAILED, USAGE
 from weir.cli.quantity import Quantity
+from weir.cli.settings.options import UPSTREAM_VARIABLE
 from weir.demo.errors import DemoError
 
 EXAMPLES = """\b
@@ -25,6 +26,8 @@ Examples:
 upstream_option: Final = click.option(
     "--upstream",
     metavar="HOST:PORT",
+    envvar=UPSTREAM_VARIABLE,
+    show_envvar=True,
     help="Use this cluster, with new topics that are deleted at the end. [default: a mock cluster]",
 )
 json_option: Final = click.option(

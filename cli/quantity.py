@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import click
@@ -17,16 +18,24 @@ class Quantity(click.ParamType[float]):
     """
 
     def __init__(
-        self, unit: str, least: float | None = None, most: float | None = None, *, above: bool = False
+        self,
+        unit: str,
+        least: float | None = None,
+        most: float | None = None,
+        *,
+        above: bool = False,
+        whole: bool = False,
     ) -> None:
-        """Accept values in `unit` from `least` to `most`; with `above`, only values greater than `least`. A
-        bound that is None does not limit the values.
+        """Accept values in `unit` from `least` to `most`; with `above`, only values greater than `least`; with
+        `whole`, only whole numbers. A bound that is None does not limit the values. An option with `least`
+        refuses inf and nan.
         """
         self.name = METAVARS[unit].lower()
         self._unit = unit
         self._least = least
         self._most = most
         self._above = above
+        self._whole = whole
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return SIZE or DURATION, for the help text; click calls this method."""
@@ -38,10 +47,12 @@ class Quantity(click.ParamType[float]):
         number = self._number(str(value), param, ctx)
         least, most = self._least, self._most
         too_small = least is not None and not (number > least if self._above else number >= least)
-        if too_small or (most is not None and not number <= most):
+        if too_small or (most is not None and not number <= most) or (least is not None and number == inf):
             between = f"{'>' if self._above else '>='} {least}" + (f", <= {most}" if most is not None else "")
             self.fail(f"{value} is not in the range {between} ({self._unit})", param, ctx)
-        return number
+        if self._whole and number != int(number):
+            self.fail(f"{value} is {number} {self._unit}, must be a whole number", param, ctx)
+        return int(number) if self._whole else number
 
     def _number(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number in the option's text, converted to the option's unit. A text without unit may be

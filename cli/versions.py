@@ -14,7 +14,12 @@ import trio
 
 from weir.cli.exits import USAGE
 from weir.cli.quantity import Quantity
-from weir.cli.settings.options import ENVIRONMENT_PREFIX, options_of_settings
+from weir.cli.settings.options import (
+    ENVIRONMENT_PREFIX,
+    UPSTREAM_VARIABLE,
+    SettingOption,
+    options_of_settings,
+)
 from weir.protocol import schema
 from weir.protocol.api import versions as known_versions
 from weir.protocol.versions import VersionRange
@@ -96,7 +101,9 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--upstream", metavar="HOST:PORT", help="The broker to ask.")
+@click.option(
+    "--upstream", cls=SettingOption, metavar="HOST:PORT", envvar=UPSTREAM_VARIABLE, help="The broker to ask."
+)
 @click.option(
     "--config",
     "config_file",

@@ -22,6 +22,7 @@ from weir.cli.demo import json_option, upstream_option
 from weir.cli.exits import DONE, FAILED, USAGE
 from weir.cli.pipeline.run import NEEDED, in_session, show
 from weir.cli.progress import Bar
+from weir.cli.quantity import Quantity
 from weir.demo.errors import DemoError
 from weir.pipeline.outcome import Outcome, PipelineError
 
@@ -42,7 +43,7 @@ MASTER: Final = "local[*]"
 @upstream_option
 @click.option(
     "--seconds",
-    type=click.FloatRange(15, 3600),
+    type=Quantity("s", 15, 3600),
     default=30,
     show_default=True,
     help="Duration of the clients' load; the first ten seconds at exactly their quotas.",

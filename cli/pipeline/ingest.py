@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ import click
 
 from weir.cli.exits import CommandError
 from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.quantity import Quantity
 from weir.pipeline import jars
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.spark import submitted
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """\b
 Examples:
   weir pipeline ingest --lake /srv/lake --files /var/lib/weir/usage --once
-  weir pipeline ingest --lake /srv/lake --files /var/lib/weir/usage --every 30
+  weir pipeline ingest --lake /srv/lake --files /var/lib/weir/usage --every 30s
   weir pipeline ingest --lake /srv/lake --topic weir-usage --bootstrap-servers kafka-1:9092
   weir pipeline ingest --lake /srv/lake --topic weir-usage --bootstrap-servers kafka-1:9093 \\
       --kafka-config client.properties --once --json
@@ -61,25 +61,23 @@ Examples:
 @click.option(
     "--every",
     "every_s",
-    metavar="SECONDS",
-    type=click.FloatRange(0),
-    default=60.0,
+    type=Quantity("s", 0),
+    default="60s",
     show_default=True,
     help="Without --once: time between batches, until SIGINT or SIGTERM.",
 )
 @click.option(
     "--late-after",
     "late_after_s",
-    metavar="SECONDS",
-    type=click.FloatRange(0),
-    default=600.0,
+    type=Quantity("s", 0),
+    default="10m",
     show_default=True,
     help="Put aside records this much older than the same Weir's newest ones in earlier batches.",
 )
 @click.option(
-    "--batch-mb",
-    type=click.IntRange(1),
-    default=512,
+    "--batch-bytes",
+    type=Quantity("bytes", 1, whole=True),
+    default="512MiB",
     show_default=True,
     help="Approximate size of a batch from files.",
 )
@@ -104,7 +102,7 @@ def ingest(
     once: bool,
     every_s: float,
     late_after_s: float,
-    batch_mb: int,
+    batch_bytes: int,
     batch_records: int,
     skip_lost: bool,
 ) -> None:
@@ -115,8 +113,6 @@ def ingest(
     """
     if (directory is None) == (topic is None) or (topic is None) != (bootstrap_servers is None):
         raise CommandError("say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers")
-    if not (isfinite(every_s) and isfinite(late_after_s)):
-        raise CommandError("--every and --late-after are numbers of seconds: neither nan nor inf")
     properties = {} if kafka_config is None else _properties(kafka_config)
     settings = {} if topic is None else _connector(brought)
 
@@ -128,7 +124,7 @@ def ingest(
 
         source: Source
         if directory is not None:
-            source = Directory(directory, batch_mb << 20, skip_lost)
+            source = Directory(directory, batch_bytes, skip_lost)
         else:
             assert topic is not None and bootstrap_servers is not None  # noqa: PT018  # checked together above
             source = Topic(topic, bootstrap_servers, properties, batch_records, skip_lost)

@@ -9,6 +9,7 @@ import click
 
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.quantity import Quantity
 
 if TYPE_CHECKING:
     from datetime import date
@@ -42,7 +43,7 @@ Examples:
 )
 @click.option(
     "--quota-window-size-seconds",
-    type=click.IntRange(1),
+    type=Quantity("s", 1, whole=True),
     default=1,
     show_default=True,
     help="As in weir run.",
@@ -56,13 +57,17 @@ Examples:
 )
 @click.option(
     "--controller-quota-window-size-seconds",
-    type=click.IntRange(1),
+    type=Quantity("s", 1, whole=True),
     default=1,
     show_default=True,
     help="As in weir run.",
 )
 @click.option(
-    "--throttle-ms-max", type=click.IntRange(0), default=0, show_default=True, help="As in weir run."
+    "--throttle-ms-max",
+    type=Quantity("ms", 0, whole=True),
+    default=0,
+    show_default=True,
+    help="As in weir run.",
 )
 @click.option(
     "--throttle-mode",
@@ -87,7 +92,7 @@ Examples:
 )
 @click.option(
     "--patience-s",
-    type=click.IntRange(1),
+    type=Quantity("s", 1, whole=True),
     default=120,
     show_default=True,
     help="Time after which a client gives up a waiting request.",

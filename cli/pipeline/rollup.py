@@ -9,6 +9,7 @@ import click
 
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.quantity import Quantity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +29,7 @@ Examples:
 @click.option(
     "--window-seconds",
     "window_s",
-    metavar="SECONDS",
-    type=click.IntRange(1),
+    type=Quantity("s", 1, whole=True),
     default=10,
     show_default=True,
     help="Window of the average rates that percentiles are computed from: brokers do so for quotas.",

@@ -29,6 +29,8 @@ config_option: Final = click.option(
     envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
     help="TOML file with the same keys, in snake_case; options and environment variables override it.",
 )
+UPSTREAM_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}UPSTREAM"
+"""Environment variable of `--upstream`, in every command that asks a cluster."""
 
 
 class SettingOption(click.Option):

@@ -106,3 +106,18 @@ def test_no_color_switches_colours_off(no_color: str, *, coloured: bool) -> None
     finally:
         del weir.commands["paint"]
     assert ("\x1b[" in result.stdout) == coloured
+
+
+@pytest.mark.parametrize("command", [["versions"], ["calibrate"], ["demo"], ["pipeline", "demo"]])
+def test_the_variable_of_the_upstream_is_read_by_every_command_that_asks_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("WEIR_UPSTREAM", "a:1")
+    found: click.Command = weir
+    for name in command:
+        assert isinstance(found, click.Group)
+        chosen = found.get_command(click.Context(found), name)
+        assert chosen is not None
+        found = chosen
+    context = found.make_context(command[-1], [], auto_envvar_prefix="WEIR")
+    assert context.params["upstream"] == "a:1"

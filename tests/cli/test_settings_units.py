@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from tests.cli.quotas_command import done
 from tests.cli.run_command import refused
+from weir.cli.pipeline.command import pipeline
 from weir.proxy.config import config
 
 if TYPE_CHECKING:
@@ -58,3 +60,61 @@ def test_changing_one_quota_keeps_the_units_of_the_others(tmp_path: Path) -> Non
     file.write_text(FILE)
     done("set", "--quotas", str(file), "--user", "alice", "consumer_byte_rate=3MiB")
     assert file.read_text() == FILE.replace('"2MiB"', "3145728")
+
+
+@pytest.mark.parametrize(
+    ("job", "option", "written", "name", "expected"),
+    [
+        ("ingest", "--every", "30s", "every_s", 30),
+        ("ingest", "--every", "0", "every_s", 0),
+        ("ingest", "--late-after", "1h", "late_after_s", 3600),
+        ("ingest", "--batch-bytes", "256MiB", "batch_bytes", 256 << 20),
+        ("rollup", "--window-seconds", "1m", "window_s", 60),
+        ("replay", "--patience-s", "2m", "patience_s", 120),
+        ("replay", "--throttle-ms-max", "5s", "throttle_ms_max", 5000),
+        ("replay", "--quota-window-size-seconds", "2s", "quota_window_size_seconds", 2),
+        (
+            "replay",
+            "--controller-quota-window-size-seconds",
+            "1m",
+            "controller_quota_window_size_seconds",
+            60,
+        ),
+        ("demo", "--seconds", "1m", "seconds", 60),
+    ],
+)
+def test_options_of_the_pipeline_may_have_units(
+    job: str, option: str, written: str, name: str, expected: float
+) -> None:
+    command = pipeline.get_command(click.Context(pipeline), job)
+    assert command is not None
+    (parameter,) = [each for each in command.params if option in each.opts]
+    assert parameter.name == name
+    assert parameter.type_cast_value(click.Context(command), written) == expected
+
+
+def test_a_default_with_a_unit_is_the_number_that_it_says() -> None:
+    command = pipeline.get_command(click.Context(pipeline), "ingest")
+    assert command is not None
+    context = click.Context(command)
+    values = {
+        each.name: each.type_cast_value(context, each.get_default(context))
+        for each in command.params
+        if each.name in ("every_s", "late_after_s", "batch_bytes")
+    }
+    assert (values["every_s"], values["late_after_s"], values["batch_bytes"]) == (60, 600, 512 << 20)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("1500ms", "1500ms is 1.5 s, must be a whole number"),
+        ("0", "0 is not in the range >= 1 (s)"),
+        ("inf", "inf is not in the range >= 1 (s)"),
+        ("nan", "nan is not in the range >= 1 (s)"),
+    ],
+)
+def test_a_window_of_the_pipeline_is_a_whole_number_of_seconds(
+    misused: Misused, written: str, words: str
+) -> None:
+    assert words in misused("pipeline", "rollup", "--lake", "lake", "--window-seconds", written)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from configparser import RawConfigParser
 from pathlib import Path
 
@@ -34,10 +38,36 @@ def instruction(name: str) -> list[str]:
 
 
 def image_command(*arguments: str) -> list[str]:
-    """What the image runs, without `weir run`."""
-    entry_point = instruction("ENTRYPOINT")
-    assert entry_point[:2] == ["weir", "run"]
-    return [*entry_point[2:], *(arguments or instruction("CMD"))]
+    """Return the options of `weir run` in the image, with those that its variables stand for."""
+    program, command, *options = [*instruction("ENTRYPOINT"), *(list(arguments) or instruction("CMD"))]
+    assert (program, command) == ("weir", "run")
+    return [f"--{key}={variables()[f'WEIR_{key.upper()}']}" for key in ("config", "admin")] + options
+
+
+def variables() -> dict[str, str]:
+    """Return the image's environment variables."""
+    (line,) = re.findall(r"^ENV (PATH=.*)$", DOCKERFILE, re.MULTILINE)
+    return dict(word.split("=", 1) for word in line.split())
+
+
+def labels() -> dict[str, str]:
+    """Return the image's labels, without the prefix of OCI."""
+    (block,) = re.findall(r"^LABEL ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
+    return dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', block))
+
+
+def copied() -> list[str]:
+    """Return the paths that the stage `build` copies, in order."""
+    build = DOCKERFILE.split("\nFROM ")[1]
+    return [path for line in re.findall(r"^COPY (.*)$", build, re.MULTILINE) for path in line.split()[:-1]]
+
+
+def committed(*paths: str) -> set[str]:
+    """Return the files below these paths that git has; of a link, the link itself."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(listed.stdout.split("\0")) - {""}
 
 
 def service() -> RawConfigParser:
@@ -90,10 +120,71 @@ def test_every_package_is_in_the_wheel_and_in_the_image() -> None:
     assert all(re.search(rf"^COPY {room} {room}$", DOCKERFILE, re.MULTILINE) for room in ["weir", *rooms])
 
 
+def test_the_images_labels_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert labels() == {
+        "title": "Weir",
+        "description": project["description"],
+        "licenses": project["license"],
+        "version": project["version"],
+    }
+
+
+def test_the_image_fixes_the_minor_release_of_its_python_which_the_package_supports() -> None:
+    (base,) = re.findall(r"^ARG PYTHON=(.*)$", DOCKERFILE, re.MULTILINE)
+    minor, _, _ = base.partition("-")
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
+    assert f"Programming Language :: Python :: {minor}" in classifiers
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["python:${PYTHON}"] * 2
+
+
+def test_the_image_is_compiled_from_committed_files_with_the_locked_dependencies() -> None:
+    assert re.search(r"^ENV WEIR_COMPILE=1$", DOCKERFILE, re.MULTILINE)
+    assert "--constraint constraints.txt" in DOCKERFILE
+    assert "constraints.txt" in copied()
+    links = {f"weir/{path.name}" for path in (ROOT / "weir").iterdir() if path.is_symlink()}
+    assert links <= committed(*copied())
+    assert {link.removeprefix("weir/") for link in links} <= set(copied()), "what the links lead to"
+
+
+@pytest.mark.slow
+def test_the_files_that_the_image_copies_make_a_wheel_with_every_committed_module(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in committed(*copied()):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, source / name, follow_symlinks=False)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, source], check=True, capture_output=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        found = {name.removeprefix("weir/") for name in file.namelist()}
+    rooms = [path.name for path in (ROOT / "weir").iterdir() if path.is_symlink()]
+    needed = {name for name in committed(*rooms) if not name.endswith(".md")}
+    assert needed - found == set()
+
+
+def test_compose_runs_weir_with_prometheus_that_scrapes_it_and_grafana_that_shows_it() -> None:
+    scraped = (DEPLOY / "prometheus.yml").read_text("utf-8")
+    assert f'targets: ["weir:{variables()["WEIR_ADMIN"].removeprefix(":")}"]' in scraped
+    assert all(
+        re.search(rf"^  {name}:$", COMPOSE, re.MULTILINE) for name in ("weir", "prometheus", "grafana")
+    )
+    mounted = re.findall(r"^ {6}- \./([^:]+):", COMPOSE, re.MULTILINE)
+    assert {"prometheus.yml", "alerts.yml", "grafana/provisioning", "grafana/weir.json"} <= set(mounted)
+    assert [path for path in mounted if not (DEPLOY / path).exists()] == []
+    source = (DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text("utf-8")
+    (port,) = re.findall(r'"127\.0\.0\.1:(\d+):\d+"', COMPOSE[COMPOSE.index("\n  prometheus:") :])[:1]
+    assert f"url: http://prometheus:{port}" in source
+    assert all(image.count(":") == 1 for image in re.findall(r"image: (\S+)", COMPOSE)), "each has a release"
+
+
 def test_compose_publishes_every_advertised_port() -> None:
-    arguments = re.findall(r"^ {6}- (--.*)$", COMPOSE, re.MULTILINE)
+    weir = COMPOSE[COMPOSE.index("\n  weir:") : COMPOSE.index("\n  prometheus:")]
+    arguments = re.findall(r"^ {6}- (run|--.*)$", weir, re.MULTILINE)
     settings = loaded(image_command(*arguments))
-    published = re.findall(r'"127\.0\.0\.1:([\d-]+):([\d-]+)"', COMPOSE)
+    published = re.findall(r'"127\.0\.0\.1:([\d-]+):([\d-]+)"', weir)
     assert [inside for inside, outside in published if inside != outside] == [], (
         "clients are told Weir's ports"
     )
@@ -121,6 +212,7 @@ def test_the_systemd_unit_gives_weir_drain_time_and_descriptors() -> None:
     assert "ExecReload" not in unit, "it would seem to reload settings"
 
 
-@pytest.mark.parametrize("name", ["compose.yaml", "prometheus.yml", "alerts.yml"])
-def test_yaml_is_indented_by_spaces(name: str) -> None:
-    assert "\t" not in (DEPLOY / name).read_text("utf-8")
+def test_yaml_is_indented_by_spaces() -> None:
+    files = [path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".yml")]
+    assert len(files) > 4
+    assert [path for path in files if "\t" in path.read_text("utf-8")] == []

@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from weir.proxy.admin.metrics import Sources, families
+from tests.deploy.exposition import ROOT, exposed_metrics
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.config import config
-from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.stores.store import StoreHealth
-from weir.proxy.control.usage.tally import Tally
-from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.server import Server
-from weir.quotas import QuotaTable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text("utf-8")
 ALERTS = (ROOT / "deploy" / "alerts.yml").read_text("utf-8")
 DEPLOY = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file())
-SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
-@pytest.fixture
-def exposed() -> Iterator[dict[str, str]]:
-    """Every metric's name, as it is scraped, and its type."""
-    reactor = Reactor(lambda: 0)
-    registry = QuotaRegistry(QuotaTable())
-    server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
-    sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: 0, Tally())
-    found = [family for family in families(sources, ready=True) if family is not None]
-    yield {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
-    reactor.close()
+@pytest.fixture(scope="module")
+def exposed() -> dict[str, str]:
+    return exposed_metrics()
 
 
 def rows(column: str) -> dict[str, list[str]]:

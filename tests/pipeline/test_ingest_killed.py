@@ -97,7 +97,7 @@ def killed(point: str, number: int, lake: Lake, directory: Path) -> None:
     """Run ingest in a subprocess that kills itself."""
     script = Path(__file__).with_name("killed_ingest.py")
     options = ["pipeline", "ingest", "--lake", lake.root, "--files", str(directory), "--kind", "usage"]
-    options += ["--once", "--batch-mb", "1", "--master", "local[2]"]
+    options += ["--once", "--batch-bytes", "1MiB", "--master", "local[2]"]
     done = subprocess.run(
         [sys.executable, str(script), point, str(number), str(SEED), "--", *options],
         capture_output=True,

@@ -87,6 +87,14 @@ def test_a_wheel_contains_each_module_once_and_no_room_at_the_top_level(wheel: P
     assert entry == (ROOT / "proxy" / "__init__.py").read_bytes()
 
 
+def test_a_wheel_has_the_readme_as_its_description(wheel: Path) -> None:
+    (metadata,) = [name for name in names(wheel) if name.endswith("dist-info/METADATA")]
+    with zipfile.ZipFile(wheel) as file:
+        head, _, description = file.read(metadata).decode().partition("\n\n")
+    assert "\nDescription-Content-Type: text/markdown\n" in head
+    assert description.startswith((ROOT / "README.md").read_text("utf-8").partition("\n")[0])
+
+
 def test_a_source_distribution_makes_the_same_wheel_as_the_checkout(
     wheel: Path, checkout: Path, tmp_path: Path
 ) -> None:

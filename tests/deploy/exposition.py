@@ -1,0 +1,31 @@
+"""The metrics that Weir exposes, for tests of files that name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from weir.proxy.admin.metrics import Sources, families
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.control.usage.tally import Tally
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
+
+ROOT: Final = Path(__file__).parents[2]
+SUFFIXES: Final = {"counter": "_total", "info": "_info"}
+
+
+def exposed_metrics() -> dict[str, str]:
+    """Return the name of every metric, as it is scraped → its type."""
+    reactor = Reactor(lambda: 0)
+    try:
+        registry = QuotaRegistry(QuotaTable())
+        server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
+        sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: 0, Tally())
+        found = [family for family in families(sources, ready=True) if family is not None]
+        return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
+    finally:
+        reactor.close()
