@@ -202,7 +202,7 @@ def _read(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also for numbers of 5000 digits, and deep nesting
         raise ConfigError(f"{path}: not TOML: {error}") from None
 
 

@@ -89,6 +89,8 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
     ("text", "words"),
     [
         ("upstream = [", "not TOML"),
+        (f"connections_max = {'9' * 5000}", "not TOML"),
+        (f"upstream = {'[' * 20_000}", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
         ("admins = 'User:a'", "unknown key admins: did you mean quota_admins?"),
         ("servers = 'a:1'", "unknown key servers: docs/reference/configuration.md lists the keys"),
