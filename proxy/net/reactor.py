@@ -130,9 +130,9 @@ class Reactor:
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.clock = Clock(clock_us())
+        """Clock that all connections share. Its time (µs) is that at which the current turn began."""
         self.latencies = Latencies()
         """Latency of a sample of the requests of all connections."""
-        """Clock that all connections share. Its time (µs) is that at which the current turn began."""
         self.now_ms = self.clock.now_us // 1000
         """Time (ms) at which the current turn began."""
         self.epoll = epoll or select.epoll()
@@ -221,7 +221,7 @@ class Reactor:
         and due timers.
         """
         events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
-        if len(events) == EVENTS_MAX or self._round or self._round_sockets:
+        if len(events) == EVENTS_MAX or self._round or self.read_bytes_max:
             self._share_turn(events)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
