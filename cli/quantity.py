@@ -26,9 +26,10 @@ class Quantity(click.ParamType[float]):
         above: bool = False,
         whole: bool = False,
     ) -> None:
-        """Accept values in `unit` from `least` to `most`; with `above`, only values greater than `least`; with
-        `whole`, only whole numbers. A bound that is None does not limit the values. An option with `least`
-        refuses inf and nan.
+        """Accept values in `unit` from `least` to `most`; with `above`, only values greater than `least`;
+        with `whole`, only whole numbers.
+
+        A bound that is None does not limit the values. An option with `least` refuses inf and nan.
         """
         self.name = METAVARS[unit].lower()
         self._unit = unit

@@ -15,7 +15,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-_QUANTITY: Final = re.compile(r"(?P<number>\d{1,30}(\.\d{0,30})?|\.\d{1,30})\s*(?P<unit>[A-Za-z]*)")
+_QUANTITY: Final = re.compile(r"(?P<number>\d{1,30}(\.\d{0,30})?|\.\d{1,30})\s*(?P<unit>[A-Za-z]*)", re.ASCII)
 _POWERS: Final = {letter: power for power, letter in enumerate("kmgt", start=1)}
 _SIZES: Final[dict[str, Decimal]] = {
     "b": Decimal(1),

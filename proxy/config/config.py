@@ -30,6 +30,8 @@ from weir.quotas.units import parse, unit_of
 
 BROKER_PORTS = 100
 """Number of ports for brokers if --broker-ports is not set."""
+NUMBER_MAX: Final = 2**63 - 1
+"""Maximum of every number: Kafka's largest. Arithmetic with floats fails above 10^308."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +181,8 @@ def _checked(where: str, key: str, value: object) -> object:
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type, value)}") from None
+    if isinstance(value, int | float) and value > NUMBER_MAX:
+        raise ConfigError(f"{where}{key} is too large, must be at most {NUMBER_MAX}")
     return value
 
 
@@ -208,7 +212,7 @@ def _read(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also for numbers of 5000 digits, and deep nesting
         raise ConfigError(f"{path}: not TOML: {error}") from None
 
 
@@ -264,7 +268,7 @@ def _admins(settings: Settings) -> frozenset[str]:
     return parse_principals(settings.quota_admins, "quota_admins")
 
 
-_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]*)):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]*)):(?P<port>\d{1,5})", re.ASCII)
 
 
 def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
@@ -290,7 +294,7 @@ def _ports(settings: Settings) -> PortRange:
         if first > 65535:
             raise ConfigError("no broker_ports above listen's 65535: set --broker-ports FIRST-LAST")
         return PortRange(first, min(first + BROKER_PORTS - 1, 65535), settings.first_node_id)
-    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text, re.ASCII)
     first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 0 < first <= last <= 65535:
         raise ConfigError(f"broker_ports is {text!r}, must be FIRST-LAST, for example 19093-19192")
@@ -314,7 +318,7 @@ def _admin(settings: Settings) -> Address | None:
     return admin
 
 
-_OVERRIDE: Final = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<count>\d{1,9})")
+_OVERRIDE: Final = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<count>\d{1,9})", re.ASCII)
 
 
 def _connections_per_ip(settings: Settings) -> dict[str, int]:

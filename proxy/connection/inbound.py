@@ -114,8 +114,9 @@ class Inbound:
         start = position = 0
         if connection.request_rest_bytes:
             position = self._finish_request(data, end)
-            if position < end and connection.request_rest_bytes:  # the last byte is held, or the turn is over
-                connection.effects.to_broker.append(view[:position])
+            if position < end and connection.request_rest_bytes:  # held, or the turn is over
+                if position:
+                    connection.effects.to_broker.append(view[:position])
                 return position
         most, in_turn = client.in_flight_max, len(in_flight) + connection.clock.frames_max
         may_go = (connection.state == OPEN and len(in_flight) < most) or connection.may_take(now_ms)
@@ -332,12 +333,15 @@ class Inbound:
 
     def _finish_request(self, data: bytearray, end: int) -> int:
         """Process the next bytes of the request in `_arriving`, up to its last one. Return the position
-        behind these bytes.
+        behind these bytes; 0 while the request's remaining bytes are held.
 
         The bytes are counted by topic before the last byte is forwarded. If they begin records of a topic
         over its rate, the last byte is held: a broker appends nothing before a request is complete.
         """
         connection = self._connection
+        if connection.rest_held_until_ms > connection.now_ms:  # the relay has read on nevertheless
+            connection.effects.change()
+            return 0
         start, stop = 0, min(connection.request_rest_bytes, end)
         if self._forward.byte_counter is not None and 1 < stop == connection.request_rest_bytes:
             start = self._take_rest(data, 0, stop - 1)

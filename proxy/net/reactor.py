@@ -239,7 +239,7 @@ class Reactor:
         sockets, due timers, and calls left by earlier turns, for about `TURN_US`.
         """
         events = self._left or self.epoll.poll(wait_s, EVENTS_MAX)
-        if len(events) == EVENTS_MAX or self._round or self._round_sockets:
+        if len(events) == EVENTS_MAX or self._round or self.read_bytes_max:
             self._share_turn(events)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000

@@ -54,6 +54,7 @@ class Reload:
         file = server.config.file
         self._watch = FileWatch([] if file is None else [file])
         self._watch.read = self._watch.stamps()
+        self._turn = trio.Lock()
         self._restart: frozenset[str] = frozenset()
         """Settings that were last logged as in need of a restart."""
         self._outage = Outage(
@@ -66,15 +67,22 @@ class Reload:
             await self.reload()
 
     async def reload(self) -> None:
-        """Read the configuration and put its changes in force. Logs a mistake in it; never raises
-        ConfigError.
+        """Read the configuration and put its changes in force. Logs a mistake in it. Never raises: a mistake
+        or a bug must not end the task that reads it. Calls run one after another, so that the newest content
+        of the file stays in force.
         """
+        async with self._turn:
+            try:
+                await self._reload()
+            except ConfigError as error:
+                self._outage.failed(reason=str(error))
+            except Exception:
+                log.exception("internal error while the configuration was read, the old one stays in force")
+
+    async def _reload(self) -> None:
+        """Read the configuration and put its changes in force. Raises ConfigError."""
         self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
-        try:
-            config = await trio.to_thread.run_sync(self._load)
-        except ConfigError as error:
-            self._outage.failed(reason=str(error))
-            return
+        config = await trio.to_thread.run_sync(self._load)
         self._outage.over()
         old, new = self._server.config.settings, config.settings
         changed = {key for key in old.__struct_fields__ if getattr(old, key) != getattr(new, key)}

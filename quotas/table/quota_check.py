@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weir.quotas.table.entities import Prefix
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
-from weir.quotas.table.quota_file import place_of, scan
+from weir.quotas.table.quota_file import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,9 @@ def check(text: str) -> Findings:
     """Return the mistakes and warnings of a quota file, given its text."""
     findings = Findings([], [])
     try:
-        for number, entry in scan(text):
+        for place, entry in scan(text):
             if isinstance(entry, Entry):
-                findings.warnings.extend(
-                    f"{place_of(text, number)}: {why}" for why in _unmatched(entry.entity)
-                )
+                findings.warnings.extend(f"{place()}: {why}" for why in _unmatched(entry.entity))
             else:
                 findings.mistakes.append(str(entry))
     except QuotaFileError as error:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from weir.quotas.table.entities import Entity
@@ -44,14 +45,13 @@ from weir.quotas.table.quota_entry import (
 from weir.quotas.table.quota_table import Quota, QuotaTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "QuotaFileError",
     "entries_of",
     "header_lines",
     "parse",
-    "place_of",
     "read",
     "render",
     "render_entries",
@@ -75,37 +75,33 @@ def parse(text: str) -> QuotaTable:
 def read(text: str) -> list[Entry]:
     """Return the entries of a quota file, given its text, in the order of the file. Raises QuotaFileError."""
     entries = []
-    for _number, entry in scan(text):
+    for _place, entry in scan(text):
         if isinstance(entry, QuotaFileError):
             raise entry
         entries.append(entry)
     return entries
 
 
-def place_of(text: str, number: int) -> str:
-    """Return the place of the entry with this number (from 1) in a valid quota file, as text for messages."""
-    return _Locator(text, len(_tables(text))).entry(number)
-
-
-def scan(text: str) -> Iterator[tuple[int, Entry | QuotaFileError]]:
-    """Yield (number from 1, entry) for each entry of a quota file, in the order of the file; instead of an
-    invalid entry its error. Raises QuotaFileError if the text has no entries.
+def scan(text: str) -> Iterator[tuple[Callable[[], str], Entry | QuotaFileError]]:
+    """Yield (function that returns the entry's place, entry) for each entry of a quota file, in the order of
+    the file; instead of an invalid entry its error. Raises QuotaFileError if the text has no entries.
     """
     tables = _tables(text)
     locator = _Locator(text, len(tables))
     seen: dict[tuple[Entity, bool], int] = {}
     for number, table in enumerate(tables, start=1):
+        place = partial(locator.entry, number)
         try:
             entry = read_entry(table)
         except EntryError as error:
-            yield number, QuotaFileError(f"{locator.key(number, error.key)}: {error}")
+            yield place, QuotaFileError(f"{locator.key(number, error.key)}: {error}")
             continue
         first = seen.setdefault((entry.entity, entry.is_shadow), number)
         if first != number:
             where = f"{locator.entry(number)}: {entry} has an entry already, {locator.entry(first)}"
-            yield number, QuotaFileError(f"{where}; merge the two")
+            yield place, QuotaFileError(f"{where}; merge the two")
         else:
-            yield number, entry
+            yield place, entry
 
 
 def _tables(text: str) -> list[dict[str, object]]:
@@ -166,6 +162,11 @@ class _Locator:
         self._text = text
         self._entries = entries
 
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self._text.split("\n")
+
+    @cached_property
     def _headers(self) -> list[int]:
         headers = [line + 1 for line in header_lines(self._text)]
         return headers if len(headers) == self._entries else []
@@ -174,16 +175,16 @@ class _Locator:
         """Return the place of an entry in the file as text for error messages; entries and lines count from
         1.
         """
-        headers = self._headers()
+        headers = self._headers
         return f"[[{ENTRY}]] entry {number}" + (f" (line {headers[number - 1]})" if headers else "")
 
     def key(self, number: int, key: str | None) -> str:
         """Return the place of a key in an entry as text for error messages; the place of the entry if the key
         is None or not found.
         """
-        headers = self._headers()
+        headers = self._headers
         if headers and key is not None:
-            lines = self._text.split("\n")
+            lines = self._lines
             start = headers[number - 1]
             stop = headers[number] - 1 if number < len(headers) else len(lines)
             pattern = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")

@@ -89,6 +89,8 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
     ("text", "words"),
     [
         ("upstream = [", "not TOML"),
+        (f"connections_max = {'9' * 5000}", "not TOML"),
+        (f"upstream = {'[' * 20_000}", "not TOML"),
         ("upstreams = 'a:1'", "unknown key upstreams: did you mean upstream?"),
         ("admins = 'User:a'", "unknown key admins: did you mean quota_admins?"),
         ("servers = 'a:1'", "unknown key servers: docs/reference/configuration.md lists the keys"),
@@ -99,6 +101,12 @@ def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words:
         ("uplift = 1", "uplift is 1, must be true or false"),
         ("uplift = 'no'", "uplift is 'no', must be true or false"),
         ("auto_creation = 'off'", "auto_creation is 'off', must be one of permissive, strict"),
+        (
+            f"quota_window_num = {10**400}",
+            "quota_window_num is too large, must be at most 9223372036854775807",
+        ),
+        ("refresh_s = inf", "refresh_s is too large, must be at most 9223372036854775807"),
+        ("refresh_s = '\N{ARABIC-INDIC DIGIT THREE}s'", "must be a number of seconds, or a duration"),
         ("quotas = 3", "quotas is 3, must be text in quotes"),
         ("quotas = ['a']", "quotas is ['a'], must be text in quotes"),
         ("[upstream]\nhost = 'a'", "keys must not stand in tables: leave out [upstream]"),

@@ -99,6 +99,26 @@ def test_many_ready_sockets_shorten_the_share_of_a_connection_until_they_are_gon
         assert (reactor.clock.frames_max, reactor.read_bytes_max) == (TURN_FRAMES, 0)
 
 
+def test_a_connection_gets_its_full_share_again_once_the_work_of_earlier_turns_is_done() -> None:
+    """The sockets of the crowd may be quiet before Weir has processed all that it has read of them."""
+    reactor = Reactor(Clock())
+    with ExitStack() as stack:
+        stack.callback(reactor.close)
+        pairs = [tuple(map(stack.enter_context, tcp_pair())) for _ in range(EVENTS_MAX)]
+        socks = [one for one, _other in pairs]
+        for sock in socks:
+            reactor.register(sock.fileno(), WRITE, lambda _events: None)
+        for _ in range(BUSY_SOCKETS + 1):
+            reactor.later(lambda: reactor.later(lambda: None))
+        reactor.turn(0)
+        for sock in socks:
+            reactor.unregister(sock.fileno())
+        reactor.turn(0)
+        assert reactor.clock.frames_max == BUSY_FRAMES
+        reactor.turn(0)
+        assert (reactor.clock.frames_max, reactor.read_bytes_max) == (TURN_FRAMES, 0)
+
+
 def test_a_connection_among_many_busy_ones_takes_few_requests_in_a_turn() -> None:
     connection = new_connection()
     connection.clock.frames_max = BUSY_FRAMES

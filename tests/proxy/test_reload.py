@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 from structlog.testing import capture_logs
+from trio.testing import wait_all_tasks_blocked
 
 from weir.proxy import logs
 from weir.proxy.config import config
@@ -117,3 +120,41 @@ async def test_a_mistake_in_the_configuration_leaves_the_old_one_in_force(runnin
     assert running.server.config.settings.connections_max == 20_000
     (line,) = await running.reloaded("")
     assert line["event"] == "configuration can be read again"
+
+
+@pytest.mark.trio
+async def test_an_error_while_the_configuration_is_read_ends_no_task(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> config.Config:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(config, "load", fail)
+    (line,) = await running.reloaded("connections_max = 7")
+    assert line["log_level"] == "error"
+    assert running.server.config.settings.connections_max == 20_000
+
+
+@pytest.mark.trio
+async def test_an_older_configuration_that_is_read_slowly_does_not_replace_a_newer_one(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, read_old, go_on = config.load, threading.Event(), threading.Event()
+
+    def slowly(path: Path, options: dict[str, object]) -> config.Config:
+        found = load(path, options)
+        if found.settings.connections_max == 1:
+            read_old.set()
+            go_on.wait(10)
+        return found
+
+    monkeypatch.setattr(config, "load", slowly)
+    running.write("connections_max = 1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(running.reload.reload)
+        await trio.to_thread.run_sync(read_old.wait)
+        running.write("connections_max = 2")
+        nursery.start_soon(running.reload.reload)
+        await wait_all_tasks_blocked(0.2)
+        go_on.set()
+    assert running.server.config.settings.connections_max == 2

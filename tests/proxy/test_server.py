@@ -312,6 +312,33 @@ def test_weir_says_once_that_it_waits_for_brokers_and_once_that_they_answer(
     assert said.index("broker found") < said.index("brokers answer, clients can connect")
 
 
+def test_weir_still_waits_for_brokers_while_another_program_answers_at_their_address(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "WAITING_S", 0.02)
+    upstream = Address(HOST, free_range(1))
+
+    async def answer(stream: trio.SocketStream) -> None:
+        await stream.receive_some()  # else the end would be a reset
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await stream.aclose()
+        with suppress(trio.WouldBlock):
+            answers.send_nowait(None)
+
+    answers, received = trio.open_memory_channel[None](1)
+
+    async def script(stage: Stage) -> None:
+        await stage.nursery.start(partial(trio.serve_tcp, answer, upstream.port, host=HOST))
+        for _ in range(3):
+            await received.receive()
+
+    with capture_logs() as logged:
+        play(script, brokers=(), upstream=str(upstream))
+    said = [line["event"] for line in logged]
+    assert "waiting for brokers, clients are refused" in said
+    assert "brokers answer, clients can connect" not in said
+
+
 def _set_event() -> trio.Event:
     event = trio.Event()
     event.set()

@@ -150,7 +150,7 @@ class Discovery:
         try:
             nodes = await discover(known, self._config.settings.connect_timeout_s, Access.of(self._config))
         except DiscoveryError as error:
-            if self._waiting and not error.reachable:
+            if self._waiting and (error.foreign or not error.reachable):
                 self._wait(str(error))
                 return
             self._outage.failed(reason=str(error))
