@@ -36,6 +36,6 @@ def test_schema_layouts_are_cached() -> None:
 
 
 def test_importing_the_protocol_package_reads_no_schema() -> None:
-    script = "import weir.protocol.schema as s, weir.protocol.messages; print(s.api.cache_info().currsize)"
+    script = "import weir.protocol.schema as s, weir.protocol.messages; print(s._api.cache_info().currsize)"
     finished = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
     assert finished.stdout.strip() == "0"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.proxy.exceeded_topics import SMALL_BUFFER, exceeded
 from tests.proxy.rigs import Rig
-from tests.proxy.test_topic_doors import SMALL_BUFFER, exceeded
 from tests.proxy.wire import FIRST_HOLD_MS, new_connection
 from tests.wire.messages import produce_to
 

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.proxy.exceeded_topics import RATE, RATES, SMALL_BUFFER, exceeded
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 from tests.wire.frames import response
 from tests.wire.messages import produce_to
 from weir.protocol.messages import ProduceResponse
-from weir.quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-
-RATE = 1000
-RATES = QuotaTable({(Entity(topic="a"), QuotaKey.PRODUCER_BYTE_RATE): float(RATE)})
-SMALL_BUFFER = 4096
-
-
-def exceeded(until_ms: int) -> BrokerQuotas:
-    """Quotas of a broker at which the topic's rate has been exceeded for so long."""
-    quotas = BrokerQuotas.create(RATES)
-    wire = Wire(new_connection(quotas=quotas))
-    wire.feed(0, client=produce_to(a=10_000 + until_ms))
-    assert wire.session.throttled_until_ms == until_ms
-    return quotas
+from weir.quotas import BrokerQuotas
 
 
 @pytest.mark.parametrize("acks", [0, 1])
