@@ -7,7 +7,7 @@ This package uses no sockets and no clock, and imports no other package of Weir.
 - `framing`: frames and their headers; `version_differences`: differences between versions on the wire;
   `sasl`: names of clients in SASL tokens.
 - `schema`, `versions`: the schemas; `values`, `decoding`, `encoding`, `primitives`: parts of the codec;
-  `pieces`: the same for large messages, in steps; `errors`: exceptions for malformed bytes.
+  `pieces`: decoding and encoding of large messages, with pauses; `errors`: exceptions for malformed bytes.
 - `scanning/`: single fields without decoding a message. `field_offsets`, `field_scanner`, `stream_scanner`
   locate fields; `least_fetch` and `records_remover` reduce a fetch over its quota and remove its records;
   `record_batches`, `produced_records`, `unpacked_sizes`, `topic_bytes`, `topic_names` find records and

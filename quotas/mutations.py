@@ -265,8 +265,8 @@ class MutationLedger(NamedTuple):
     """Budget that counts the mutations and refuses nothing; None if no shadow entry applies."""
 
     def begin_late(self) -> LateCharge:
-        """Return a charge for partitions that the broker has already created, so that they cannot
-        be refused any more.
+        """Return a charge for partitions that are charged only after the broker has created or deleted them.
+        It is too late to refuse these partitions; the client can only be throttled.
         """
         return LateCharge(self)
 
@@ -278,8 +278,8 @@ usage records count them.
 
 
 class LateCharge:
-    """Charge for partitions that the broker has already created. The enforced budget and the shadow budget of
-    a client are charged, and neither can refuse.
+    """Charge for partitions that the broker has already created or deleted. The enforced budget and the
+    shadow budget of a client are charged, and neither can refuse.
     """
 
     __slots__ = ("_enforced", "_shadow", "taken")

@@ -77,8 +77,8 @@ class Target(NamedTuple):
     config: Path | None
 
     def check(self) -> None:
-        """Raise CommandError for options that contradict each other or an output file that exists; call this
-        before reading quotas.
+        """Refuse options that contradict each other (UsageError). Without `--force`, refuse an output file
+        that exists (CommandError). Call this before reading quotas.
         """
         if self.output is not None and self.apply:
             raise click.UsageError("either --output or --apply")

@@ -177,8 +177,9 @@ def _out_of_bounds(kind: Kind) -> list[tuple[Column, Column]]:
 
 
 def _counts(columns: StructType, prefix: str = "") -> list[tuple[str, int]]:
-    """Return the path and the minimum of each number in a record, except `time_ms` and `interval_ms`, which
-    have checks of their own.
+    """Return the dotted name of each numeric column of a record, and the smallest permitted value: -1 for
+    `broker`, else 0. `time_ms` and `interval_ms` are left out: they have checks of their own. `prefix` is the
+    name of the enclosing struct with a dot; empty for the record itself.
     """
     found = []
     for field in columns.fields:

@@ -97,9 +97,12 @@ def unresolved(rows: DataFrame) -> DataFrame:
 
 
 def shared(rows: DataFrame, level: str) -> DataFrame:
-    """Return the rows, hour by hour, after merging the rows of client-ids that share the budget of a prefix
-    into one row. The rates of this row are the sums of the client-ids' rates, an upper bound of the prefix's
-    usage.
+    """Return the rows of client-ids that have budgets of their own unchanged, and one row for each prefix,
+    quota and hour in place of the rows of the client-ids with this prefix, which share one budget. Users stay
+    apart if `level` contains users.
+
+    The rates of a prefix are the sums of its client-ids' rates: an upper bound, because the client-ids may
+    have had their highest rates at different times.
     """
     own = rows.where(sql.col("client_id_prefix").isNull())
     pots = rows.where(sql.col("client_id_prefix").isNotNull())

@@ -181,8 +181,8 @@ class Use:
 
     @cached_property
     def _sums(self) -> Row:
-        """One row with the sums of all amounts over all entities; for each measure also the number of
-        entities whose amount is above 0.
+        """One row with the sum of each measure (requests, bytes, times) over all entities. For each measure
+        of time it also has the number of entities whose amount is above 0.
         """
         return self.totals.agg(
             sql.count(sql.lit(1)).alias("entities"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME_BYTES_MAX: Final = 32_767
 """Maximum size (bytes) of a string in Kafka's protocol."""
 
-ELEMENTS_MAX: Final = 15_000
+ELEMENTS_MAX: Final = 10_000
 """Maximum number of array elements and tagged fields of a scanned request. They take 5 ms; a fetch of this
 number of partitions has about 0.5 MB.
 """

@@ -74,8 +74,10 @@ class Relay:
         connection.client_end, connection.broker_end = self._client, self._broker
         self._on_end = on_end
         self._calm = True
-        """True if the relay is in its usual state: both sockets are read, and kept bytes wait for nothing but
-        more bytes of the same side. Then `_obey` is called only if the connection demands a change.
+        """True if nothing slows the relay down: both sockets are read, no output is unsent, all relays
+        together
+        hold fewer bytes than their limit, and bytes are kept only because a header is incomplete. Then
+        `_obey` is called only if the connection demands a change.
         """
         self._closed = False
         self._resumes = False

@@ -143,8 +143,8 @@ def plan_share_fetch(plan: Plan) -> None:
 def _unlimited(
     context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
 ) -> Forward:
-    """Return the decision to forward the fetch of a client without an enforced fetch quota. If a shadow quota
-    applies, the response is charged to it.
+    """Return the decision to forward the fetch of a client without an enforced fetch quota. If a quota in
+    shadow mode applies, the response is charged to it.
     """
     forward = CHARGED if ledger.charges_fetch else FORWARD
     context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)

@@ -90,7 +90,7 @@ class Mutation(ABC, Generic[Q]):
     answer: ClassVar[type[Answer]]
 
     def __init__(self, request: Q, context: Context) -> None:
-        """Take a decoded request and its connection."""
+        """Take a decoded request and the context of its connection."""
         self.request = request
         self.context = context
 

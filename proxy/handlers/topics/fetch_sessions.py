@@ -59,8 +59,8 @@ class FetchSession:
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
     def adopt(self) -> None:
-        """Switch to the fetch session `other`, which another connection has begun. Its topics will be learnt
-        from its responses.
+        """Make `self.other` the connection's latest fetch session, without topics yet. Another connection
+        began it, so Weir learns its topics from its responses.
         """
         self.id, self.topics = self.other, set()
 
