@@ -1,5 +1,5 @@
-"""Show the progress of long work on a terminal: nothing in the first two seconds, and nothing if stderr is no
-terminal.
+"""Show the progress of a long task on a terminal: nothing in the first two seconds, and nothing if stderr is
+not a terminal.
 """
 
 from __future__ import annotations

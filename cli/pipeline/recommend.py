@@ -25,11 +25,11 @@ _DEFAULTS: Final = Plan(now=datetime.min)  # noqa: DTZ901  # only for its other 
 
 EXAMPLES: Final = """\b
 Examples:
-  weir pipeline recommend --lake /var/lib/weir/usage --output quotas.toml
-  weir pipeline recommend --lake usage --output new.toml --current quotas.toml --days 2026-11-01..2026-11-20
-  weir pipeline recommend --lake usage --output new.toml --growth 0.2 --headroom 1.5 \\
+  weir pipeline recommend --lake /srv/lake --output new.toml
+  weir pipeline recommend --lake lake --output new.toml --current quotas.toml --days 2026-11-01..2026-11-20
+  weir pipeline recommend --lake lake --output new.toml --growth 0.2 --headroom 1.5 \\
     --capacity producer_byte_rate=100MB --capacity consumer_byte_rate=200MB --over-commitment 1.5
-  weir pipeline recommend --lake usage --output new.toml --level user --floor producer_byte_rate=5MB
+  weir pipeline recommend --lake lake --output new.toml --level user --floor producer_byte_rate=5MB
 
 \b
 Then look at it, try it, use it:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  weir pipeline replay --lake /var/lib/weir/usage quotas.toml
-  weir pipeline replay --lake /var/lib/weir/usage quotas.toml proposed.toml --days 2026-11-20..2026-11-21
-  weir pipeline replay --lake /var/lib/weir/usage proposed.toml --from trace --compare-sources
+  weir pipeline replay --lake /srv/lake quotas.toml
+  weir pipeline replay --lake /srv/lake quotas.toml proposed.toml --days 2026-11-20..2026-11-21
+  weir pipeline replay --lake /srv/lake proposed.toml --from trace --compare-sources
 """
 
 

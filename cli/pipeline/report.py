@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  weir pipeline report --lake /var/lib/weir/usage --output report.html
+  weir pipeline report --lake /srv/lake --output report.html
   weir pipeline report --lake s3a://bucket/usage --output report.html --days 2026-11-01..2026-11-07
-  weir pipeline report --lake /var/lib/weir/usage --output users.html --level user --top 50 --force
+  weir pipeline report --lake /srv/lake --output users.html --level user --top 50 --force
 """
 LEVELS: Final = ("user-client-id", "user", "client-id")
 TOP_MAX: Final = 200

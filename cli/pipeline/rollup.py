@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\b
 Examples:
-  weir pipeline rollup --lake /var/lib/weir/lake
-  weir pipeline rollup --lake /var/lib/weir/lake --days 2026-11-01..2026-11-20 --all
+  weir pipeline rollup --lake /srv/lake
+  weir pipeline rollup --lake /srv/lake --days 2026-11-01..2026-11-20 --all
   weir pipeline rollup --lake s3a://bucket/usage --json
 """
 

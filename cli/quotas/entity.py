@@ -21,7 +21,7 @@ _KEYS: Final = {key.value: key for key in QuotaKey}
 
 RATES_HELP: Final = (
     "A byte rate may end in KB, MB, GB (powers of 1000: 2MB is 2000000) or KiB, MiB, GiB (powers of 1024: "
-    "2MiB is 2097152). The B may be left out; upper or lower case is the same."
+    "2MiB is 2097152). The B may be left out; case does not matter."
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
@@ -128,6 +128,10 @@ def _misspelt(environment: Mapping[str, str]) -> Iterator[str]:
             yield f"the environment variable {name} has no effect: did you mean {wanted}?"
 
 
+def _counted(texts: Sized, noun: str) -> str:
+    return f"{len(texts)} {noun}{'' if len(texts) == 1 else 's'}"
+
+
 def _show(report: Report, config_file: Path | None) -> None:
     for kind, colour, texts in (
         ("mistake", "red", report.mistakes),
@@ -135,5 +139,5 @@ def _show(report: Report, config_file: Path | None) -> None:
     ):
         for text in texts:
             click.echo(f"{click.style(kind, fg=colour)}: {clean(text)}")
-    counts = f"{len(report.mistakes)} mistakes, {len(report.warnings)} warnings"
+    counts = f"{_counted(report.mistakes, 'mistake')}, {_counted(report.warnings, 'warning')}"
     click.echo(f"{config_file or 'options'}: {counts}", err=True)

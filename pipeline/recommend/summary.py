@@ -75,7 +75,11 @@ def listings(table: DataFrame, plan: Plan, counts: Counts) -> Iterator[Listing]:
 
 
 def _largest(table: DataFrame, quota: QuotaKey) -> Iterator[Cells]:
-    rows = table.where(sql.col("quota") == quota.value).orderBy(sql.desc("proposed"), *ENTITY).limit(LARGEST)
+    rows = (
+        table.where(sql.col("quota") == quota.value)
+        .orderBy(sql.desc("proposed"), sql.desc("used"), *ENTITY)
+        .limit(LARGEST)
+    )
     for row in rows.collect():
         prefix = row["client_id_prefix"]
         client_id = row["client_id"] if prefix is None else f"{prefix}*"

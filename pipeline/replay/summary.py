@@ -105,8 +105,8 @@ def held_back(found: Sequence[Total], span_s: float) -> list[str]:
     requested less than they would have. `span_s` is the length (s) of the recorded time.
     """
     return [
-        f"{total.quota}: when recorded, {total.throttled} were throttled"
-        f" {share(total.throttled_s, total.throttled * span_s)} of the time; their demand"
+        f"{total.quota}: when recorded, {total.throttled} {'was' if total.throttled == 1 else 'were'}"
+        f" throttled {share(total.throttled_s, total.throttled * span_s)} of the time; their demand"
         " without throttles is unknown, and not replayed"
         for total in found
         if total.candidate == RECORDED and total.throttled_s > 0

@@ -122,8 +122,8 @@ def _merged(entry: Entry, changed: Mapping[QuotaKey, float | None], options: Opt
 def _by_lines(text: str, edits: list[_Edit], entries: int) -> str | None:
     """Return the text with changed entries; None if the lines of entries cannot be found by their headers.
 
-    Values of entries are strings and numbers. So every line outside of strings that looks like a header is
-    one, and if there are as many such lines as entries, all headers are found.
+    Values of entries are strings and numbers. So every line outside strings that looks like a header is one.
+    If there are as many such lines as entries, all headers are found.
     """
     shape = _without_long_strings(text)
     headers = header_lines(shape)

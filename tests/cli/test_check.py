@@ -89,7 +89,7 @@ def test_check_succeeds_with_warnings_only(tmp_path: Path) -> None:
     (line,) = result.stdout.splitlines()
     assert line.startswith(f"warning: {quotas}: [[quota]] entry 1")
     assert 'write client_id_prefix = "etl-"' in line
-    assert "0 mistakes, 1 warnings" in result.stderr
+    assert "0 mistakes, 1 warning\n" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.kafka.cluster import Cluster, ClusterError
 from tests.kafka.jars import JarError
 from tests.kafka.java import JavaMissingError
 from tests.kafka.lock import write_lock
+from tests.kafka.sasl import ALICE
 
 _CHECK_S = 0.5
 
@@ -64,7 +65,9 @@ def run(
     with cluster:
         _say(f"Kafka {version} is ready at {cluster.bootstrap} after {time.monotonic() - began:.1f} s")
         if with_sasl:
-            _say(f"SASL at {cluster.sasl_bootstrap}")
+            _say(
+                f"SASL at {cluster.sasl_bootstrap}, for example user {ALICE.name}, password {ALICE.password}"
+            )
         _say(f"logs: {cluster.logs}; Ctrl-C ends it and deletes everything")
         while True:
             cluster.check()

@@ -205,6 +205,12 @@ def test_recommend_leaves_entities_below_the_floor_to_the_default(run: Run) -> N
     assert outcome.wrote == {"entries": 1, "proposals": 6}
 
 
+def test_recommend_lists_equal_proposals_by_their_use(run: Run) -> None:
+    outcome, _text = run([hour("adam", "app", produce=1000.0), hour("zoe", "app", produce=MB / 2)])
+    (listing,) = (each for each in outcome.listings if "largest" in each.title)
+    assert [row[0] for row in listing.rows if row[2] == PRODUCE.value] == ["zoe", "adam"]
+
+
 def test_recommend_without_a_default_writes_an_entry_for_every_entity(run: Run) -> None:
     _outcome, text = run([hour("a", "small", produce=1000.0)], with_default=False)
     assert parse(text) == QuotaTable({(Entity("a", "small"), PRODUCE): MB, (Entity("a", "small"), FETCH): MB})

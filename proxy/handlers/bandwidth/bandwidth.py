@@ -1,9 +1,9 @@
 """Bandwidth quotas on produce and fetch (KIP-13, KIP-124, KIP-219).
 
 Produce is charged by the request's frame length when the request has arrived, as at a broker, so frames
-behind it wait for the throttle. Fetch is charged when its response begins to arrive; until then the client's
-next requests wait. A broker, too, handles one request of a connection at a time. Otherwise a client that
-pipelines fetches would get all responses before its first throttle.
+behind it wait for the throttle. A fetch is charged when its response begins to arrive; until then the
+client's next requests wait. A broker, too, handles one request of a connection at a time. Otherwise a client
+that pipelines fetches would get all responses before its first throttle.
 
 A fetch of a client over its quota, on any of its connections, gets the throttle time and no records, as from
 a broker. The request still goes to the broker, whose fetch session must learn of changed partitions, but it
