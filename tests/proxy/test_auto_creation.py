@@ -257,6 +257,31 @@ def test_strict_auto_creation_counts_topics_that_may_still_come() -> None:
     assert coming == {f"new-{number}-{each}" for number in range(4) for each in range(3)}
 
 
+def test_strict_auto_creation_counts_topics_of_requests_that_the_broker_has_not_answered() -> None:
+    """Else ten connections at once create 50 topics, where 10 tokens are left."""
+    cluster = Creating(strict=True)
+    permitted = 0
+    for number in range(10):
+        names = [f"new-{number}-{each}" for each in range(5)]
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        asked = request(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12, client_id=b"app")
+        wire = cluster.connect().wire
+        wire.feed(0, client=asked)
+        permitted += bytes(wire.to_broker).endswith(asked[-3:]) and names[0].encode() in wire.to_broker
+    assert permitted == 3
+
+
+def test_topics_of_requests_without_an_answer_count_for_a_while() -> None:
+    expected, payer = PendingCreations(), ledger()
+    first, other = expected.forwarded(payer, 5, 0), expected.forwarded(payer, 2, 1)
+    assert expected.number(payer, 1) == 7
+    expected.answered(payer, first)
+    assert expected.number(payer, PENDING_MS) == 2
+    assert expected.number(payer, PENDING_MS + 1) == 0
+    expected.answered(payer, other)
+    assert expected.number(payer, 0) == 0
+
+
 # Bounds
 
 

@@ -31,6 +31,7 @@ from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Quer
 from weir.proxy.handlers.mutations import topic_queries
 from weir.proxy.handlers.mutations.cluster_state import HARMLESS_BYTES_MAX, Asked
 from weir.proxy.handlers.mutations.decoded_requests import charged_request
+from weir.proxy.handlers.mutations.pending_creations import Counted
 from weir.proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
     Found,
@@ -131,7 +132,7 @@ def _watched(
     """
     charge = ledger.begin_late()
     yield from charge_created(context, ledger, charge)
-    answer = yield from _asked(context, plan, ledger, request)
+    answer, counted = yield from _asked(context, plan, ledger, request)
     cluster = context.cluster
     yield from _charge_arrived(context, ledger, charge, (yield from found_in([answer])))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
@@ -143,6 +144,8 @@ def _watched(
         now_ms = context.now_ms
         if not any(cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics):
             cluster.harmless_requests.add(asked, now_ms)
+    if counted is not None:
+        cluster.pending_creations.answered(ledger, counted)
     throttle_ms = charge.finish(context.now_ms)
     if throttle_ms:
         throttle_ms = context.mute(throttle_ms) - context.now_ms
@@ -164,17 +167,25 @@ def _expect(context: Context, ledger: MutationLedger, name: str) -> int:
 
 def _asked(
     context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
-) -> Asking[MetadataResponse]:
-    """Forward the Metadata request; return the response. With `auto_creation = "strict"`, first remove the
+) -> Asking[tuple[MetadataResponse, Counted | None]]:
+    """Forward the Metadata request. Return the response, and the entry of the topics that count as pending
+    until the caller has recorded the missing ones; None if there is no entry.
+
+    With `auto_creation = "strict"`, first remove the
     permission to create topics if the client's balance is negative. Topics that the broker may still be
-    creating for the client lower the balance by one partition each.
+    creating for the client lower the balance by one partition each, and so do topics of requests that the
+    broker has not answered: else many connections at once would all be permitted.
     """
-    budget, strict = ledger.enforced, context.cluster.strict_auto_creation
-    pending = context.cluster.pending_creations.number(ledger) if strict else 0
-    if strict and budget is not None and budget.tokens(context.now_ms) < pending:
+    budget, pending = ledger.enforced, context.cluster.pending_creations
+    if budget is None or not context.cluster.strict_auto_creation:
+        return (yield from forward(plan, request, MetadataResponse)), None
+    if budget.tokens(context.now_ms) < pending.number(ledger, context.now_ms):
         spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
             request.allow_auto_topic_creation = False
             version = max(plan.broker_version, NAMES_WITHOUT_CREATION)
-            return (yield from forward(plan, request, MetadataResponse, version))
-    return (yield from forward(plan, request, MetadataResponse))
+            return (yield from forward(plan, request, MetadataResponse, version)), None
+    exists = context.cluster.recent_topics.exists
+    missing = sum(not exists(topic.name or "", context.now_ms) for topic in request.topics or ())
+    counted = pending.forwarded(ledger, missing, context.now_ms)
+    return (yield from forward(plan, request, MetadataResponse)), counted

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from weir.quotas import MutationLedger
 
@@ -39,6 +39,15 @@ class PendingCreation:
     """Number of partitions of the topic that were charged before the topic appeared."""
 
 
+class Counted(NamedTuple):
+    """A request that may create topics, and that a broker has not answered."""
+
+    topics: int
+    """Number of topics that the request may create."""
+    until_ms: int
+    """Time (ms) after which the topics no longer count: the connection may have ended without an answer."""
+
+
 class PendingCreations:
     """All pending creations of one cluster, by topic: missing topics that the broker may be creating
     automatically.
@@ -48,6 +57,8 @@ class PendingCreations:
         """Begin without pending creations."""
         self._pending: dict[str, PendingCreation] = {}
         self._names: dict[MutationLedger, dict[str, None]] = {}
+        self._at_broker: dict[MutationLedger, list[Counted]] = {}
+        """By ledger, requests that may create topics and that a broker has not answered."""
 
     def __len__(self) -> int:
         """Return the number of pending creations."""
@@ -79,9 +90,32 @@ class PendingCreations:
         known = self._pending.get(name)
         return known is not None and known.until_ms > now_ms
 
-    def number(self, ledger: MutationLedger) -> int:
-        """Return the number of missing topics whose creation would be charged to this ledger."""
-        return len(self._names.get(ledger, {}))
+    def forwarded(self, ledger: MutationLedger, topics: int, now_ms: int) -> Counted:
+        """Count topics that a request of this ledger's clients may create, until `answered` gets the returned
+        entry, or for `PENDING_MS`.
+        """
+        entry = Counted(topics, now_ms + PENDING_MS)
+        self._at_broker.setdefault(ledger, []).append(entry)
+        return entry
+
+    def answered(self, ledger: MutationLedger, entry: Counted) -> None:
+        """Stop counting an entry of `forwarded`: the broker has answered the request."""
+        entries = self._at_broker.get(ledger, [])
+        if entry in entries:
+            entries.remove(entry)
+        if not entries:
+            self._at_broker.pop(ledger, None)
+
+    def number(self, ledger: MutationLedger, now_ms: int) -> int:
+        """Return the number of topics whose creation would be charged to this ledger: missing topics, and
+        topics of requests that a broker has not answered.
+        """
+        unanswered = [entry for entry in self._at_broker.get(ledger, ()) if entry.until_ms > now_ms]
+        if unanswered:
+            self._at_broker[ledger] = unanswered
+        else:
+            self._at_broker.pop(ledger, None)
+        return len(self._names.get(ledger, {})) + sum(entry.topics for entry in unanswered)
 
     def looked_for(self, ledger: MutationLedger) -> list[str]:
         """Return at most `LOOKED_FOR_MAX` topics that the broker may be creating and that this ledger pays
