@@ -275,11 +275,29 @@ def test_topics_of_requests_without_an_answer_count_for_a_while() -> None:
     expected, payer = PendingCreations(), ledger()
     first, other = expected.forwarded(payer, 5, 0), expected.forwarded(payer, 2, 1)
     assert expected.number(payer, 1) == 7
-    expected.answered(payer, first)
+    expected.answered(first)
     assert expected.number(payer, PENDING_MS) == 2
     assert expected.number(payer, PENDING_MS + 1) == 0
-    expected.answered(payer, other)
+    expected.answered(other)
     assert expected.number(payer, 0) == 0
+
+
+def test_requests_that_name_no_missing_topic_count_nothing() -> None:
+    expected, payer = PendingCreations(), ledger()
+    entries = [expected.forwarded(payer, topics, 0) for topics in (0, 5, 0)]
+    for entry, left in zip(entries, (5, 0, 0), strict=True):
+        expected.answered(entry)
+        assert expected.number(payer, 0) == left
+
+
+def test_requests_whose_clients_have_left_without_an_answer_take_no_memory_for_long() -> None:
+    """Each client-id of a client that leaves at once has a ledger of its own."""
+    expected = PendingCreations()
+    for number in range(100):
+        expected.forwarded(ledger(), 5, number)
+    assert len(expected._at_broker) == len(expected._topics_at_broker) == 100
+    expected.forwarded(ledger(), 5, 100 + PENDING_MS)
+    assert len(expected._at_broker) == len(expected._topics_at_broker) == 1
 
 
 # Bounds

@@ -145,7 +145,7 @@ def _watched(
         if not any(cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics):
             cluster.harmless_requests.add(asked, now_ms)
     if counted is not None:
-        cluster.pending_creations.answered(ledger, counted)
+        cluster.pending_creations.answered(counted)
     throttle_ms = charge.finish(context.now_ms)
     if throttle_ms:
         throttle_ms = context.mute(throttle_ms) - context.now_ms

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from weir.quotas import MutationLedger
 
@@ -39,9 +39,11 @@ class PendingCreation:
     """Number of partitions of the topic that were charged before the topic appeared."""
 
 
-class Counted(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True)
+class Counted:
     """A request that may create topics, and that a broker has not answered."""
 
+    ledger: MutationLedger
     topics: int
     """Number of topics that the request may create."""
     until_ms: int
@@ -57,8 +59,10 @@ class PendingCreations:
         """Begin without pending creations."""
         self._pending: dict[str, PendingCreation] = {}
         self._names: dict[MutationLedger, dict[str, None]] = {}
-        self._at_broker: dict[MutationLedger, list[Counted]] = {}
-        """By ledger, requests that may create topics and that a broker has not answered."""
+        self._at_broker: dict[Counted, None] = {}
+        """Requests that may create topics and that a broker has not answered, oldest first."""
+        self._topics_at_broker: dict[MutationLedger, int] = {}
+        """By ledger, sum of the topics of the requests in `_at_broker`."""
 
     def __len__(self) -> int:
         """Return the number of pending creations."""
@@ -94,28 +98,36 @@ class PendingCreations:
         """Count topics that a request of this ledger's clients may create, until `answered` gets the returned
         entry, or for `PENDING_MS`.
         """
-        entry = Counted(topics, now_ms + PENDING_MS)
-        self._at_broker.setdefault(ledger, []).append(entry)
-        return entry
+        self._expire_unanswered(now_ms)
+        counted = Counted(ledger, topics, now_ms + PENDING_MS)
+        self._at_broker[counted] = None
+        self._topics_at_broker[ledger] = self._topics_at_broker.get(ledger, 0) + topics
+        return counted
 
-    def answered(self, ledger: MutationLedger, entry: Counted) -> None:
-        """Stop counting an entry of `forwarded`: the broker has answered the request."""
-        entries = self._at_broker.get(ledger, [])
-        if entry in entries:
-            entries.remove(entry)
-        if not entries:
-            self._at_broker.pop(ledger, None)
+    def answered(self, counted: Counted) -> None:
+        """Stop counting an entry of `forwarded`: the broker has answered the request. No effect on an entry
+        that counts no longer.
+        """
+        if counted in self._at_broker:
+            del self._at_broker[counted]
+            left = self._topics_at_broker.pop(counted.ledger, 0) - counted.topics
+            if left:
+                self._topics_at_broker[counted.ledger] = left
 
     def number(self, ledger: MutationLedger, now_ms: int) -> int:
         """Return the number of topics whose creation would be charged to this ledger: missing topics, and
         topics of requests that a broker has not answered.
         """
-        unanswered = [entry for entry in self._at_broker.get(ledger, ()) if entry.until_ms > now_ms]
-        if unanswered:
-            self._at_broker[ledger] = unanswered
-        else:
-            self._at_broker.pop(ledger, None)
-        return len(self._names.get(ledger, {})) + sum(entry.topics for entry in unanswered)
+        self._expire_unanswered(now_ms)
+        return len(self._names.get(ledger, {})) + self._topics_at_broker.get(ledger, 0)
+
+    def _expire_unanswered(self, now_ms: int) -> None:
+        """Stop counting requests that have been at a broker for longer than `PENDING_MS`, of all ledgers."""
+        while self._at_broker:
+            oldest = next(iter(self._at_broker))
+            if oldest.until_ms > now_ms:
+                return
+            self.answered(oldest)
 
     def looked_for(self, ledger: MutationLedger) -> list[str]:
         """Return at most `LOOKED_FOR_MAX` topics that the broker may be creating and that this ledger pays
