@@ -36,9 +36,9 @@ from weir.cli.progress import Bar
 from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean, echo_json
 from weir.cli.settings.options import (
-    ENVIRONMENT_PREFIX,
     UPSTREAM_VARIABLE,
     SettingOption,
+    config_file_option,
     options_of_settings,
 )
 from weir.protocol.api import ApiKey
@@ -102,13 +102,8 @@ class Wish(NamedTuple):
     envvar=UPSTREAM_VARIABLE,
     help="The broker to measure.",
 )
-@click.option(
-    "--config",
-    "config_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
-    help="Weir's configuration: its upstream, how Weir reaches that, and the costs to compare with.",
+@config_file_option(
+    "Weir's configuration: its upstream, how Weir reaches that, and the costs to compare with."
 )
 @click.option(
     "--output",

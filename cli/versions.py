@@ -15,9 +15,9 @@ import trio
 from weir.cli.exits import USAGE
 from weir.cli.quantity import Quantity
 from weir.cli.settings.options import (
-    ENVIRONMENT_PREFIX,
     UPSTREAM_VARIABLE,
     SettingOption,
+    config_file_option,
     options_of_settings,
 )
 from weir.protocol import schema
@@ -104,14 +104,7 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
 @click.option(
     "--upstream", cls=SettingOption, metavar="HOST:PORT", envvar=UPSTREAM_VARIABLE, help="The broker to ask."
 )
-@click.option(
-    "--config",
-    "config_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
-    help="Weir's configuration: its upstream, and how Weir reaches that.",
-)
+@config_file_option("Weir's configuration: its upstream, and how Weir reaches that.")
 @options_of_settings("upstream_")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--no-uplift", is_flag=True, help="As `weir run --no-uplift` offers them.")

@@ -16,7 +16,7 @@ from weir.cli.exits import CommandError
 from weir.cli.output_file import write
 from weir.cli.progress import Progress
 from weir.cli.quotas.show import clean
-from weir.cli.settings.options import ENVIRONMENT_PREFIX
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_file_option
 from weir.proxy.config import config
 from weir.proxy.control.stores.broker import BrokerStore, broker_store
 from weir.proxy.control.stores.file import read_quota_file, rewrite
@@ -36,14 +36,7 @@ quotas_option: Final = click.option(
     envvar=f"{ENVIRONMENT_PREFIX}QUOTAS",
     help="A quota file.",
 )
-config_option: Final = click.option(
-    "--config",
-    "config_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
-    help="Weir's configuration, whose quota store is used.",
-)
+config_option: Final = config_file_option("Weir's configuration, whose quota store is used.")
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 

@@ -21,14 +21,25 @@ F = TypeVar("F", bound=Callable[..., object])
 ENVIRONMENT_PREFIX: Final = "WEIR_"
 """Beginning of the environment variables that set keys, before the key in capitals: WEIR_BROKER_PORTS."""
 
-config_option: Final = click.option(
-    "--config",
-    "config_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
-    help="TOML file with the same keys, in snake_case; options and environment variables override it.",
+
+def config_file_option(help_text: str) -> Callable[[F], F]:
+    """Return a decorator that adds the option `--config FILE`, or its environment variable WEIR_CONFIG, to a
+    command. The command gets the path as `config_file`; None without the option.
+    """
+    return click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar=f"{ENVIRONMENT_PREFIX}CONFIG",
+        help=help_text,
+    )
+
+
+config_option: Final = config_file_option(
+    "TOML file with the same keys, in snake_case; options and environment variables override it."
 )
+
 UPSTREAM_VARIABLE: Final = f"{ENVIRONMENT_PREFIX}UPSTREAM"
 """Environment variable of `--upstream`, in every command that asks a cluster."""
 
