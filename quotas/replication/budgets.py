@@ -1,0 +1,68 @@
+"""The usage of one broker in one role of replication (KIP-73), and the bytes that its rate still allows.
+
+The rate is Kafka's SimpleRate over `replication.quota.window.num` samples (default 11) of
+`replication.quota.window.size.seconds` (default 1). A broker that is over its rate is told no throttle time:
+its throttled partitions carry no records until the rate is below the limit (ReplicationQuotaManager).
+
+>>> budget = ReplicationBudget(limit=1000)
+>>> budget.charge(3000, now_ms=0)
+>>> budget.allowed_bytes(now_ms=1000), budget.wait_ms(now_ms=1000), budget.allowed_bytes(now_ms=4000)
+(-2000.0, 2000, 1000.0)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from weir.quotas.limiters.simple_rate import SimpleRate
+
+WAIT_MS_MAX: Final = 60_000
+"""Longest result (ms) of `ReplicationBudget.wait_ms`. A rate of 0 never allows any bytes."""
+
+
+class ReplicationBudget:
+    """The limit and the usage of one broker as leader, or as follower."""
+
+    __slots__ = ("_rate", "charged", "limit")
+
+    def __init__(
+        self, limit: float, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
+    ) -> None:
+        """Begin without usage. `limit` is in bytes/s; infinity for no limit."""
+        self._rate = SimpleRate(num_samples, window_s * 1000)
+        self.limit = limit
+        self.charged = 0
+        """Bytes of records charged since this object was created."""
+
+    def charge(self, size: int, now_ms: int) -> None:
+        """Count `size` bytes of records of throttled replicas."""
+        self.charged += size
+        self._rate.record(size, now_ms)
+
+    def allowed_bytes(self, now_ms: int) -> float:
+        """Return the bytes that may be charged now before the rate exceeds the limit; negative if it exceeds
+        the limit already, infinity without a limit.
+        """
+        if self.limit == math.inf:
+            return math.inf
+        total = self._rate.total(now_ms)
+        return self.limit * self._rate.window_ms(now_ms) / 1000 - total
+
+    def wait_ms(self, now_ms: int, size: float = 0) -> int:
+        """Return the time (ms) until `size` bytes may be charged, if nothing else is charged meanwhile; at
+        most `WAIT_MS_MAX`. Samples that expire meanwhile may shorten the time.
+        """
+        missing = size - self.allowed_bytes(now_ms)
+        if missing <= 0:
+            return 0
+        if missing >= self.limit * WAIT_MS_MAX / 1000:
+            return WAIT_MS_MAX
+        return math.ceil(missing / self.limit * 1000)
+
+    def rate(self, now_ms: int) -> float:
+        """Return the rate in bytes/s, for metrics (LeaderReplicationThrottledRate and
+        FollowerReplicationThrottledRate of KIP-73). Has no effect on later results.
+        """
+        return self._rate.peek(now_ms)
