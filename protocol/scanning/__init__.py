@@ -1,7 +1,9 @@
 """Reading and changing single fields of messages without decoding them.
 
 Scanning functions are generated from the schemas. `field_offsets` locates a field; `field_scanner` and
-`stream_scanner` scan a message that may arrive in parts. The other modules use these three: `topic_bytes` and
-`topic_names` find topics, `records_remover` and `least_fetch` change fetches, `produced_records`,
-`record_batches` and `unpacked_sizes` find records and estimate their unpacked sizes.
+`stream_scanner` scan a message that may arrive in parts, `pausing_scanner` a limited number of elements at a
+time. The other modules use these four: `topic_bytes` and `topic_names` find topics, `fetched_partitions`
+finds the partitions of a fetch response, `records_remover` and `least_fetch` change fetches, `array_mask`
+hides addresses, `produced_records`, `record_batches` and `unpacked_sizes` find records and estimate their
+unpacked sizes.
 """

@@ -163,7 +163,7 @@ class Chunks:
 
 
 def compiled(
-    source: Source, layout: Layout, function: Literal["locate", "stream"], **functions: Callable[[], None]
+    source: Source, layout: Layout, function: Literal["locate", "stream"], **functions: Callable[..., object]
 ) -> object:
     """Compile the generated source; return its function `function`. `functions`: further functions that the
     source calls, by name. (Executing the source is safe: from the schema it contains only numbers and names.)

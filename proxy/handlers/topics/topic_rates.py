@@ -179,8 +179,6 @@ def plan_fetch(plan: Plan) -> None:
         decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
         if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
             return decision
-        if context.client.is_broker:
-            return decision
         if topics_of is None:
             return _unnamed(context, plan, topics.fetch) or decision
         if not topics.fetch.enforces:
@@ -251,11 +249,9 @@ def _tell(context: Context, ledger: ClientLedger) -> int:
 
 
 def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
-    """Return the topic rates that apply to the client's fetches; None if no topic has such a rate, or if the
-    client is a broker.
-    """
+    """Return the topic rates that apply to the client's fetches; None if no topic has such a rate."""
     topics = ledger.topics
-    if topics is None or not topics.fetch.names or context.client.is_broker:
+    if topics is None or not topics.fetch.names:
         return None
     return topics.fetch
 
