@@ -7,6 +7,7 @@ are asked again every second.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -19,7 +20,7 @@ from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.replication.broker_source import BrokerSource
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
-from weir.proxy.control.replication.sources import Replication, SourceError, ThrottleSource
+from weir.proxy.control.replication.sources import SourceError, ThrottleSource
 from weir.proxy.control.replication.table_source import TableSource
 from weir.proxy.control.replication.topic_ids import ask_topic_ids
 from weir.proxy.control.replication.zookeeper_source import ZooKeeperSource
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
     from weir.proxy.addresses import AddressBook
     from weir.proxy.config.config import Config
     from weir.proxy.control.quota_registry import QuotaRegistry
+    from weir.proxy.handlers.replication.replication import Replication
     from weir.quotas.replication.throttles import ReplicationThrottles
 
 log = structlog.get_logger("weir.replication")
 
 ASK_AGAIN_S: Final = 1.0
 """Minimum time (s) between two questions for topic ids, except for those before new throttles."""
+SHARE: Final = 20
+"""Minimum pause between two questions for topic ids, as a multiple of the time that the last question took."""
 IDS_S: Final = 10.0
 """Time (s) after which new throttles are put in force although no broker has told the topic ids."""
 
@@ -62,10 +66,10 @@ class ReplicationFollower:
         """Held while topic ids are asked and throttles put in force."""
         self._wanted = trio.Event()
         """Set when topic ids are to be asked again soon."""
-        self._asked_s = 0.0
-        """Time (s) at which topic ids were last asked."""
+        self._next_s = -math.inf
+        """Earliest time (s) of the next question for topic ids, except for one before new throttles."""
         self._is_called = False
-        """True if a call of `_want_ids` is on its way."""
+        """True if `on_unknown_topic` was called since topic ids were last asked."""
         self._unread = Outage(
             log,
             "replication throttles not read, the last known stay in force",
@@ -127,7 +131,6 @@ class ReplicationFollower:
             self._token.run_sync_soon(self._want_ids)
 
     def _want_ids(self) -> None:
-        self._is_called = False
         self._wanted.set()
 
     async def _keep_ids(self) -> None:
@@ -135,8 +138,8 @@ class ReplicationFollower:
         while True:
             with trio.move_on_after(self._refresh_s):
                 await self._wanted.wait()
-            await trio.sleep_until(self._asked_s + ASK_AGAIN_S)
-            self._wanted = trio.Event()
+            await trio.sleep_until(self._next_s)
+            self._wanted, self._is_called = trio.Event(), False
             async with self._turn:
                 await self._ask_ids(self._replication.quotas.throttles.topics)
 
@@ -144,6 +147,7 @@ class ReplicationFollower:
         """Ask for the ids of these topics. If no broker tells them, log the reason; ids that are known stay,
         and are asked again soon.
         """
+        began_s = trio.current_time()
         try:
             with trio.fail_after(IDS_S):
                 found = await ask_topic_ids(self._cluster, topics) if topics else None
@@ -152,17 +156,13 @@ class ReplicationFollower:
         except QuestionError as error:
             self._ids_missing(str(error))
         else:
-            self._know(found.names if found is not None else {})
+            self._replication.topic_names = found.names if found is not None else {}
             if found is not None and found.missing:
                 self._ids_missing(found.missing)
             else:
                 self._unasked.over()
-        self._asked_s = trio.current_time()
-
-    def _know(self, names: dict[bytes, str]) -> None:
-        known = self._replication.topic_names
-        known.clear()
-        known.update(names)
+        now_s = trio.current_time()
+        self._next_s = now_s + max(ASK_AGAIN_S, SHARE * (now_s - began_s))
 
     def _ids_missing(self, reason: str) -> None:
         self._unasked.failed(reason=reason)

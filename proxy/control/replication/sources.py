@@ -1,11 +1,10 @@
-"""The interface of sources of replication throttles, and of the data plane that applies the throttles."""
+"""The interface of sources of replication throttles."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles
 
 Changed: TypeAlias = Callable[[ReplicationThrottles], Awaitable[None]]
@@ -32,15 +31,3 @@ class ThrottleSource(Protocol):
 
     def altered(self) -> None:
         """Read again soon, because throttles may have been altered. Called on Trio's thread."""
-
-
-class Replication(Protocol):
-    """The data plane of replication throttles, of which this package sets the throttles and topic ids."""
-
-    quotas: ReplicationQuotas
-    topic_names: dict[bytes, str]
-    """Topic id (16 bytes) → name, for the topics that throttles name."""
-    on_unknown_topic: Callable[[], None] | None
-    """Function to call, on the reactor's thread, when a replica fetch names a topic id that `topic_names`
-    lacks while throttles are in force.
-    """
