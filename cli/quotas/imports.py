@@ -23,10 +23,10 @@ from weir.cli.quotas.change import Outcome, change, show
 from weir.cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
 from weir.cli.quotas.source import Source, config_option, json_option, open_source, quotas_option
 from weir.cli.quotas.zookeeper_dump import Dump, DumpError
-from weir.cli.quotas.zookeeper_live import ZooKeeperAddress, ZooKeeperError
 from weir.cli.quotas.zookeeper_live import read as read_zookeeper
 from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import QuestionError
+from weir.proxy.control.zookeeper import ZooKeeperAddress, ZooKeeperError
 from weir.quotas import QuotaTable, render
 from weir.quotas.table.imported import Imported, Skipped
 from weir.quotas.table.options import Options
