@@ -50,7 +50,6 @@ from weir.proxy.server.establish import Connector
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.quotas.limiters.throttle import INT32_MAX
-from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 log = structlog.get_logger("weir")
 
@@ -85,7 +84,7 @@ class Server:
             costs=config.request_time.costs,
             protected=ProtectedTopics(config.own_topics, config.admins, self._rate_limited_log.note),
         )
-        self.replication = Replication(ReplicationQuotas(quotas.table.replication))
+        self.replication = Replication()
         """Replication throttles and budgets of all brokers (KIP-73)."""
         self._plans = make_plans(uplift=config.settings.uplift, identities=Identities(config.identity))
         self._replication_plans = make_plans(replication=True, identities=Identities(config.identity))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
@@ -40,7 +40,8 @@ log = structlog.get_logger("weir.replication")
 ASK_AGAIN_S: Final = 1.0
 """Minimum time (s) between two questions for topic ids, except for those before new throttles."""
 SHARE: Final = 20
-"""Minimum pause between two questions for topic ids, as a multiple of the time that the last question took."""
+"""Minimum pause between two questions for topic ids, as a multiple of the time that the last question took.
+"""
 IDS_S: Final = 10.0
 """Time (s) after which new throttles are put in force although no broker has told the topic ids."""
 
@@ -174,22 +175,19 @@ def replication_follower(
     registry: QuotaRegistry,
     replication: Replication,
     address_book: AddressBook,
-    kept_by: Literal["weir", "brokers"],
-    zookeeper: str,
 ) -> ReplicationFollower:
-    """Return a follower of the configured source. `kept_by` and `zookeeper` are the settings
-    `replication_throttles` and `replication_zookeeper`. Raises ConfigError.
-    """
-    access, timeout_s = Access.of(config), config.settings.connect_timeout_s
-    refresh_s = config.settings.refresh_s
+    """Return a follower of the configured source. Raises ConfigError."""
+    settings = config.settings
+    access, timeout_s = Access.of(config), settings.connect_timeout_s
+    refresh_s = settings.refresh_s
 
     def brokers() -> Iterable[Address]:
         return dict.fromkeys([*address_book.nodes.values(), *config.upstream])
 
     def source() -> ThrottleSource:
-        if zookeeper:
-            return ZooKeeperSource(_checked(zookeeper, timeout_s))
-        if kept_by == "brokers":
+        if settings.replication_zookeeper:
+            return ZooKeeperSource(_checked(settings.replication_zookeeper, timeout_s))
+        if settings.replication_throttles == "brokers":
             return BrokerSource(brokers, access, timeout_s, refresh_s)
         return TableSource(registry)
 

@@ -70,6 +70,8 @@ class QuotaManager:
         would take time from the sockets.
         """
         self._reread_asked = False
+        self.on_altered_at_broker: list[Callable[[], None]] = []
+        """Functions to call when a broker has answered an alteration that Weir has forwarded."""
         self._outage = Outage(
             log,
             "quotas not loaded, the last known stay in force",
@@ -120,6 +122,8 @@ class QuotaManager:
         """Begin to read the brokers' quotas, because Weir has forwarded an alteration to a broker. Calls
         before the read begins cause no further read.
         """
+        for call in self.on_altered_at_broker:
+            call()
         if not self._reread_asked:
             self._reread_asked = True
             self._soon(partial(self._start_soon, self._reread))
