@@ -117,7 +117,7 @@ class Client:
         user: str,
         peer: str,
         node_id: int | None,
-        brokers: frozenset[str],
+        brokers: frozenset[str] | None,
         usage: ConnectionUsage | None,
         in_flight_max: int,
     ) -> None:
@@ -129,8 +129,10 @@ class Client:
         self._in_flight_max = in_flight_max
         self.user = user
         self.peer = peer
-        self.is_broker = user in brokers
-        """True if the principal belongs to a broker, whose fetches as a replica are exempt from quotas."""
+        self.is_broker = self._is_broker()
+        """True if the principal belongs to a broker, whose fetches as a replica are exempt from clients'
+        quotas.
+        """
         self.authenticated = False
         """True if the broker has accepted the client by SASL."""
         self.exchange: Exchange | None = None
@@ -179,6 +181,9 @@ class Client:
         self.parse_cache = ParseCache()
         self.usage = usage
         """Object that counts this connection's usage; None if usage is not recorded."""
+
+    def _is_broker(self) -> bool:
+        return self.brokers is not None and (not self.brokers or self.user in self.brokers)
 
     @property
     def recorded(self) -> bool:
@@ -258,7 +263,7 @@ class Client:
             self.first_hold_end_ms = None
         self.user = user
         self.authenticated = True
-        self.is_broker = user in self.brokers
+        self.is_broker = self._is_broker()
         self.parse_cache.clear()
         self._cached_client_id, self._generation = b"", -1
 

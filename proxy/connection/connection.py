@@ -43,6 +43,7 @@ from weir.proxy.connection.usage import ConnectionUsage
 from weir.proxy.connection.usage_counters import MUTATION
 from weir.proxy.handlers.plan import ByteCounter, Plan
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
 from weir.proxy.handlers.topics.fetch_sessions import FetchSession
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from weir.proxy.counters import Counters
     from weir.proxy.handlers.mutations.cluster_state import ClusterState
     from weir.proxy.handlers.plans import Plans
+    from weir.proxy.handlers.replication.replication import Replication
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.quotas import BrokerQuotas
 
@@ -131,6 +133,7 @@ class Connection:
         "produce_shape",
         "quota_admin",
         "quotas",
+        "replica_fetcher",
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
@@ -157,7 +160,8 @@ class Connection:
         user: str = ANONYMOUS,
         peer: str = "",
         quota_admin: QuotaAdmin | None = None,
-        brokers: frozenset[str] = frozenset(),
+        brokers: frozenset[str] | None = None,
+        replication: Replication | None = None,
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
     ) -> None:
@@ -167,8 +171,9 @@ class Connection:
         `addresses` maps brokers to the addresses that the client is told. With `hold`, throttled responses
         are delayed, as brokers did before KIP-219; without `hold`, the connection is muted after the
         response. `user` is the principal of the client's certificate, `peer` the client's address. `brokers`
-        are the principals that fetch as replicas. `clock` belongs to the transport. `usage` counts the
-        client's usage; None if usage is not recorded.
+        are the brokers' principals at a replication listener: the set is empty if every principal there is a
+        broker, and None at all other listeners. `replication` are the replication quotas, None likewise.
+        `clock` belongs to the transport. `usage` counts the client's usage; None if usage is not recorded.
         """
         # The transport
         self.effects = Effects()
@@ -250,6 +255,11 @@ class Connection:
         """True if the client has sent ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
         """State of the client's fetch session (KIP-227), tracked while topics have rates."""
+        self.replica_fetcher: ReplicaFetcher | None = None
+        """State of the connection's replica fetches; None unless the connection is at a replication listener.
+        """
+        if replication is not None and node_id is not None:
+            self.replica_fetcher = ReplicaFetcher(replication, node_id)
         self.fetch_length = 0
         """Length (bytes) of the longest fetch request of the latest fetch session."""
         self.unconfirmed_us = 0.0
@@ -408,6 +418,12 @@ class Connection:
         """Hold the first request of a kind for `hold_ms`, the result of `first_hold_ms`."""
         self.client.first_hold_end_ms = self._first_hold_end_ms()
         self.mute(hold_ms)
+
+    def pause(self, pause_ms: int) -> None:
+        """Take no request for `pause_ms`, without counting a throttle."""
+        self.throttled_until_ms = max(self.throttled_until_ms, self.now_ms + pause_ms)
+        self.state = NEXT[self.state][THROTTLE]
+        self.effects.changed = True
 
     def hold_rest(self, hold_ms: int) -> None:
         """Hold the remaining bytes of the request that is being forwarded for `hold_ms`."""

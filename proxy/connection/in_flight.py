@@ -15,7 +15,7 @@ from weir.proxy.connection.charges import (  # fields' types: mypyc wants them a
 from weir.proxy.connection.usage_counters import UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import Deferred
-from weir.proxy.handlers.plan import Plan
+from weir.proxy.handlers.plan import ByteCounter, Plan
 from weir.quotas.costs.cost import UNANSWERED_US, confirmed_us
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 
@@ -68,6 +68,7 @@ class RequestInFlight:
 
     __slots__ = (
         "arrived_us",
+        "byte_counter",
         "correlation_id",
         "cost_us",
         "deferred",
@@ -97,6 +98,10 @@ class RequestInFlight:
         self.ledger: ClientLedger | None = None
         """Quotas of the client, to which the response's bytes are charged; None if these bytes are not
         charged.
+        """
+        self.byte_counter: ByteCounter | None = None
+        """Counter of the response's bytes that was made for this request; None if there is none, and once the
+        response has begun.
         """
         self.until_ms = 0
         """Time (ms) until which the throttle lasts that this request has caused; 0 for no throttle."""
@@ -150,6 +155,10 @@ class RequestInFlight:
         """
         self.ledger = None
         self.tell(until_ms)
+
+    def forget_byte_counter(self) -> None:
+        """Forget the counter of the response's bytes: the connection has taken it over, or needs none."""
+        self.byte_counter = None
 
     def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
         """Charge the request's time, and count as usage the response, which begins to arrive and has `length`

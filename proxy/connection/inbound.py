@@ -171,6 +171,12 @@ class Inbound:
                 may_go = len(in_flight) < most
             else:
                 serial = decision.serial or self._is_near
+                if decision.frame is not None:
+                    if position > start:
+                        connection.effects.to_broker.append(view[start:position])
+                    connection.effects.to_broker.append(decision.frame)
+                    start = stop
+                record.byte_counter = decision.response_counter
                 self._arrived(record, decision, length, serial=serial)
                 if not decision.answered:
                     most -= 1
@@ -323,7 +329,10 @@ class Inbound:
             self._check_cut(plan, data, frame, end, complete)
             return None
         if isinstance(decision, Hold):
-            connection.hold_first(decision.hold_ms)
+            if decision.first:
+                connection.hold_first(decision.hold_ms)
+            else:
+                connection.pause(decision.hold_ms)
             return None
         if isinstance(decision, Forward) and decision.unread:
             self._count_unread(plan)
@@ -430,7 +439,7 @@ class Inbound:
             return
         if forward.charged and plan.on_response:
             record.ledger = ledger
-        if record.ledger is not None or record.until_ms:
+        if record.ledger is not None or record.until_ms or record.byte_counter is not None:
             record.kind = CHARGED
         connection.in_flight.append(record)
         if serial:
@@ -500,6 +509,8 @@ class Inbound:
         length, held_bytes_max = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
         if self._connection.client.before_login:
             held_bytes_max = min(held_bytes_max, TOKEN_BYTES_MAX)
+        elif self._connection.client.is_broker:  # a full fetch names all of a follower's partitions
+            held_bytes_max = self._connection.limits.frame_bytes_max
         if not plan.whole:
             self._malformed("the request's first fields fill the buffer")
         elif length > held_bytes_max:

@@ -303,12 +303,15 @@ class Outbound:
                 if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
-                byte_counter: ByteCounter | None = None
-                if ledger is not None and ledger.topics is not None and plan.byte_counter is not None:
-                    byte_counter = plan.byte_counter(connection, ledger)
+                byte_counter = record.byte_counter
+                if byte_counter is None and ledger is not None and ledger.topics is not None:
+                    byte_counter = (
+                        None if plan.byte_counter is None else plan.byte_counter(connection, ledger)
+                    )
                 if byte_counter is not None and not complete and not self._is_streamed(length):
                     return WAIT
                 self._begun = True
+                record.forget_byte_counter()
                 if record.time_ledger is not None or record.usage_counters is not None:
                     record.begin_response(connection, length)
                 if byte_counter is not None:

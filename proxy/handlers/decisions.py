@@ -22,7 +22,18 @@ class Forward:
     instance.
     """
 
-    __slots__ = ("answered", "byte_counter", "charged", "counted_to", "exempt", "sasl", "serial", "unread")
+    __slots__ = (
+        "answered",
+        "byte_counter",
+        "charged",
+        "counted_to",
+        "exempt",
+        "frame",
+        "response_counter",
+        "sasl",
+        "serial",
+        "unread",
+    )
 
     def __init__(
         self,
@@ -35,6 +46,8 @@ class Forward:
         sasl: bool = False,
         byte_counter: ByteCounter | None = None,
         counted_to: int = 0,
+        frame: bytes | None = None,
+        response_counter: ByteCounter | None = None,
     ) -> None:
         """Create a decision to forward a request; by default no bytes are charged."""
         self.charged = charged
@@ -59,6 +72,10 @@ class Forward:
         """Position up to which the byte counter has counted, if the other bytes that have arrived wait for
         the next turn of the reactor; else 0.
         """
+        self.frame = frame
+        """Frame to forward instead of the client's, which must be complete; None to forward the client's."""
+        self.response_counter = response_counter
+        """Counter of the bytes of the response; None if the plan's functions decide about that."""
 
     def but(
         self,
@@ -88,11 +105,15 @@ class Hold:
     decides about the request again.
     """
 
-    __slots__ = ("hold_ms",)
+    __slots__ = ("first", "hold_ms")
 
-    def __init__(self, hold_ms: int) -> None:
+    def __init__(self, hold_ms: int, *, first: bool = True) -> None:
         """Create a decision to hold a request for `hold_ms` (ms)."""
         self.hold_ms = hold_ms
+        self.first = first
+        """True if a throttle that other connections of the client have caused holds the connection's first
+        request of a kind. The configured maximum applies to these holds, and they count as throttles.
+        """
 
 
 class Reply:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from weir.proxy.counters import Counters
     from weir.proxy.handlers.mutations.cluster_state import ClusterState
     from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
+    from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
     from weir.proxy.handlers.sasl.exchange import Exchange
     from weir.proxy.handlers.sasl.identity import Identities
     from weir.proxy.handlers.topics.fetch_sessions import FetchSession
@@ -78,7 +79,7 @@ class Client(Protocol):
 
     @property
     def is_broker(self) -> bool:
-        """True if the principal belongs to a broker and the setting `inter_broker` is on."""
+        """True if the principal belongs to a broker, and the connection is at a replication listener."""
 
     @property
     def recorded(self) -> bool:
@@ -200,6 +201,8 @@ class Context(Protocol):
     """Latest fetch session of the connection; None before the first. Kept up to date only while topics have
     rates.
     """
+    replica_fetcher: ReplicaFetcher | None
+    """State of the connection's replica fetches; None if the connection is not at a replication listener."""
     fetch_length: int
     """Length (bytes) of the longest fetch request of the latest fetch session; tracked while request time is
     charged, 0 if no fetch was seen.

@@ -33,6 +33,7 @@ from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.protected_topics import changed_topics, produced_topics
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api import client_quotas
+from weir.proxy.handlers.replication import fetches
 from weir.proxy.handlers.request_time import request_time
 from weir.proxy.handlers.sasl import authentication
 from weir.proxy.handlers.sasl.identity import Identities
@@ -45,7 +46,12 @@ Fill: TypeAlias = Callable[[Plan], None]
 
 ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.PRODUCE: (bandwidth.plan_produce, topic_rates.plan_produce, rewrite.plan_produce_endpoints),
-    ApiKey.FETCH: (bandwidth.plan_fetch, topic_rates.plan_fetch, rewrite.plan_fetch_endpoints),
+    ApiKey.FETCH: (
+        bandwidth.plan_fetch,
+        topic_rates.plan_fetch,
+        fetches.plan_fetch,
+        rewrite.plan_fetch_endpoints,
+    ),
     ApiKey.METADATA: (rewrite.plan_metadata,),
     ApiKey.FIND_COORDINATOR: (rewrite.plan_find_coordinator,),
     ApiKey.DESCRIBE_CLUSTER: (rewrite.plan_describe_cluster,),

@@ -25,12 +25,20 @@ connection. KRaft controllers refuse requests of more than 10,000 changes
 R = TypeVar("R", bound=Message)
 
 
-def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int, end: int) -> R | Query:
+def whole_request(
+    context: Context,
+    codec_: Codec[R],
+    data: bytearray,
+    body: int,
+    end: int,
+    *,
+    elements_max: int = ELEMENTS_MAX,
+) -> R | Query:
     """Decode the complete request with body `data[body:end]`, and return the message. For a large request,
     return a query that decodes the request in pieces; Weir then decides about the request again.
 
     Raises ProtocolError if the request is malformed, so that a broker could not read it either, and
-    OversizedError if it has more than `ELEMENTS_MAX` elements.
+    OversizedError if it is large and has more than `elements_max` elements.
     """
     decoded = context.decoded
     if isinstance(decoded, ProtocolError):
@@ -39,7 +47,7 @@ def whole_request(context: Context, codec_: Codec[R], data: bytearray, body: int
         return decoded
     if end - body <= PIECE_BYTES:
         return codec_.decode_request(data, body, end)
-    return Query(_decode(context, codec_, bytes(memoryview(data)[body:end])), again=True)
+    return Query(_decode(context, codec_, bytes(memoryview(data)[body:end]), elements_max), again=True)
 
 
 def keep(context: Context, decoded: object) -> None:
@@ -49,9 +57,9 @@ def keep(context: Context, decoded: object) -> None:
     context.decoded = decoded
 
 
-def _decode(context: Context, codec_: Codec[R], body: bytes) -> BrokerQuery:
+def _decode(context: Context, codec_: Codec[R], body: bytes, elements_max: int) -> BrokerQuery:
     try:
-        context.decoded = yield from codec_.decode_in_pieces(body, elements_max=ELEMENTS_MAX)
+        context.decoded = yield from codec_.decode_in_pieces(body, elements_max=elements_max)
     except ProtocolError as error:
         context.decoded = error
     return None

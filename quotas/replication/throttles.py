@@ -129,7 +129,7 @@ class ReplicationThrottles:
     the same values are equal.
     """
 
-    __slots__ = ("_rates", "_replicas", "_values")
+    __slots__ = ("_rates", "_replicas", "_values", "topics")
 
     def __init__(self, values: Mapping[ConfigKey, str] | None = None) -> None:
         """Begin with these values. Raises ValueError for a value that `check` refuses."""
@@ -146,16 +146,13 @@ class ReplicationThrottles:
                 self._rates[role, key.resource_name] = parse_rate(value)
             elif (replicas := Replicas.parse(value)) != NO_REPLICAS:
                 self._replicas[role][key.resource_name] = replicas
+        self.topics: frozenset[str] = frozenset().union(*self._replicas.values())
+        """Topics that have a throttled replica in either role."""
 
     @property
     def values(self) -> Mapping[ConfigKey, str]:
         """Configuration → value; read-only."""
         return MappingProxyType(self._values)
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """Topics that have a throttled replica in either role."""
-        return frozenset().union(*self._replicas.values())
 
     def rate(self, role: Role, node_id: int) -> float:
         """Return the rate of a broker in bytes/s: its own, else that of all brokers, else infinity."""

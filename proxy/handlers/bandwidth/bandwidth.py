@@ -17,9 +17,6 @@ only by their own connection's charges, as at a broker. In hold mode, responses 
 records, as by brokers before KIP-219.
 
 Shadow quotas are charged too, but delay and change nothing.
-
-Fetches between brokers are not charged. Such a fetch has a replica id, and its principal is known to be a
-broker's. A replica id from any other principal is ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ from weir.protocol.framing import INCOMPLETE, client_id_end, request_body
 from weir.protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset
 from weir.protocol.scanning.least_fetch import AskLeast, ask_least
-from weir.proxy.handlers.bandwidth.replica_fetches import IsReplicaFetch, replica_fetch_test
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
 from weir.proxy.handlers.plan import Context, Plan
 from weir.quotas import ClientLedger
@@ -44,7 +40,6 @@ CHARGED_SERIAL = Forward(charged=True, serial=True)
 CHARGED_UNREAD = Forward(charged=True, serial=True, unread=True)
 CHARGED_UNANSWERED = Forward(charged=True, answered=False)
 UNANSWERED = Forward(answered=False)
-EXEMPT = Forward(exempt=True)
 UNREADABLE = -2
 _NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
 _PRODUCE = {
@@ -92,19 +87,12 @@ def plan_produce(plan: Plan) -> None:
 
 def plan_fetch(plan: Plan) -> None:
     """Charge the bytes of fetch responses, and limit `max_bytes` of fetch requests (KAFKA-9677)."""
-    is_replica_fetch = replica_fetch_test(plan.version, flexible=plan.flexible_request)
     max_bytes, least = field_offset(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         ledger = context.client.identify(data, frame, end, context.now_ms)
         if ledger is None:
             return WAIT
-        if context.client.is_broker:
-            replica = _is_replica(is_replica_fetch, data, frame, end, complete)
-            if replica is None:
-                return WAIT
-            if replica:
-                return EXEMPT
         budget = ledger.fetch
         if budget is None:
             return _unlimited(context, plan, ledger, data, frame, end)
@@ -214,18 +202,6 @@ def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete
         return wanted.locate(data, body, end, complete)
     except ProtocolError:
         return UNREADABLE
-
-
-def _is_replica(
-    is_replica_fetch: IsReplicaFetch, data: bytearray, frame: int, end: int, complete: bool
-) -> bool | None:
-    """Return True if the fetch is a replica's, False if not or if the fetch cannot be read, None if more
-    bytes are needed.
-    """
-    try:
-        return is_replica_fetch(data, frame, end, complete)
-    except ProtocolError:
-        return False
 
 
 def _first_hold_ms(context: Context, ledger: ClientLedger) -> int:

@@ -179,8 +179,6 @@ def plan_fetch(plan: Plan) -> None:
         decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
         if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
             return decision
-        if context.client.is_broker:
-            return decision
         if topics_of is None:
             return _unnamed(context, plan, topics.fetch) or decision
         if not topics.fetch.enforces:
@@ -198,7 +196,7 @@ def plan_fetch(plan: Plan) -> None:
         return until_ms if ledger.topics is None else max(until_ms, _over(context, ledger))
 
     def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
-        rates = _rates_of(context, ledger)
+        rates = _rates_of(ledger)
         return None if rates is None else FetchByteCounter(context, rates, version)
 
     plan.admit, plan.whole = admit, True
@@ -227,7 +225,7 @@ def _over(context: Context, ledger: ClientLedger) -> int:
     """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is. In
     hold mode return 0, too: Weir then delays responses and never removes their records.
     """
-    rates, session = _rates_of(context, ledger), context.fetch_session
+    rates, session = _rates_of(ledger), context.fetch_session
     if rates is None or session is None or context.hold:
         return 0
     return rates.throttled_until_ms(_named(session))
@@ -244,18 +242,16 @@ def _tell(context: Context, ledger: ClientLedger) -> int:
     """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
     Return the throttle time (ms).
     """
-    rates, session = _rates_of(context, ledger), context.fetch_session
+    rates, session = _rates_of(ledger), context.fetch_session
     if rates is None or session is None:
         return 0
     return rates.tell_rest(_named(session), context.now_ms)
 
 
-def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
-    """Return the topic rates that apply to the client's fetches; None if no topic has such a rate, or if the
-    client is a broker.
-    """
+def _rates_of(ledger: ClientLedger) -> TopicRates | None:
+    """Return the topic rates that apply to the client's fetches; None if no topic has such a rate."""
     topics = ledger.topics
-    if topics is None or not topics.fetch.names or context.client.is_broker:
+    if topics is None or not topics.fetch.names:
         return None
     return topics.fetch
 

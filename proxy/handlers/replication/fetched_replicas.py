@@ -1,0 +1,116 @@
+"""The throttled replicas of one fetch, and the choice of those that may get records now.
+
+KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate.
+Weir
+also cuts the partition limits of the others, so that one fetch asks for no more records of throttled replicas
+than both budgets allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from weir.quotas.replication.replication_quotas import Progress, ReplicationQuotas
+from weir.quotas.replication.throttles import Role
+
+if TYPE_CHECKING:
+    from weir.protocol.messages import FetchRequest
+
+Key: TypeAlias = tuple[bytes, int]
+"""A partition as fetches identify it: the topic (name in UTF-8, or topic id) and the partition's number."""
+
+QUANTUM_S: Final = 0.1
+"""A replica that was held back gets records again when its budget allows those of this time (s). With less,
+each fetch would get a single batch, and a session's partitions would be forgotten and added for each.
+"""
+FIRST_VERSION_WITH_WHOLE_BATCHES: Final = 3
+"""First version of Fetch in which a response has a batch even if it is larger than the limits (KIP-74).
+Limits of older versions are not cut, because a replica would never get a batch above them.
+"""
+
+
+class Pair(NamedTuple):
+    """The brokers of a replication connection, by node id."""
+
+    leader: int
+    follower: int
+
+
+class FetchedReplica:
+    """A throttled replica that a fetch asks for."""
+
+    __slots__ = ("asked", "at_leader", "is_held_back", "is_mentioned", "max_bytes", "progress", "roles")
+
+    def __init__(
+        self, asked: FetchRequest.FetchPartition, roles: tuple[Role, ...], progress: Progress
+    ) -> None:
+        """Begin with what the follower asks for."""
+        self.asked = asked
+        """The partition as the follower has last named it, with its fetch offset and epochs."""
+        self.is_mentioned = True
+        """True if the follower's present fetch names the partition."""
+        self.roles = roles
+        """Roles in which the replica is throttled: the leader's, the follower's, or both."""
+        self.progress = progress
+        self.is_held_back = False
+        """True if the present fetch may get no records of the partition."""
+        self.max_bytes = asked.partition_max_bytes
+        """Limit of the partition's records (bytes) in the present fetch."""
+        self.at_leader: int | None = None
+        """Limit of the partition's records (bytes) in the leader's fetch session; None if that session does
+        not have the partition.
+        """
+
+    def ask(self, asked: FetchRequest.FetchPartition, now_ms: int) -> None:
+        """Note that the follower's present fetch names the partition."""
+        self.asked, self.is_mentioned = asked, True
+        self.progress.next_offset, self.progress.seen_ms = asked.fetch_offset, now_ms
+
+    def cut(self) -> FetchRequest.FetchPartition:
+        """Return the partition as the leader is asked for it, with the cut limit."""
+        if self.max_bytes == self.asked.partition_max_bytes:
+            return self.asked
+        return replace(self.asked, partition_max_bytes=self.max_bytes)
+
+
+def choose(
+    replicas: Iterable[FetchedReplica], quotas: ReplicationQuotas, pair: Pair, *, cut: bool, now_ms: int
+) -> float:
+    """Set `is_held_back` and `max_bytes` of the replicas. Return the time (ms) until the first replica that
+    is held back may get records; infinity if none is held back.
+
+    The first replicas get the bytes that are left, so the caller should begin with others at each fetch. With
+    `cut`, the limits of partitions are cut to the bytes that are left.
+    """
+    budgets = {
+        Role.LEADER: quotas.budget(Role.LEADER, pair.leader),
+        Role.FOLLOWER: quotas.budget(Role.FOLLOWER, pair.follower),
+    }
+    left = {role: budget.allowed_bytes(now_ms) for role, budget in budgets.items()}
+    wait_ms = math.inf
+    for replica in replicas:
+        asked, roles = replica.asked.partition_max_bytes, replica.roles
+        is_free = replica.progress.is_in_sync or not quotas.enforced
+        replica.is_held_back = not is_free and any(
+            left[role] <= 0 or left[role] < min(asked, budgets[role].limit * QUANTUM_S) for role in roles
+        )
+        replica.progress.is_held_back = replica.is_held_back
+        replica.max_bytes = asked
+        if replica.is_held_back:
+            waits = (budgets[role].wait_ms(now_ms, _quantum(budgets[role].limit)) for role in roles)
+            wait_ms = min(wait_ms, max(waits))
+        elif not is_free:
+            if cut:
+                replica.max_bytes = max(int(min(asked, *(left[role] for role in roles))), 1)
+            for role in roles:
+                left[role] -= replica.max_bytes
+    return wait_ms
+
+
+def _quantum(limit: float) -> float:
+    """Return the bytes that a budget with this limit (bytes/s) must allow before it gives records again."""
+    return 0 if limit == math.inf else limit * QUANTUM_S

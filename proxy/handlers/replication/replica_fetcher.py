@@ -1,0 +1,225 @@
+"""The replica fetches of one connection: a follower fetches from the leader behind the connection.
+
+While no replica is throttled, fetches pass unread. A fetch session that began before is restarted when the
+first replica is throttled, and whenever other replicas are: Weir answers FETCH_SESSION_ID_NOT_FOUND, and the
+follower begins a new session with a full fetch, which names all partitions. So Weir knows a session from its
+beginning, or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import FetchRequest, FetchResponse
+from weir.proxy.handlers.broker_query import BrokerQuery, ask
+from weir.proxy.handlers.decisions import Decision, Forward, Hold, Query
+from weir.proxy.handlers.replication.fetched_bytes import FetchedBytes
+from weir.proxy.handlers.replication.fetched_replicas import (
+    FIRST_VERSION_WITH_WHOLE_BATCHES,
+    FetchedReplica,
+    Key,
+    Pair,
+    choose,
+)
+from weir.proxy.handlers.replication.replica_session import ReplicaSession, identified, identity
+from weir.proxy.handlers.replication.replication import Replication
+
+if TYPE_CHECKING:
+    from weir.proxy.handlers.plan import Context
+    from weir.proxy.handlers.replication.incoming_fetch import IncomingFetch
+
+EXEMPT: Final = Forward(exempt=True)
+FIRST_VERSION_WITH_SESSIONS: Final = 7
+"""First version of Fetch with fetch sessions (KIP-227)."""
+WHOLE_BYTES_MAX: Final = 1024 * 1024
+"""Limit (bytes) of the records in the response to a full fetch with replicas that are held back. Weir reads
+such a response as a whole.
+"""
+
+
+class ReplicaFetcher:
+    """The state of one connection at a replication listener."""
+
+    __slots__ = ("_answer_by_ms", "_leader", "_replication", "_session")
+
+    def __init__(self, replication: Replication, leader: int) -> None:
+        """Begin without a fetch. `leader` is the node id of the broker behind the connection."""
+        self._replication = replication
+        self._leader = leader
+        self._session: ReplicaSession | None = None
+        self._answer_by_ms: int | None = None
+        """Time (ms) at which a fetch must be answered that waits because all its partitions are held back;
+        None if no fetch waits.
+        """
+
+    @property
+    def reads(self) -> bool:
+        """True if fetches must be read, because replicas are throttled, or were until now."""
+        return self._session is not None or self._replication.is_active
+
+    def decide(self, context: Context, fetch: IncomingFetch, request: FetchRequest) -> Decision:
+        """Return the decision about a complete replica fetch."""
+        is_full = fetch.version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch <= 0
+        if is_full:
+            self._session = None
+            if not self._replication.is_active:
+                return EXEMPT
+            pair = Pair(self._leader, _follower(request))
+            session = ReplicaSession(self._replication, pair, fetch.version)
+        elif (known := self._known(request)) is None:
+            self._session = None
+            return fetch.reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        else:
+            session = known
+        return self._limited(context, fetch, request, session, is_full=is_full)
+
+    def _known(self, request: FetchRequest) -> ReplicaSession | None:
+        """Return the session that an incremental fetch continues; None if Weir does not know the session, or
+        has divided its partitions by throttles that are no longer in force.
+        """
+        session = self._session
+        if session is None or not self._replication.is_active:
+            return None
+        same = (session.id, session.epoch) == (request.session_id, request.session_epoch)
+        return session if same and session.generation == self._replication.generation else None
+
+    def _limited(
+        self,
+        context: Context,
+        fetch: IncomingFetch,
+        request: FetchRequest,
+        session: ReplicaSession,
+        *,
+        is_full: bool,
+    ) -> Decision:
+        """Return the decision to forward a fetch without the partitions that are held back, or to hold it."""
+        now_ms = context.now_ms
+        session.read(request, now_ms)
+        wait_ms = choose(
+            session.in_turn(),
+            self._replication.quotas,
+            session.pair,
+            cut=fetch.version >= FIRST_VERSION_WITH_WHOLE_BATCHES,
+            now_ms=now_ms,
+        )
+        whole = is_full and fetch.version >= FIRST_VERSION_WITH_SESSIONS and wait_ms < math.inf
+        unseen = _unseen(session) if whole else {}
+        if not session.has_partitions_to_ask_for and not unseen:
+            hold_ms = self._hold_ms(request, wait_ms, now_ms)
+            if hold_ms > 0:
+                return Hold(hold_ms, first=False)
+            self._answer_by_ms = None
+            session.answered(by_leader=False)
+            response = FetchResponse(session_id=0 if is_full else request.session_id)
+            return fetch.reply(_completed(response, session, fetch.version) if whole else response)
+        self._answer_by_ms = None
+        if whole:
+            return Query(self._whole(context, fetch.version, request, session, unseen))
+        changed = session.request_for_leader(request)
+        if wait_ms < changed.max_wait_ms:
+            changed = replace(changed, max_wait_ms=max(int(wait_ms), 1))
+        if not is_full:
+            session.answered(by_leader=True)
+        elif fetch.version >= FIRST_VERSION_WITH_SESSIONS:
+            self._session = session
+        counter = FetchedBytes(context, self._replication.quotas, session, fetch.version, self._answered)
+        return fetch.forward(None if changed == request else changed, counter)
+
+    def _hold_ms(self, request: FetchRequest, wait_ms: float, now_ms: int) -> int:
+        """Return the time (ms) for which to hold a fetch whose partitions are all held back; 0 once the
+        follower's `max_wait_ms` is over.
+        """
+        if self._answer_by_ms is None:
+            self._answer_by_ms = now_ms + request.max_wait_ms
+        left_ms = self._answer_by_ms - now_ms
+        return 0 if left_ms <= 0 else max(int(min(left_ms, wait_ms)), 1)
+
+    def _whole(
+        self,
+        context: Context,
+        version: int,
+        request: FetchRequest,
+        session: ReplicaSession,
+        unseen: Mapping[Key, FetchedReplica],
+    ) -> BrokerQuery:
+        """Answer a full fetch of which partitions are held back. A follower discards a response to a full
+        fetch that lacks a partition, so those that the leader is not asked for are added without records.
+
+        The leader is asked for `unseen` partitions, because their high watermark is not known, but their
+        records are removed.
+        """
+        for replica in unseen.values():
+            replica.is_held_back, replica.max_bytes = False, 1
+        changed = session.request_for_leader(request)
+        for replica in unseen.values():
+            replica.is_held_back = True
+        changed = replace(changed, max_bytes=min(request.max_bytes, WHOLE_BYTES_MAX))
+        response = yield from ask(changed, version, FetchResponse)
+        counter = FetchedBytes(context, self._replication.quotas, session, version, self._answered)
+        for topic in response.responses:
+            name = identity(topic, version)
+            for data in topic.partitions:
+                replica_or_none = session.replicas.get((name, data.partition_index))
+                if replica_or_none is not None and replica_or_none.is_held_back:
+                    data.records = b""
+                size = len(data.records or b"")
+                counter.note(name, data.partition_index, data.error_code, data.high_watermark, size)
+        self._session = session
+        self._answered(response.error_code, response.session_id)
+        return response if response.error_code else _completed(response, session, version)
+
+    def _answered(self, error_code: int, session_id: int) -> None:
+        """Note the error code and the session id in a response of the leader. A session without id has ended,
+        or was never made.
+        """
+        if self._session is not None:
+            self._session.id = session_id
+            if error_code or not session_id:
+                self._session = None
+
+
+def _follower(request: FetchRequest) -> int:
+    """Return the node id of the broker that fetches."""
+    return request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
+
+
+def _unseen(session: ReplicaSession) -> dict[Key, FetchedReplica]:
+    """Return the replicas that are held back and whose high watermark is not known."""
+    return {
+        key: replica
+        for key, replica in session.replicas.items()
+        if replica.is_held_back and replica.progress.high_watermark < 0
+    }
+
+
+def _completed(response: FetchResponse, session: ReplicaSession, version: int) -> FetchResponse:
+    """Return the response to a full fetch, with the partitions that are held back and missing in it. Their
+    high watermark is that of the latest response, and their log start offset the follower's own, so that the
+    follower changes nothing.
+    """
+    present = {
+        (identity(topic, version), data.partition_index)
+        for topic in response.responses
+        for data in topic.partitions
+    }
+    missing: dict[bytes, list[FetchResponse.PartitionData]] = {}
+    for (topic, partition), replica in session.replicas.items():
+        if replica.is_held_back and (topic, partition) not in present:
+            data = FetchResponse.PartitionData(
+                partition_index=partition,
+                high_watermark=replica.progress.high_watermark,
+                last_stable_offset=replica.progress.high_watermark,
+                log_start_offset=replica.asked.log_start_offset,
+                records=b"",
+            )
+            missing.setdefault(topic, []).append(data)
+    response.responses += [
+        FetchResponse.FetchableTopicResponse(**identified(topic, version), partitions=partitions)
+        for topic, partitions in missing.items()
+    ]
+    return response

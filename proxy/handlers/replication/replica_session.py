@@ -1,0 +1,185 @@
+"""A follower's fetch session (KIP-227), and the session behind it at the leader, which differs.
+
+The follower believes that its session has all partitions that it has named. The leader's session lacks the
+partitions that are held back: Weir has the leader forget them, and names them again, with the follower's
+fetch offset and epochs, when they may get records. Weir counts the epochs of both sessions, because it
+answers some fetches itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypedDict
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from weir.protocol.messages import FetchRequest, FetchResponse
+from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica, Key, Pair
+from weir.proxy.handlers.replication.replication import FIRST_VERSION_WITH_IDS, Replication
+from weir.quotas.replication.replication_quotas import Progress, Replica
+
+UNKNOWN: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+class ReplicaSession:
+    """The partitions that one follower fetches from one leader, and the epochs of their fetch session."""
+
+    __slots__ = (
+        "_forgotten",
+        "_others",
+        "_replication",
+        "_version",
+        "epoch",
+        "generation",
+        "id",
+        "leader_epoch",
+        "pair",
+        "replicas",
+    )
+
+    def __init__(self, replication: Replication, pair: Pair, version: int) -> None:
+        """Begin without partitions. `version` is the version of Fetch."""
+        self._replication = replication
+        self.pair = pair
+        self._version = version
+        self.generation = replication.generation
+        """Generation of the throttles by which the partitions were divided into throttled and other ones."""
+        self.id = UNKNOWN
+        """Id of the session; UNKNOWN until the leader has told it. 0 if the leader has made no session."""
+        self.epoch = self.leader_epoch = 1
+        """Epochs of the follower's next fetch (`epoch`) and of the next fetch to the leader (`leader_epoch`).
+        """
+        self.replicas: dict[Key, FetchedReplica] = {}
+        """Throttled replicas in the follower's session."""
+        self._others: set[Key] = set()
+        """Partitions in the follower's session that are not throttled; the leader's session has them, too."""
+        self._forgotten: set[Key] = set()
+        """Partitions that the leader must be told to forget."""
+
+    def read(self, request: FetchRequest, now_ms: int) -> None:
+        """Note the partitions that a fetch names and forgets. A second call for the same fetch has no effect."""
+        for replica in self.replicas.values():
+            replica.is_mentioned = False
+        for key, asked in _named(request, self._version):
+            self._ask(key, asked, now_ms)
+        for topic in request.forgotten_topics_data:
+            for partition in topic.partitions:
+                self._forget((identity(topic, self._version), partition))
+
+    def _ask(self, key: Key, asked: FetchRequest.FetchPartition, now_ms: int) -> None:
+        known = self.replicas.get(key)
+        if known is not None:
+            known.ask(asked, now_ms)
+        elif key not in self._others:
+            topic, partition = key
+            name = self._replication.name_of(topic, self._version)
+            replica, quotas = Replica(name, partition, self.pair.follower), self._replication.quotas
+            roles = quotas.roles(replica, self.pair.leader)
+            if roles:
+                progress = quotas.progress.get(replica)
+                if progress is None:
+                    progress = Progress(self.pair.leader, asked.fetch_offset, now_ms)
+                    quotas.progress[replica] = progress
+                progress.leader = self.pair.leader
+                known = self.replicas[key] = FetchedReplica(asked, roles, progress)
+                known.ask(asked, now_ms)
+            else:
+                self._others.add(key)
+        self._forgotten.discard(key)
+
+    def _forget(self, key: Key) -> None:
+        replica = self.replicas.pop(key, None)
+        if replica is None or replica.at_leader is not None:
+            self._others.discard(key)
+            self._forgotten.add(key)
+
+    @property
+    def has_partitions_to_ask_for(self) -> bool:
+        """True if a partition is not held back, so that the leader can be asked for it."""
+        return bool(self._others) or not all(replica.is_held_back for replica in self.replicas.values())
+
+    def in_turn(self) -> Iterable[FetchedReplica]:
+        """Return the throttled replicas; those that the latest fetch has asked the leader for come last."""
+        return sorted(self.replicas.values(), key=lambda replica: replica.at_leader is not None)
+
+    def request_for_leader(self, request: FetchRequest) -> FetchRequest:
+        """Return the fetch that the leader is sent instead of the follower's, and note its partitions as
+        those of the leader's session.
+        """
+        named = [(key, asked) for key, asked in _named(request, self._version) if key not in self.replicas]
+        for key, replica in self.replicas.items():
+            if replica.is_held_back:
+                if replica.at_leader is not None:
+                    self._forgotten.add(key)
+                replica.at_leader = None
+            elif replica.is_mentioned or replica.at_leader != replica.max_bytes:
+                replica.at_leader = replica.max_bytes
+                named.append((key, replica.cut()))
+        forgotten, self._forgotten = self._forgotten, set()
+        return replace(
+            request,
+            session_epoch=self.leader_epoch if request.session_epoch > 0 else request.session_epoch,
+            topics=_topics(named, self._version),
+            forgotten_topics_data=_forgotten_topics(forgotten, self._version),
+        )
+
+    def answered(self, *, by_leader: bool) -> None:
+        """Count the epochs of a fetch that is answered by the leader, or by Weir."""
+        self.epoch = _next(self.epoch)
+        if by_leader:
+            self.leader_epoch = _next(self.leader_epoch)
+
+
+def _next(epoch: int) -> int:
+    return 1 if epoch == _EPOCH_MAX else epoch + 1
+
+
+def identity(
+    topic: FetchRequest.FetchTopic | FetchRequest.ForgottenTopic | FetchResponse.FetchableTopicResponse,
+    version: int,
+) -> bytes:
+    """Return the name (UTF-8) or the id of a topic in a fetch of this version, or in its response."""
+    return topic.topic_id.bytes if version >= FIRST_VERSION_WITH_IDS else topic.topic.encode()
+
+
+def _named(request: FetchRequest, version: int) -> Iterator[tuple[Key, FetchRequest.FetchPartition]]:
+    for topic in request.topics:
+        name = identity(topic, version)
+        for asked in topic.partitions:
+            yield (name, asked.partition), asked
+
+
+def _topics(
+    named: Iterable[tuple[Key, FetchRequest.FetchPartition]], version: int
+) -> list[FetchRequest.FetchTopic]:
+    grouped: dict[bytes, list[FetchRequest.FetchPartition]] = {}
+    for (topic, _partition), asked in named:
+        grouped.setdefault(topic, []).append(asked)
+    return [
+        FetchRequest.FetchTopic(**identified(topic, version), partitions=partitions)
+        for topic, partitions in grouped.items()
+    ]
+
+
+def _forgotten_topics(keys: Iterable[Key], version: int) -> list[FetchRequest.ForgottenTopic]:
+    grouped: dict[bytes, list[int]] = {}
+    for topic, partition in sorted(keys):
+        grouped.setdefault(topic, []).append(partition)
+    return [
+        FetchRequest.ForgottenTopic(**identified(topic, version), partitions=partitions)
+        for topic, partitions in grouped.items()
+    ]
+
+
+class _Identified(TypedDict, total=False):
+    topic: str
+    topic_id: UUID
+
+
+def identified(topic: bytes, version: int) -> _Identified:
+    """Return the fields that identify a topic in a fetch of this version."""
+    if version >= FIRST_VERSION_WITH_IDS:
+        return {"topic_id": UUID(bytes=topic)}
+    return {"topic": topic.decode("utf-8", "replace")}
