@@ -59,7 +59,7 @@ Examples:
 @source_options
 @json_option
 def list_(source: Source, as_json: bool) -> None:
-    """List every quota, the enforced ones first, then replication throttles."""
+    """List every quota, and the replication throttles."""
     _show(source, source.load(), as_json)
 
 

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
+from tests.proxy.throttles import ALL_BROKERS, BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.alterations import QuotaAlteration, Request, write_audit
@@ -21,8 +22,10 @@ from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
 from weir.proxy.control.stores.store import StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
+from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
+from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table import quota_table as table_module
 from weir.quotas.table.limits import Limits
 
@@ -175,6 +178,63 @@ async def test_the_audit_log_has_a_line_for_each_changed_value(scene: Scene) -> 
     ]
     assert scene.state.alterations == {"stored": 1}
     assert scene.state.last_change_s == 100
+
+
+@scripted(play)
+async def test_altered_throttles_are_in_force_and_audited_before_the_response(scene: Scene) -> None:
+    expected = FIRST.replication_altered(dict(THROTTLES.values))
+    seen: list[QuotaTable] = []
+    with capture_logs() as logged:
+        for changes in (dict(THROTTLES.values), {BROKER_1: "5", ORDERS: None, ALL_BROKERS: "0"}):
+            scene.store.may_go.release()
+            scene.quota_manager.alter_replication(
+                changes, "admin", PEER, lambda _reason: seen.append(scene.registry.in_force)
+            )
+            await scene.settle()
+    assert seen == [expected, expected.replication_altered({BROKER_1: "5", ORDERS: None})]
+    assert seen[-1] == scene.quota_manager.table
+    keys = ("principal", "client", "resource", "config", "before", "after")
+    said = [
+        tuple(line[key] for key in keys) for line in logged if line["event"] == "replication throttle altered"
+    ]
+    admin = ("User:admin", PEER)
+    assert said == [
+        (*admin, "broker 1", "leader.replication.throttled.rate", None, "10000000"),
+        (*admin, "broker <default>", "follower.replication.throttled.rate", None, "0"),
+        (*admin, "topic orders", "leader.replication.throttled.replicas", None, "0:1,1:2"),
+        (*admin, "topic orders", "follower.replication.throttled.replicas", None, "*"),
+        (*admin, "broker 1", "leader.replication.throttled.rate", "10000000", "5"),
+        (*admin, "topic orders", "leader.replication.throttled.replicas", "0:1,1:2", None),
+    ]
+    assert scene.state.alterations == {"stored": 2}
+
+
+@scripted(play)
+async def test_alterations_of_quotas_and_throttles_run_in_the_order_of_requests(scene: Scene) -> None:
+    answers: list[tuple[str, str | None]] = []
+    scene.quota_manager.alter_replication({BROKER_1: "5"}, "a", PEER, lambda why: answers.append(("a", why)))
+    scene.quota_manager.alter({(ALICE, PRODUCE): 7.0}, "b", PEER, lambda why: answers.append(("b", why)))
+    scene.quota_manager.alter_replication({BROKER_1: "6"}, "c", PEER, lambda why: answers.append(("c", why)))
+    await scene.settle()
+    assert answers == []
+    scene.store.failure = StoreError("disk full")
+    scene.store.may_go.release()
+    await scene.settle()
+    assert answers == [("a", "disk full")]
+    scene.store.failure = None
+    for _ in range(2):
+        scene.store.may_go.release()
+    await scene.settle()
+    assert answers[1:] == [("b", None), ("c", None)]
+    assert scene.store.table == QuotaTable(
+        {(ALICE, PRODUCE): 7.0}, replication=ReplicationThrottles({BROKER_1: "6"})
+    )
+
+
+def test_throttles_are_not_altered_without_quota_administration() -> None:
+    answers: list[str | None] = []
+    NoQuotaAdmin().alter_replication({BROKER_1: "5"}, "admin", PEER, answers.append)
+    assert answers == ["quotas are not managed here"]
 
 
 @scripted(play)
