@@ -99,7 +99,7 @@ class ZooKeeper:
             raise
 
     def close(self) -> None:
-        """End the session."""
+        """End the ZooKeeper session."""
         self._client.stop()
         self._client.close()
 

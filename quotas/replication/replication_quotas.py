@@ -18,7 +18,7 @@ class Replica(NamedTuple):
 
 
 class Progress:
-    """What is known of a throttled replica from its fetches. Offsets are those of the partition's records."""
+    """Progress of a throttled replica, known from its fetches."""
 
     __slots__ = (
         "first_ms",

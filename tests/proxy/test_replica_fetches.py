@@ -40,8 +40,7 @@ def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QU
 
 
 def playbook(user: str, brokers: frozenset[str] | None = KAFKA, table_: QuotaTable | None = None) -> Playbook:
-    session = new_connection(table_ or table())
-    session.client.brokers = brokers
+    session = new_connection(table_ or table(), brokers=brokers)
     session.client.become(user)
     return Playbook(session=session)
 
@@ -143,8 +142,7 @@ def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> N
     asked = request(FetchRequest(topics=topics), 17)
     assert len(asked) > 2 * 256 * 1024 > REPLICA_FETCH_BYTES
     for user, counted in (("kafka", False), ("mallory", True)):
-        session = new_connection(table())
-        session.client.brokers = KAFKA
+        session = new_connection(table(), brokers=KAFKA)
         session.client.become(user)
         wire = Wire(session)
         wire.feed(0, client=asked)

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from tests.kafka.ports import free_range
+from tests.proxy.certificates import context_of, write_ca, write_pair
 from tests.proxy.fake_broker import HOST, Connection
 from tests.proxy.stage import METADATA, PING, PONG, Stage
 from tests.wire.frames import response
@@ -20,6 +21,8 @@ from weir.proxy.config.config import ConfigError
 from weir.proxy.server import establish
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.proxy.stage import Play
 
 REPLICATION: Final = 100
@@ -162,3 +165,42 @@ def test_a_taken_replication_port_stops_the_start(play: Play) -> None:
     message = r"^cannot listen on 127.0.0.1:\d+ for broker 0: address already in use: choose another --repl"
     with socket.create_server((HOST, cluster.first_port + 2)), pytest.raises(ConfigError, match=message):
         play(None, **cluster.options)
+
+
+def test_certificates_tell_brokers_at_a_replication_listener_and_server_names_do_not_count(
+    play: Play, tmp_path: Path
+) -> None:
+    cluster, domain = Cluster(), "kafka.test"
+    cert, key = write_pair(tmp_path, HOST, f"*.{domain}")
+
+    async def connect(stage: Stage, name: str) -> None:
+        plain = await trio.open_tcp_stream(HOST, cluster.first_port + 2)
+        tls = trio.SSLStream(
+            plain, context_of("clients", name), server_hostname=f"broker-1.{domain}", https_compatible=True
+        )
+        stage.clients.append(Connection(tls))
+        assert await stage.clients[-1].ask(PING) == PONG
+        assert stage.cluster.asked[-1] == (REPLICATION, PING), "the port tells the broker"
+
+    async def script(stage: Stage) -> None:
+        await cluster.start(stage, 0)
+        unfinished = await trio.open_tcp_stream(HOST, cluster.first_port + 2)
+        for name in ("kafka", "alice"):
+            await connect(stage, name)
+        await unfinished.aclose()
+        clients = [relay.connection.client for relay in stage.server._relays]
+        assert {client.user: client.is_broker for client in clients} == {"CN=kafka": True, "CN=alice": False}
+
+    play(
+        script,
+        brokers=(0, 1),
+        tls_cert=str(cert),
+        tls_key=str(key),
+        tls_client_auth="required",
+        tls_client_ca=str(write_ca(tmp_path, "clients")),
+        sni_domain=domain,
+        broker_ports="",
+        super_users="User:CN=kafka",
+        connections_max=1,
+        **cluster.options,
+    )

@@ -62,7 +62,7 @@ def new_connection(
     counters = Counters()
     addresses = AdvertisedAddresses if brokers is None else UnchangedAddresses
     return Connection(
-        plans=Plans(counters) if plans is None else plans,
+        plans=Plans(counters, replication=brokers is not None) if plans is None else plans,
         quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
         addresses=addresses("weir", AddressBook(ports, no_listener)),
         counters=counters,

@@ -147,7 +147,7 @@ class ReplicaFetcher:
         session: ReplicaSession,
         unseen: Mapping[Key, FetchedReplica],
     ) -> BrokerQuery:
-        """Answer a full fetch of which partitions are held back. A follower discards a response to a full
+        """Answer a full fetch with partitions that are held back. A follower discards a response to a full
         fetch that lacks a partition, so those that the leader is not asked for are added without records.
 
         The leader is asked for `unseen` partitions, because their high watermark is not known, but their
