@@ -32,7 +32,9 @@ SESSIONS: Final = (
     "proxy/handlers/topics/fetch_sessions.py",
     "proxy/handlers/topics/topic_rates.py",
 )
-"""Modules about Kafka's fetch sessions (KIP-227), or about ZooKeeper's sessions. A client's TCP connection is called a connection."""
+"""Modules about Kafka's fetch sessions (KIP-227), or about ZooKeeper's sessions. A client's TCP connection is
+called a connection.
+"""
 _SESSION: Final = re.compile(r"(?<!fetch )\bsessions?\b", re.IGNORECASE)
 
 

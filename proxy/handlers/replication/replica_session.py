@@ -59,7 +59,7 @@ class ReplicaSession:
         """Partitions that the leader must be told to forget."""
 
     def read(self, request: FetchRequest, now_ms: int) -> None:
-        """Note the partitions that a fetch names and forgets. Repeated for the same fetch, it has no effect."""
+        """Note the partitions that a fetch names and forgets. May be repeated for the same fetch."""
         for replica in self.replicas.values():
             replica.is_mentioned = False
         for key, asked in _named(request, self._version):
