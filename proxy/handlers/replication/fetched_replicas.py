@@ -52,7 +52,9 @@ class FetchedReplica:
         self.asked = asked
         """The partition as the follower has last named it, with its fetch offset and epochs."""
         self.is_mentioned = True
-        """True if the follower's present fetch names the partition."""
+        """True if the follower has named the partition and the leader has not been told since. A fetch that Weir
+        answers itself does not reach the leader.
+        """
         self.roles = roles
         """Roles in which the replica is throttled: the leader's, the follower's, or both."""
         self.progress = progress
