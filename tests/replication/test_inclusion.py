@@ -23,3 +23,38 @@ def test_an_offset_named_in_a_fetch_that_weir_answers_reaches_the_leader_with_a_
     assert talk.told() == {}
     talk.now_ms += 30_000
     assert talk.fetch({}) == {0: 5}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_full_response_has_the_replicas_that_are_held_back_without_records(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC, "0:1")))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 100}, session_id=0)
+    talk.use_up()
+    assert talk.fetch({0: 5, 1: 5}) == {1: 5}
+    assert talk.answer({1: 100}, session_id=0) == {0: 0, 1: 100}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_the_high_watermark_of_a_new_replica_is_asked_for_while_the_rate_is_exceeded(
+    version: int, role: Role
+) -> None:
+    talk = Conversation(version, (rate(role, 0), replicas(role, TOPIC)))
+    assert talk.fetch({0: 1000}) == {0: 1000}
+    assert talk.answer({0: 100}) == {0: 0}
+    fetched = talk.fetch({0: 1000} if version < 7 else {})
+    assert fetched == {0: 1000}, "a replica in sync is held back"
+    assert talk.limits[0] == LIMIT
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_the_high_watermark_of_a_replica_that_joins_a_session_is_asked_for(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, 0), replicas(Role.LEADER, TOPIC, "1:1")))
+    talk.fetch({0: 0})
+    talk.answer({0: 100})
+    assert talk.fetch({1: 1000}) == {1: 1000}
+    assert talk.answer({1: 100}) == {1: 0}
+    assert talk.fetch({}) == {1: 1000}
+    assert talk.limits[1] == LIMIT
+    assert talk.answer({1: 100}) == {1: 100}

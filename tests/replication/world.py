@@ -77,7 +77,7 @@ class World:
         self.events_ms: deque[int] = deque()
         for after_ms, event in script.events:
             self.at(self.now_ms + after_ms, self._happen(event))
-        self.quiet_from_ms = self.now_ms + (script.events[-1][0] if script.events else 0)
+        self.quiet_from_ms = self.now_ms + (script.events[-1][0] + 1 if script.events else 0)
 
     # Time
 
