@@ -58,3 +58,35 @@ def test_the_high_watermark_of_a_replica_that_joins_a_session_is_asked_for(versi
     assert talk.fetch({}) == {1: 1000}
     assert talk.limits[1] == LIMIT
     assert talk.answer({1: 100}) == {1: 100}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_fetch_that_was_held_waits_at_the_leader_only_for_the_time_that_is_left(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    talk.fetch({0: 0})
+    talk.answer({0: 100})
+    talk.use_up(size=LIMIT)
+    assert talk.fetch({0: 5}) is None
+    talk.throttle((rate(Role.LEADER, 10 * LIMIT), replicas(Role.LEADER, TOPIC)))
+    assert talk.after(400) == {0: 5}
+    assert talk.request.max_wait_ms == 100
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_a_fetch_is_held_for_max_wait_ms_after_a_session_was_restarted_during_a_hold(version: int) -> None:
+    everything = replicas(Role.LEADER, TOPIC)
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), everything))
+    talk.fetch({0: 0})
+    talk.answer({0: 100})
+    talk.use_up()
+    assert talk.fetch({0: 5}) is None
+    talk.throttle((rate(Role.LEADER, LIMIT), everything, replicas(Role.FOLLOWER, TOPIC)))
+    assert talk.after(500) is None
+    assert talk.told() == {}
+    assert talk.response.error_code == 70
+    talk.session = (0, 0)
+    assert talk.fetch({0: 5}) is None
+    assert talk.after(499) is None
+    assert talk.told() is None
+    assert talk.after(1) is None
+    assert talk.told() == {0: 0}

@@ -294,6 +294,7 @@ class Link:
             return
         self._correlation_id += 1
         self._was_listed |= bool(world.throttles.topics)
+        self._listings = world.listings
         self._free = self._find_free()
         self._throttled = {
             partition: roles
@@ -413,7 +414,8 @@ class Link:
             name = topic.topic if self.follower.version < 13 else topic.topic_id.bytes.lstrip(b"\1").decode()
             for data in topic.partitions:
                 partition = name, data.partition_index
-                if not data.error_code and self.world.roles(partition, self):
+                same = self._listings == self.world.listings
+                if same and not data.error_code and self.world.roles(partition, self):
                     self.world.told[partition, self.node_id] = data.high_watermark
                 for key in self._throttled.get(partition, ()):
                     sizes[key] = sizes.get(key, 0) + len(data.records or b"")

@@ -65,10 +65,16 @@ class ReplicaFetcher:
     def decide(self, context: Context, fetch: IncomingFetch, request: FetchRequest) -> Decision:
         """Return the decision about a complete replica fetch."""
         is_full = fetch.version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch <= 0
+        answer_by_ms, self._answer_by_ms = self._answer_by_ms, None
+        if answer_by_ms is None:
+            answer_by_ms = context.now_ms + request.max_wait_ms
+        left_ms = max(answer_by_ms - context.now_ms, 0)
         if is_full:
             self._session = None
             if not self._replication.is_active:
-                return EXEMPT
+                if left_ms == request.max_wait_ms:
+                    return EXEMPT
+                return fetch.forward(replace(request, max_wait_ms=left_ms))
             pair = Pair(self._leader, _follower(request))
             session = ReplicaSession(self._replication, pair, fetch.version)
         elif (known := self._known(request)) is None:
@@ -76,7 +82,7 @@ class ReplicaFetcher:
             return fetch.reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         else:
             session = known
-        return self._limited(context, fetch, request, session, is_full=is_full)
+        return self._limited(context, fetch, request, session, left_ms, is_full=is_full)
 
     def _known(self, request: FetchRequest) -> ReplicaSession | None:
         """Return the session that an incremental fetch continues; None if Weir does not know the session, or
@@ -94,10 +100,13 @@ class ReplicaFetcher:
         fetch: IncomingFetch,
         request: FetchRequest,
         session: ReplicaSession,
+        left_ms: int,
         *,
         is_full: bool,
     ) -> Decision:
-        """Return the decision to forward a fetch without the partitions that are held back, or to hold it."""
+        """Return the decision to forward a fetch without the partitions that are held back, or to hold it.
+        `left_ms` is the time (ms) in which the follower must have its response.
+        """
         now_ms = context.now_ms
         session.read(request, now_ms)
         wait_ms = choose(
@@ -109,17 +118,15 @@ class ReplicaFetcher:
         )
         unseen = _unseen(session)
         if not session.has_partitions_to_ask_for and not unseen:
-            hold_ms = self._hold_ms(request, wait_ms, now_ms)
-            if hold_ms > 0:
-                return Hold(hold_ms, first=False)
-            self._answer_by_ms = None
+            if left_ms > 0:
+                self._answer_by_ms = now_ms + left_ms
+                return Hold(max(int(min(left_ms, wait_ms)), 1), first=False)
             session.answered(by_leader=False)
             response = FetchResponse(session_id=0 if is_full else request.session_id)
             return fetch.reply(_completed(response, session, fetch.version) if is_full else response)
-        self._answer_by_ms = None
-        named = request
-        if wait_ms < request.max_wait_ms:
-            request = replace(request, max_wait_ms=max(int(wait_ms), 1))
+        named, max_wait_ms = request, int(min(left_ms, max(wait_ms, 1)))
+        if max_wait_ms < request.max_wait_ms:
+            request = replace(request, max_wait_ms=max_wait_ms)
         if unseen or (is_full and wait_ms < math.inf):
             return Query(self._whole(context, fetch.version, request, session, unseen, is_full=is_full))
         changed = session.request_for_leader(request)
@@ -129,15 +136,6 @@ class ReplicaFetcher:
             self._session = session
         counter = FetchedBytes(context, self._replication.quotas, session, fetch.version, self._answered)
         return fetch.forward(None if changed == named else changed, counter)
-
-    def _hold_ms(self, request: FetchRequest, wait_ms: float, now_ms: int) -> int:
-        """Return the time (ms) for which to hold a fetch whose partitions are all held back; 0 once the
-        follower's `max_wait_ms` is over.
-        """
-        if self._answer_by_ms is None:
-            self._answer_by_ms = now_ms + request.max_wait_ms
-        left_ms = self._answer_by_ms - now_ms
-        return 0 if left_ms <= 0 else max(int(min(left_ms, wait_ms)), 1)
 
     def _whole(
         self,
