@@ -23,7 +23,9 @@ class IncomingFetch(NamedTuple):
     version: int
 
     def forward(self, changed: FetchRequest | None, counter: ByteCounter | None = None) -> Forward:
-        """Return the decision to forward the fetch, or `changed` instead of it. `counter` reads the response."""
+        """Return the decision to forward the fetch, or `changed` instead of it. `counter` reads the
+        response.
+        """
         frame = None
         if changed is not None:
             rest = bytes(self.data[self.frame + LENGTH_BYTES : self.body])

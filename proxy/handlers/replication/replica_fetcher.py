@@ -59,8 +59,9 @@ class ReplicaFetcher:
 
     @property
     def reads(self) -> bool:
-        """True if fetches must be read, because replicas are throttled, or were until now."""
-        return self._session is not None or self._replication.is_active
+        """True if fetches must be read, because replicas are throttled, or were at the latest fetch."""
+        active = self._replication.is_active or self._session is not None
+        return active or self._answer_by_ms is not None
 
     def decide(self, context: Context, fetch: IncomingFetch, request: FetchRequest) -> Decision:
         """Return the decision about a complete replica fetch."""

@@ -59,7 +59,7 @@ class ReplicaSession:
         """Partitions that the leader must be told to forget."""
 
     def read(self, request: FetchRequest, now_ms: int) -> None:
-        """Note the partitions that a fetch names and forgets. A second call for the same fetch has no effect."""
+        """Note the partitions that a fetch names and forgets. A second call for a fetch has no effect."""
         for key, asked in _named(request, self._version):
             self._ask(key, asked, now_ms)
         for topic in request.forgotten_topics_data:
