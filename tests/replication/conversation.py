@@ -56,7 +56,9 @@ class Conversation:
         ]
         message = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10 * LIMIT)
         if asked:
-            message.topics = [FetchRequest.FetchTopic(topic=TOPIC, topic_id=topic_id(TOPIC), partitions=asked)]
+            message.topics = [
+                FetchRequest.FetchTopic(topic=TOPIC, topic_id=topic_id(TOPIC), partitions=asked)
+            ]
         if forget:
             message.forgotten_topics_data = [
                 FetchRequest.ForgottenTopic(topic=TOPIC, topic_id=topic_id(TOPIC), partitions=list(forget))

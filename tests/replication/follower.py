@@ -135,7 +135,13 @@ class Follower:
 
     def _told(self, response: FetchResponse) -> dict[Partition, Data]:
         told = [
-            ((topic.topic if self.version < 13 else topic.topic_id.bytes.lstrip(b"\1").decode(), data.partition_index), data)
+            (
+                (
+                    topic.topic if self.version < 13 else topic.topic_id.bytes.lstrip(b"\1").decode(),
+                    data.partition_index,
+                ),
+                data,
+            )
             for topic in response.responses
             for data in topic.partitions
         ]
@@ -179,7 +185,9 @@ class Follower:
             return
         for batch in batches(data.records or b""):
             true = hosted.log.batches[hosted.log.position(batch.offset)]
-            assert batch.data == true.data, f"{partition} got a batch at {batch.offset} that is not the leader's"
+            assert batch.data == true.data, (
+                f"{partition} got a batch at {batch.offset} that is not the leader's"
+            )
             followed.log.append(batch)
         if data.records and partition in self.followed:
             self.followed[partition] = self.followed.pop(partition)

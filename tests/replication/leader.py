@@ -120,7 +120,12 @@ class Leader:
         if is_full:
             self.sessions.pop(request.session_id, None)
             partitions = asked
-            if version >= 7 and request.session_epoch == 0 and asked and len(self.sessions) < self.cache_slots:
+            if (
+                version >= 7
+                and request.session_epoch == 0
+                and asked
+                and len(self.sessions) < self.cache_slots
+            ):
                 session = self._create_session(asked)
         else:
             session = self.sessions.get(request.session_id)
@@ -167,7 +172,9 @@ class Leader:
         hosted, epoch = self.hosted[partition], asked.current_leader_epoch
         if version >= 9 and epoch >= 0 and epoch != hosted.epoch:
             error = FENCED_LEADER_EPOCH if epoch < hosted.epoch else UNKNOWN_LEADER_EPOCH
-            return FetchResponse.PartitionData(partition_index=partition[1], error_code=error, high_watermark=-1)
+            return FetchResponse.PartitionData(
+                partition_index=partition[1], error_code=error, high_watermark=-1
+            )
         if version >= 12 and asked.last_fetched_epoch >= 0:
             found, end = hosted.log.end_of_epoch(asked.last_fetched_epoch)
             if found < asked.last_fetched_epoch or end < asked.fetch_offset:
@@ -181,7 +188,9 @@ class Leader:
                 )
         if asked.fetch_offset > hosted.log.end:
             error = OFFSET_OUT_OF_RANGE
-            return FetchResponse.PartitionData(partition_index=partition[1], error_code=error, high_watermark=-1)
+            return FetchResponse.PartitionData(
+                partition_index=partition[1], error_code=error, high_watermark=-1
+            )
         return None
 
     def complete(self, now_ms: int) -> None:

@@ -90,3 +90,26 @@ def test_a_fetch_is_held_for_max_wait_ms_after_a_session_was_restarted_during_a_
     assert talk.told() is None
     assert talk.after(1) is None
     assert talk.told() == {0: 0}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_fetch_that_was_held_until_throttles_were_lifted_is_answered_within_max_wait_ms(
+    version: int,
+) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    talk.fetch({0: 0})
+    talk.answer({0: 100}, session_id=0)
+    talk.use_up(size=2 * LIMIT)
+    assert talk.fetch({0: 5}) is None
+    talk.throttle(())
+    assert talk.after(500) == {0: 5}
+    assert talk.request.max_wait_ms == 0
+
+
+@pytest.mark.parametrize("role", BOTH)
+def test_a_rate_of_0_does_not_shorten_the_waits_of_other_replicas_at_the_leader(role: Role) -> None:
+    talk = Conversation(17, (rate(role, 0), replicas(role, TOPIC, "0:1,0:2")))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 100})
+    talk.fetch({1: 5})
+    assert talk.request.max_wait_ms == 500

@@ -201,7 +201,9 @@ class World:
         assert 71 not in self.leader.refusals, "the leader was sent a wrong session epoch"
         assert refused <= self.refusals_allowed, f"{refused} refusals, {self.refusals_allowed} allowed"
         for link in self.links.values():
-            assert not link.follower.discarded, f"{link.node_id} discarded {link.follower.discarded} responses"
+            assert not link.follower.discarded, (
+                f"{link.node_id} discarded {link.follower.discarded} responses"
+            )
 
     def _is_done(self) -> bool:
         return all(
@@ -213,7 +215,9 @@ class World:
     def _time_max_ms(self) -> int:
         """Return the time (ms) in which everything must be replicated."""
         size = sum(
-            self.leader.hosted[partition].log.readable_bytes(min(followed.log.end, self.leader.hosted[partition].log.end))
+            self.leader.hosted[partition].log.readable_bytes(
+                min(followed.log.end, self.leader.hosted[partition].log.end)
+            )
             for link in self.links.values()
             for partition, followed in link.follower.followed.items()
         )
@@ -244,9 +248,7 @@ class Link:
 
     def connect(self) -> None:
         """Begin with a new connection, and fetch soon."""
-        session = new_connection(
-            plans=PLANS, node_id=LEADER, buffer_bytes=self.world.script.buffer_bytes
-        )
+        session = new_connection(plans=PLANS, node_id=LEADER, buffer_bytes=self.world.script.buffer_bytes)
         session.client.brokers, session.client.is_broker = frozenset(), True
         session.replica_fetcher = ReplicaFetcher(self.world.replication, LEADER)
         self.wire = Wire(session)
