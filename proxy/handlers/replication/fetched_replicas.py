@@ -1,7 +1,6 @@
 """The throttled replicas of one fetch, and the choice of those that may get records now.
 
-KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate.
-Weir
+KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate. Weir
 also cuts the partition limits of the others, so that one fetch asks for no more records of throttled replicas
 than both budgets allow.
 """
@@ -53,7 +52,9 @@ class FetchedReplica:
         self.asked = asked
         """The partition as the follower has last named it, with its fetch offset and epochs."""
         self.is_mentioned = True
-        """True if the follower's present fetch names the partition."""
+        """True if the follower has named the partition and the leader has not been told since. A fetch that
+        Weir answers itself does not reach the leader.
+        """
         self.roles = roles
         """Roles in which the replica is throttled: the leader's, the follower's, or both."""
         self.progress = progress
@@ -97,12 +98,12 @@ def choose(
         asked, roles = replica.asked.partition_max_bytes, replica.roles
         is_free = replica.progress.is_in_sync or not quotas.enforced
         replica.is_held_back = not is_free and any(
-            left[role] <= 0 or left[role] < _quantum(asked, budgets[role].limit) for role in roles
+            left[role] < _least(budgets[role].limit, asked) for role in roles
         )
         replica.progress.is_held_back = replica.is_held_back
         replica.max_bytes = asked
         if replica.is_held_back:
-            waits = (budgets[role].wait_ms(now_ms, _quantum(asked, budgets[role].limit)) for role in roles)
+            waits = (budgets[role].wait_ms(now_ms, _least(budgets[role].limit, asked)) for role in roles)
             wait_ms = min(wait_ms, max(waits))
         elif not is_free:
             if cut:
@@ -112,8 +113,8 @@ def choose(
     return wait_ms
 
 
-def _quantum(asked: int, limit: float) -> float:
-    """Return the bytes that a budget with this limit (bytes/s) must allow before it gives records again to a
-    replica that asks for `asked` bytes.
+def _least(limit: float, asked: int) -> float:
+    """Return the bytes that a budget with this limit (bytes/s) must allow before a replica that was held back
+    gets records again. `asked` is the replica's own limit (bytes).
     """
-    return min(asked, limit * QUANTUM_S)
+    return max(min(asked, limit * QUANTUM_S), 1)
