@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 import click
@@ -88,7 +88,7 @@ def _statuses(address: Address, interval_s: float | None) -> Iterator[Status | A
     except AdminError as error:
         raise CommandError(clean(error)) from None
     while interval_s is not None:
-        time.sleep(interval_s)
+        sleep(interval_s)
         try:
             yield ask(address, PATH, {}, Status)
         except AdminError as error:

@@ -1,10 +1,6 @@
 """A snapshot of replication quotas (KIP-73): the JSON of `GET /replication`.
 
 `weir replication status` reads the JSON with the same types.
-
->>> from weir.quotas.replication.replication_quotas import ReplicationQuotas
->>> snapshot(ReplicationQuotas(), now_ms=0).brokers
-[]
 """
 
 from __future__ import annotations
@@ -207,13 +203,13 @@ def _not_in_sync_first(known: Known) -> tuple[bool, Replica]:
 def _brokers(
     quotas: ReplicationQuotas, listed: Counter[tuple[Role, int]], now_ms: int
 ) -> Iterator[BrokerStatus]:
-    """Yield the status of each broker with a budget, or with a rate of its own in the throttles."""
+    """Yield the status of each broker that has replicated, has throttled replicas, or a rate of its own."""
     with_rate = {
         (RATE_KEYS[key.name], int(key.resource_name))
         for key in quotas.throttles.values
         if key.name in RATE_KEYS and key.resource_name
     }
-    for role, node_id in sorted({*quotas.budgets, *with_rate}, key=lambda pair: (pair[1], pair[0].value)):
+    for role, node_id in sorted({*quotas.budgets, *listed, *with_rate}, key=lambda pair: (pair[1], pair[0].value)):
         budget, limit = quotas.budgets.get((role, node_id)), quotas.throttles.rate(role, node_id)
         yield BrokerStatus(
             node_id,
