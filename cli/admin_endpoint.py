@@ -9,7 +9,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from weir.cli.exits import CommandError
+from weir.cli.quotas.show import clean
 from weir.proxy.addresses import Address
+from weir.proxy.config.config import ConfigError, Settings, parse_address
 
 T = TypeVar("T")
 
@@ -29,6 +32,19 @@ def reachable(address: Address) -> Address:
     address if the listener accepts connections at any address.
     """
     return address._replace(host="localhost") if address.host in _ANY_HOST else address
+
+
+def admin_address(option: str | None, settings: Settings) -> Address | None:
+    """Return the address that the option `--admin` names, else that of the settings; None if neither names
+    one. Raises CommandError if the address is malformed.
+    """
+    text = settings.admin if option is None else option
+    if not text and option is None:
+        return None
+    try:
+        return reachable(parse_address(text, "admin" if option is None else "--admin", host_needed=False))
+    except ConfigError as error:
+        raise CommandError(clean(error)) from None
 
 
 def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T]) -> T:

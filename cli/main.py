@@ -12,6 +12,7 @@ from weir.cli.exits import run_command
 from weir.cli.man import man
 from weir.cli.pipeline.command import pipeline
 from weir.cli.quotas.command import quotas
+from weir.cli.replication.command import replication
 from weir.cli.run import run
 from weir.cli.settings.check import check
 from weir.cli.settings.config import config_
@@ -41,6 +42,7 @@ weir.add_command(config_)
 weir.add_command(man)
 weir.add_command(demo)
 weir.add_command(quotas)
+weir.add_command(replication)
 weir.add_command(versions)
 weir.add_command(calibrate)
 weir.add_command(pipeline)
@@ -52,6 +54,7 @@ config_.short_help = "Write a configuration file, or show the settings in effect
 man.short_help = "Print the manual page, for man(1)."
 demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
+replication.short_help = "Show replication rates, and throttled replicas."
 calibrate.short_help = "Measure what requests cost a broker, for request quotas."
 pipeline.short_help = "Turn recorded usage into quotas and reports, with Spark."
 versions.short_help = "Show what versions a broker speaks, and what Weir offers."

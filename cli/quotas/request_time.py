@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from weir.cli.admin_endpoint import AdminError, ask, reachable
+from weir.cli.admin_endpoint import AdminError, admin_address, ask
 from weir.cli.exits import CommandError
 from weir.cli.quotas.show import SHADOW, clean, columns
-from weir.proxy.addresses import Address
 from weir.proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, Report
-from weir.proxy.config.config import ConfigError, Settings, parse_address
+from weir.proxy.config.config import Settings
 
 admin_option: Final = click.option(
     "--admin",
@@ -42,7 +41,7 @@ def spent(admin: str | None, settings: Settings, user: str, client_id: str) -> S
     endpoint in `settings` is tried, which may be on another machine. Raises CommandError if `admin` does not
     answer.
     """
-    address = _address(admin, settings)
+    address = admin_address(admin, settings)
     if address is None:
         return Spent(None, "give --admin HOST:PORT of a running Weir")
     try:
@@ -52,16 +51,6 @@ def spent(admin: str | None, settings: Settings, user: str, client_id: str) -> S
             raise CommandError(clean(error)) from None
         return Spent(None, f"{clean(error)}; give --admin HOST:PORT of a running Weir")
     return Spent(RequestTimeJson(str(address), report.budgets))
-
-
-def _address(admin: str | None, settings: Settings) -> Address | None:
-    text = settings.admin if admin is None else admin
-    if not text and admin is None:
-        return None
-    try:
-        return reachable(parse_address(text, "admin" if admin is None else "--admin", host_needed=False))
-    except ConfigError as error:
-        raise CommandError(clean(error)) from None
 
 
 def lines(of: Spent, *, is_limited: bool) -> Iterator[str]:

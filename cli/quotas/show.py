@@ -162,6 +162,14 @@ def told(key: QuotaKey, value: float | None) -> str:
     return f"{number(value)}{f' ({readable})' if readable else ''}"
 
 
+def in_bytes(value: float) -> str:
+    """Return a number of bytes as text with a unit, such as `1.5 MiB`."""
+    for size, unit in _UNITS:
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value:.0f} B"
+
+
 def compare(
     before: Mapping[tuple[Entity, QuotaKey], float],
     wanted: Mapping[tuple[Entity, QuotaKey], float | None],
@@ -177,11 +185,7 @@ def _readable(key: QuotaKey, value: float) -> str:
     """Return a quota's value as text with a unit such as MiB/s, if the quota is in bytes and the value is
     large; else "".
     """
-    if key in BYTE_RATES:
-        for size, unit in _UNITS:
-            if value >= size:
-                return f"{value / size:.4g} {unit}/s"
-    return ""
+    return f"{in_bytes(value)}/s" if key in BYTE_RATES and value >= _UNITS[-1][0] else ""
 
 
 def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

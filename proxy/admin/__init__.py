@@ -2,8 +2,9 @@
 
 `endpoint` serves HTTP (hypercorn, starlette). `metrics` lists the metrics of the process, `quota_metrics`
 those of the budgets that `entities` reads; `exposition` writes their text. `readiness` checks if clients can
-be served, `request_time` splits a client's request time by API. These modules are imported only if an
-endpoint is configured; `weir quotas explain` imports `request_time`.
+be served, `request_time` splits a client's request time by API, `replication` shows replication quotas. These
+modules are imported only if an endpoint is configured; `weir quotas explain` imports `request_time`, and
+`weir replication status` imports `replication.status`.
 
 A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget, and in the table of
 `docs/how-to/operations.md`; a test compares the metrics with the table.

@@ -1,4 +1,5 @@
-"""HTTP for operators: metrics, health, request time. Starlette's routes on hypercorn's connections, in Trio.
+"""HTTP for operators: metrics, health, request time, replication. Starlette's routes on hypercorn's
+connections, in Trio.
 
 Hypercorn's own server is not used: it has no limit of connections, an error of one connection ends all, and
 it waits without limit for clients that do not read, even when it stops. Here connections are few and short,
@@ -14,8 +15,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -37,11 +38,13 @@ from weir.proxy.admin.exposition import render
 from weir.proxy.admin.metrics import Sources as Sources
 from weir.proxy.admin.metrics import families
 from weir.proxy.admin.readiness import Readiness
+from weir.proxy.admin.replication import status
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.supervisor import Supervisor, Task, Works
 from weir.proxy.net import sockets
 
 log = structlog.get_logger("weir.admin")
+T = TypeVar("T")
 
 REQUESTS_MAX: Final = 32
 """Maximum number of connections whose requests are being answered."""
@@ -112,13 +115,29 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
         answer = request_time.report(sources.quota_registry, request.query_params, sources.now_ms())
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
+    async def replication(_request: Request) -> Response:
+        answer = await _stepwise(status.read(sources.replication, sources.now_ms()))
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
     pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "/metrics": metrics,
         "/healthz": healthz,
         "/readyz": readyz,
         request_time.PATH: request_times,
+        status.PATH: replication,
     }
     return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
+
+
+async def _stepwise(steps: Generator[None, None, T]) -> T:
+    """Return the result of a generator; sockets are served at each of its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await trio.lowlevel.checkpoint()
 
 
 class Endpoint:

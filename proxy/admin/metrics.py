@@ -18,6 +18,7 @@ from weir.proxy import logs
 from weir.proxy.admin import quota_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
+from weir.proxy.admin.replication import metrics as replication_metrics
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.store import RESULTS, StoreHealth
@@ -29,6 +30,7 @@ from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.server import Server
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""
@@ -45,6 +47,8 @@ class Sources:
     """Function that returns the time (ms) on the clock that budgets use."""
     usage: Tally | None = None
     """Counts of usage records; None if usage is not recorded."""
+    replication: ReplicationQuotas | None = None
+    """Replication quotas; None without replication listeners."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
@@ -60,6 +64,8 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from _connections(server.connection_limiter.quotas)
     yield from authentications(server.counters)
     yield from _tls(server.config.tls.files)
+    if sources.replication is not None:
+        yield from replication_metrics.families(sources.replication, sources.now_ms())
     if sources.usage is not None:
         yield from usage_records(sources.usage)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.replication.budgets import ReplicationBudget
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles, Role
+
+MARK_MS: Final = 10_000
+"""Shortest time (ms) between two marks of a replica's progress."""
+PAUSE_MS: Final = 300_000
+"""Time (ms) without a fetch after which a replica's rate is measured anew."""
 
 
 class Replica(NamedTuple):
@@ -17,17 +22,33 @@ class Replica(NamedTuple):
     node_id: int
 
 
+class Mark(NamedTuple):
+    """A replica's progress at one of its fetches."""
+
+    now_ms: int
+    next_offset: int
+    sent_bytes: int
+    is_in_sync: bool
+
+
 class Progress:
-    """Progress of a throttled replica, known from its fetches."""
+    """Progress of a throttled replica, known from its fetches. Offsets are those of the partition's records.
+
+    Marks divide the time into parts of at least `MARK_MS`. So a rate, and the start of the present copy, cost
+    a fetch one comparison. A copy starts at the replica's first fetch, and again when it falls out of sync.
+    """
 
     __slots__ = (
-        "first_ms",
-        "first_offset",
+        "_before",
+        "_mark",
+        "_seen_bytes",
+        "_seen_ms",
+        "_sent_ms",
+        "_start",
         "high_watermark",
         "is_held_back",
         "leader",
         "next_offset",
-        "seen_ms",
         "sent_bytes",
     )
 
@@ -35,18 +56,43 @@ class Progress:
         """Begin at the replica's first fetch."""
         self.leader = leader
         """Node id of the leader that was fetched from last."""
-        self.first_offset = next_offset
-        self.first_ms = now_ms
         self.next_offset = next_offset
         """First offset that the replica does not have."""
         self.high_watermark = -1
         """The leader's high watermark in the latest response; -1 before the first response."""
         self.sent_bytes = 0
-        """Bytes of records sent to the replica since `first_ms`."""
-        self.seen_ms = now_ms
-        """Time (ms) of the latest fetch."""
+        """Bytes of records sent to the replica since its first fetch."""
         self.is_held_back = False
         """True if the latest fetch got no records of this partition, because a rate is exceeded."""
+        self._seen_ms, self._seen_bytes, self._sent_ms = now_ms, 0, now_ms
+        self._start = self._mark = self._before = Mark(now_ms, next_offset, 0, is_in_sync=False)
+
+    @property
+    def seen_ms(self) -> int:
+        """Time (ms) of the latest fetch. Set it after `next_offset`."""
+        return self._seen_ms
+
+    @seen_ms.setter
+    def seen_ms(self, now_ms: int) -> None:
+        self._seen_ms, self._seen_bytes = now_ms, self.sent_bytes
+        if self.sent_bytes == self._start.sent_bytes and self.next_offset != self._start.next_offset:
+            # A new replica asks for offset 0 first, which the leader may have deleted.
+            self._start = Mark(self._start.now_ms, self.next_offset, self.sent_bytes, is_in_sync=False)
+        if now_ms - self._mark.now_ms >= MARK_MS:
+            self._take_mark(now_ms)
+
+    def _take_mark(self, now_ms: int) -> None:
+        last, mark = self._mark, Mark(now_ms, self.next_offset, self.sent_bytes, self.is_in_sync)
+        self._start = mark if mark.next_offset < self._start.next_offset else self.start
+        if mark.sent_bytes != last.sent_bytes:
+            self._sent_ms = now_ms
+        self._before = last if now_ms - last.now_ms < PAUSE_MS else mark
+        self._mark = mark
+
+    @property
+    def start(self) -> Mark:
+        """Progress at the start of the present copy, or of the latest one if the replica is in sync."""
+        return self._mark if self._mark.is_in_sync and not self.is_in_sync else self._start
 
     @property
     def lag(self) -> int:
@@ -59,6 +105,45 @@ class Progress:
         in-sync replicas, and KIP-73 never throttles those. False while the high watermark is unknown.
         """
         return 0 <= self.high_watermark <= self.next_offset
+
+    @property
+    def share_done(self) -> float:
+        """Share (0 to 1) of the present copy's offsets that the replica has; 0 while the high watermark is
+        unknown, 1 in sync.
+        """
+        if self.is_in_sync:
+            return 1.0
+        first = self.start.next_offset
+        whole, done = self.high_watermark - first, self.next_offset - first
+        return done / whole if 0 < done < whole else 0.0
+
+    @property
+    def bytes_left(self) -> float | None:
+        """Estimated bytes of records that the replica lacks: its lag, multiplied by the bytes per offset of
+        the present copy; None while one of the two is unknown.
+        """
+        lag, start = self.lag, self.start
+        offsets = self.next_offset - start.next_offset
+        if lag <= 0:
+            return None if lag < 0 else 0.0
+        return lag * (self._seen_bytes - start.sent_bytes) / offsets if offsets > 0 else None
+
+    def rate(self, now_ms: int) -> float:
+        """Return the bytes/s of records sent to the replica: since the mark before the latest, 10 to 20 s
+        ago in a steady copy; 0 after `PAUSE_MS` without a fetch.
+        """
+        if now_ms - self._seen_ms >= PAUSE_MS:
+            return 0.0
+        return (self.sent_bytes - self._before.sent_bytes) * 1000 / max(now_ms - self._before.now_ms, 1000)
+
+    def stalled_ms(self, now_ms: int) -> int:
+        """Return the time (ms) for which the replica has lacked records and got none; 0 in sync. It is
+        exact to `MARK_MS`.
+        """
+        if self.lag <= 0:
+            return 0
+        sent_ms = self._seen_ms if self.sent_bytes != self._mark.sent_bytes else self._sent_ms
+        return max(now_ms - max(sent_ms, self.start.now_ms), 0)
 
 
 class ReplicationQuotas:

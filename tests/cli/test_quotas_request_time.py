@@ -14,17 +14,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from tests.cli.admin_pages import asked
 from tests.cli.quotas_command import done, failed, run
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.metrics_page import server
-from tests.proxy.stage import LONG_S
-from tests.proxy.supervised import supervisor
 from weir.cli import admin_endpoint
 from weir.cli.exits import USAGE
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
-from weir.proxy.admin.endpoint import Endpoint, application, listen
+from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.control.quota_registry import QuotaRegistry
@@ -70,22 +69,6 @@ def charge(
 ) -> None:
     quotas = registry.of(node_id)
     quotas.ledger("alice", client_id, now_ms).charge_request(api_key, us, now_ms)
-
-
-def asked(app: Starlette, ask: Callable[[str], T]) -> T:
-    """What `ask` makes of the address of an endpoint that serves this."""
-
-    async def main() -> T:
-        port = free_range(1)
-        with trio.fail_after(LONG_S):
-            async with trio.open_nursery() as nursery:
-                listening = await listen(Address(HOST, port), LONG_S)
-                nursery.start_soon(Endpoint(listening, app).serve, supervisor())
-                answer = await trio.to_thread.run_sync(ask, f"{HOST}:{port}")
-                nursery.cancel_scope.cancel()
-        return answer
-
-    return trio.run(main)
 
 
 def weir(server: Server, registry: QuotaRegistry) -> Starlette:

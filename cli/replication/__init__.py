@@ -1,0 +1,1 @@
+"""The `weir replication` commands. `show` formats what `command` asks a running Weir for."""

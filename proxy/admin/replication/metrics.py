@@ -1,0 +1,78 @@
+"""The metrics of replication quotas. docs/how-to/operations.md has the same table, with Kafka's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from weir.proxy.admin.exposition import WEIR, Row
+from weir.proxy.admin.replication.status import BrokerStatus, FollowerStatus, read
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
+from weir.quotas.replication.throttles import Role
+
+NODE_ID: Final = "node_id"
+"""Label for the broker's node id, in its role."""
+
+
+def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
+    """Yield the metrics of replication quotas; yield None where the caller may serve sockets."""
+    status = yield from read(quotas, now_ms, replicas_max=0)
+    for role in Role:
+        yield from _role(role, [broker for broker in status.brokers if broker.role == role.value])
+    yield WEIR.gauge(
+        "replication_throttled_partitions",
+        "Replicas that are throttled in this role at this broker, and have fetched.",
+        [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
+        *(NODE_ID, "role"),
+    )
+    yield from _followers(status.followers)
+
+
+def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
+    name = f"{role.value}_replication_throttled"
+    yield WEIR.gauge(
+        f"{name}_rate",
+        f"Bytes/s of records of throttled replicas, with the broker as {role.value}.",
+        [_row(broker.node_id, broker.rate) for broker in brokers],
+        NODE_ID,
+    )
+    yield WEIR.gauge(
+        f"{name}_rate_limit",
+        f"Limit (bytes/s) of the broker as {role.value}; +Inf without a limit.",
+        [_row(broker.node_id, math.inf if broker.limit is None else broker.limit) for broker in brokers],
+        NODE_ID,
+    )
+    yield WEIR.counter(
+        f"{name}_bytes",
+        f"Bytes of records of throttled replicas, with the broker as {role.value}.",
+        [_row(broker.node_id, broker.charged_bytes) for broker in brokers],
+        NODE_ID,
+    )
+
+
+def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
+    yield WEIR.gauge(
+        "replication_held_back_partitions",
+        "Throttled replicas of the follower whose latest fetch got no records, because a rate is exceeded.",
+        [_row(follower.node_id, follower.held_back) for follower in followers],
+        NODE_ID,
+    )
+    yield WEIR.gauge(
+        "replication_lag",
+        "Number of offsets that the throttled replicas of the follower lack.",
+        [_row(follower.node_id, follower.lag) for follower in followers],
+        NODE_ID,
+    )
+    yield WEIR.gauge(
+        "replication_stalled_seconds",
+        "Longest time for which a throttled replica of the follower has lacked records and got none.",
+        [_row(follower.node_id, follower.stalled_s) for follower in followers],
+        NODE_ID,
+    )
+
+
+def _row(node_id: int, value: float) -> Row:
+    return (str(node_id),), value

@@ -1,0 +1,36 @@
+"""Serve pages of the admin endpoint while a command asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from tests.kafka.ports import free_range
+from tests.proxy.fake_broker import HOST
+from tests.proxy.stage import LONG_S
+from tests.proxy.supervised import supervisor
+from weir.proxy.addresses import Address
+from weir.proxy.admin.endpoint import Endpoint, listen
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+T = TypeVar("T")
+
+
+def asked(app: Starlette, ask: Callable[[str], T]) -> T:
+    """Return what `ask` makes of the address of an endpoint that serves this application."""
+
+    async def main() -> T:
+        port = free_range(1)
+        with trio.fail_after(LONG_S):
+            async with trio.open_nursery() as nursery:
+                listening = await listen(Address(HOST, port), LONG_S)
+                nursery.start_soon(Endpoint(listening, app).serve, supervisor())
+                answer = await trio.to_thread.run_sync(ask, f"{HOST}:{port}")
+                nursery.cancel_scope.cancel()
+        return answer
+
+    return trio.run(main)

@@ -1,0 +1,309 @@
+"""`weir replication status`: tables, redrawn tables and JSON, asked of a running endpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import trio
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from tests.cli.admin_pages import asked
+from tests.cli.run_command import error_line, on_terminal
+from tests.kafka.ports import free_range
+from tests.proxy.fake_broker import HOST
+from tests.proxy.metrics_page import registry_of, server
+from tests.proxy.throttled_replicas import NOW_MS, quotas, throttles
+from weir.cli.admin_endpoint import AdminError
+from weir.cli.exits import DONE
+from weir.cli.main import weir
+from weir.cli.replication.show import LiveScreen, duration, lines, replica_row, summary
+from weir.proxy.admin.endpoint import application
+from weir.proxy.admin.metrics import Sources
+from weir.proxy.admin.readiness import Readiness
+from weir.proxy.admin.replication.status import NOT_CONFIGURED, Status, snapshot
+from weir.proxy.control.stores.store import StoreHealth
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starlette.applications import Starlette
+
+    from tests.cli.conftest import Misused
+    from weir.proxy.server.server import Server
+
+__all__ = ["server"]  # a fixture
+
+TABLES = """\
+3 throttled replicas: 1 in sync, 1 copying, 1 held back
+
+broker  role             rate        limit  used
+1       leader      293 KiB/s  976.6 KiB/s  30 %
+2       follower  195.3 KiB/s  1.907 MiB/s  10 %
+3       follower        0 B/s  1.907 MiB/s   0 %
+
+partition  leader -> follower  state         done    lag         rate  left
+orders-0   1 -> 2              copying     25.0 %  15000  195.3 KiB/s  30 s
+orders-1   1 -> 3              held back    0.0 %    300        0 B/s     -
+orders-2   1 -> 2              in sync    100.0 %      0        0 B/s     -
+"""
+"""1 MB/s are 976.6 KiB/s. Broker 1 has sent 3 MB in 10 s, and broker 2 has got 2 MB. Of partition 0, 6 MB
+are left at 200 kB/s.
+"""
+
+
+class StoppedError(Exception):
+    """Raised in a test where a user would press Ctrl-C."""
+
+
+def app(server: Server, of: ReplicationQuotas | None) -> Starlette:
+    """Return the admin endpoint of a Weir with these replication quotas, or without replication listeners."""
+    sources = Sources(server, registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS, replication=of)
+    return application(sources, Readiness(server, trio.Event()))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(weir, ["replication", "status", *arguments])
+
+
+def done(server: Server, of: ReplicationQuotas | None, *arguments: str) -> str:
+    """Return what the command prints of this Weir."""
+    result = asked(app(server, of), lambda address: run("--admin", address, *arguments))
+    assert result.exit_code == DONE, result.output
+    assert result.stderr == ""
+    return result.stdout
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, answers: list[Status | AdminError], *arguments: str) -> Result:
+    """Return what the command prints that watches a Weir with these answers, until Ctrl-C."""
+    remaining, slept = iter(answers), []
+
+    def answer(*_: object) -> Status:
+        found = next(remaining)
+        if isinstance(found, AdminError):
+            raise found
+        return found
+
+    def wait(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == len(answers):
+            raise StoppedError
+
+    monkeypatch.setattr("weir.cli.replication.command.ask", answer)
+    monkeypatch.setattr("weir.cli.replication.command.sleep", wait)
+    result = run("--admin", "weir:9644", "--watch", "--interval", "1500ms", *arguments)
+    assert isinstance(result.exception, StoppedError)
+    assert set(slept) == {1.5}
+    return result
+
+
+# In a pipe
+
+
+def test_replication_status_in_a_pipe_is_plain_text(server: Server) -> None:
+    assert done(server, quotas()) == TABLES
+
+
+def test_replication_status_as_json_is_the_page_of_the_admin_endpoint(server: Server) -> None:
+    found = json.loads(done(server, quotas(), "--json"))
+    assert msgspec.convert(found, Status) == snapshot(quotas(), NOW_MS)
+    assert found["brokers"][0] == {
+        "node_id": 1,
+        "role": "leader",
+        "limit": 1e6,
+        "rate": 300_000,
+        "charged_bytes": 3_000_000,
+        "replicas": 2,
+    }
+    assert found["replicas"][1]["time_left_s"] is None
+
+
+def test_replication_status_of_a_weir_without_replication_listeners_says_so(server: Server) -> None:
+    assert "no replication listeners" in done(server, None)
+    assert json.loads(done(server, None, "--json")) == {
+        "configured": False,
+        "enforced": False,
+        "topics": 0,
+        "brokers": [],
+        "followers": [],
+        "replicas": [],
+        "hidden": 0,
+    }
+
+
+def test_replication_status_finds_the_admin_endpoint_of_a_configuration(
+    server: Server, tmp_path: Path
+) -> None:
+    def ask(address: str) -> Result:
+        config = tmp_path / "weir.toml"
+        config.write_text(f'upstream = "a:1"\nadmin = "{address}"\n')
+        return run("--config", str(config))
+
+    assert asked(app(server, quotas()), ask).stdout == TABLES
+
+
+def test_replication_status_watched_in_a_pipe_prints_a_block_per_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = watched(monkeypatch, [snapshot(quotas(), NOW_MS)] * 2)
+    assert result.stdout == f"{TABLES}\n{TABLES}"
+
+
+def test_replication_status_watched_as_json_prints_a_line_per_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    statuses = [snapshot(quotas(), NOW_MS), NOT_CONFIGURED]
+    result = watched(monkeypatch, [*statuses], "--json")
+    assert [msgspec.json.decode(line, type=Status) for line in result.stdout.splitlines()] == statuses
+
+
+def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = snapshot(quotas(), NOW_MS)
+    result = watched(monkeypatch, [status, AdminError("cannot ask weir:9644: connection refused"), status])
+    assert result.stdout == f"{TABLES}\n{TABLES}"
+    assert result.stderr == "weir: cannot ask weir:9644: connection refused\n"
+
+
+# Wrong usage
+
+
+def test_replication_status_needs_the_address_of_a_weir(misused: Misused) -> None:
+    line = (
+        "which Weir? give --admin HOST:PORT, or --config with admin set: see weir replication status --help"
+    )
+    assert misused("replication", "status") == line
+
+
+@pytest.mark.parametrize("watch", [(), ("--watch",)])
+def test_replication_status_without_an_answer_ends_with_one_line(watch: tuple[str, ...]) -> None:
+    address = f"{HOST}:{free_range(1)}"
+    assert error_line(run("--admin", address, *watch)) == f"weir: cannot ask {address}: connection refused"
+
+
+def test_replication_status_refuses_a_malformed_admin_address() -> None:
+    assert error_line(run("--admin", "weir")).startswith("weir: --admin is 'weir', must be HOST:PORT")
+
+
+def test_replication_status_refuses_a_broken_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "weir.toml"
+    config.write_text("admin = 5\n")
+    assert "admin" in error_line(run("--config", str(config)))
+
+
+@pytest.mark.parametrize("interval", ["0", "-1", "soon"])
+def test_replication_status_refuses_an_interval_that_is_no_time(misused: Misused, interval: str) -> None:
+    words = misused("replication", "status", "--admin", "a:1", "--watch", f"--interval={interval}")
+    assert words.startswith("Invalid value for '--interval': ")
+
+
+# Texts
+
+
+def test_the_summary_tells_why_no_replica_is_listed() -> None:
+    assert summary(snapshot(ReplicationQuotas(), 0)) == "no replica is throttled"
+    words = "1 topic throttled, but no throttled replica has fetched yet"
+    assert summary(snapshot(ReplicationQuotas(throttles()), 0)) == words
+
+
+def test_the_summary_says_that_shadow_mode_holds_nothing_back() -> None:
+    words = "1 topic throttled, but no throttled replica has fetched yet; in shadow: nothing is held back"
+    assert summary(snapshot(ReplicationQuotas(throttles(), enforced=False), 0)) == words
+
+
+def test_plain_text_counts_the_replicas_that_the_answer_leaves_out() -> None:
+    *_, last = lines(snapshot(quotas(), NOW_MS, replicas_max=1))
+    assert last == "and 2 more"
+
+
+def test_a_topic_name_with_control_characters_cannot_change_the_terminal() -> None:
+    replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], topic="a\x1b[2J\n")
+    assert replica_row(replica).replica == "a\\x1b[2J\\n-0"
+
+
+def test_a_copy_that_is_almost_done_is_not_shown_as_100_percent() -> None:
+    replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], share_done=0.99999)
+    assert replica_row(replica).done == "99.9 %"
+
+
+def test_unknown_values_of_a_replica_are_dashes() -> None:
+    replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], lag=None, time_left_s=None)
+    row = replica_row(replica)
+    assert (row.lag, row.left) == ("-", "-")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.2, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (3599, "59 min 59 s"),
+        (3900, "1 h 5 min"),
+        (200_000, "2 d 7 h"),
+    ],
+)
+def test_durations_have_their_two_largest_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+# On a terminal
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_replication_status_on_a_terminal_has_bars(
+    server: Server, no_color: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    text = asked(
+        app(server, quotas()),
+        lambda address: on_terminal(120, "replication", "status", "--admin", address),
+    )
+    assert ("\x1b[33mheld back" in text) is not bool(no_color)
+    assert "━" in text
+    plain = re.sub(r"\x1b\[[0-9;]*m|━|╸|╺", "", text)
+    words = [line.split() for line in TABLES.splitlines()]
+    assert [line.split() for line in plain.splitlines()] == words
+
+
+def on_screen(height: int, *shown: Status | str) -> str:
+    """Return what the redrawn screen writes to a terminal of this height: of each status, and each error."""
+    file = StringIO()
+    console = Console(file=file, force_terminal=True, width=100, height=height, color_system=None)
+    with LiveScreen(console) as screen:
+        for one in shown:
+            if isinstance(one, str):
+                screen.complain(one)
+            else:
+                screen.show(one)
+    return file.getvalue()
+
+
+def test_a_watched_status_is_redrawn_in_place() -> None:
+    """The second time, the cursor goes up to the first line, and the lines are erased."""
+    status = snapshot(quotas(), NOW_MS)
+    text = on_screen(40, status, status)
+    assert text.count("3 throttled replicas") >= 2
+    ups = text.count("\x1b[1A")
+    assert ups >= len(TABLES.splitlines()) - 1
+    assert "\x1b[2K" in text
+
+
+def test_a_watched_status_fits_into_the_terminal() -> None:
+    """11 lines: the summary, 4 of brokers, the heading, a replica, the count, and 3 empty lines."""
+    text = on_screen(11, snapshot(quotas(), NOW_MS))
+    first, *_ = text.split("\x1b[?25h")
+    assert "orders-0" in first
+    assert "orders-1" not in first
+    assert "and 2 more" in first
+
+
+def test_a_watched_status_stays_while_weir_is_away() -> None:
+    text = on_screen(40, snapshot(quotas(), NOW_MS), "cannot ask weir:9644: connection refused")
+    last = text[text.rindex("cannot ask weir:9644") :]
+    assert "orders-0" in last
