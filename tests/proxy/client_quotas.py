@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from weir.protocol.messages import Message
     from weir.proxy.connection.connection import Connection
     from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.quotas.replication.throttles import ConfigKey
     from weir.quotas.table.quota_table import Quota
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class Managed:
     def __init__(self, table: QuotaTable = TABLE, *, denies: str | None = None, answers: bool = True) -> None:
         self.table = table
         self.asked: list[tuple[dict[Quota, float | None], str, str]] = []
+        self.asked_replication: list[tuple[dict[ConfigKey, str | None], str, str]] = []
         self.waiting: list[Callable[[str | None], None]] = []
         self.computing: list[Callable[[], None]] = []
         self.broker_alterations = 0
@@ -87,6 +89,26 @@ class Managed:
             done(None)
         else:
             self.waiting.append(done)
+
+    def alter_replication(
+        self,
+        changes: Mapping[ConfigKey, str | None],
+        who: str,
+        peer: str,
+        done: Callable[[str | None], None],
+    ) -> None:
+        """Store the changes, and take note; or wait."""
+        self.asked_replication.append((dict(changes), who, peer))
+
+        def finish(reason: str | None) -> None:
+            if reason is None:
+                self.table = self.table.replication_altered(changes)
+            done(reason)
+
+        if self._answers:
+            finish(None)
+        else:
+            self.waiting.append(finish)
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Later."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
+    from weir.quotas.replication.throttles import ConfigKey
     from weir.quotas.table.quota_table import Quota
 
 Changes: TypeAlias = "Mapping[Quota, float | None]"
@@ -34,6 +35,19 @@ class QuotaAdmin(Protocol):
         `who` is the principal's name, `peer` its address.
         """
 
+    def alter_replication(
+        self,
+        changes: Mapping[ConfigKey, str | None],
+        who: str,
+        peer: str,
+        done: Callable[[str | None], None],
+    ) -> None:
+        """Store changes of replication throttles (None removes one), put them in force and log them with the
+        principal. Then call `done(None)`, or `done(reason)` if the store rejects them.
+
+        `who` is the principal's name, `peer` its address.
+        """
+
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Call `work` in a thread, then `done` with its result; call `done(None)` if `work` failed."""
 
@@ -51,6 +65,16 @@ class NoQuotaAdmin:
         return "quotas are not managed here"
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:  # noqa: ARG002
+        """Call `done` with the reason why nothing was changed."""
+        done("quotas are not managed here")
+
+    def alter_replication(
+        self,
+        changes: Mapping[ConfigKey, str | None],  # noqa: ARG002
+        who: str,  # noqa: ARG002
+        peer: str,  # noqa: ARG002
+        done: Callable[[str | None], None],
+    ) -> None:
         """Call `done` with the reason why nothing was changed."""
         done("quotas are not managed here")
 

@@ -1,0 +1,1 @@
+"""Replication quotas (KIP-73)."""
