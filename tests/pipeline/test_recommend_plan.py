@@ -20,9 +20,10 @@ from weir.pipeline.recommend.current import CurrentLimit, Kept, candidates, curr
 from weir.pipeline.recommend.file import Proposed, lines
 from weir.pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
+from weir.quotas.table.entry_places import entry_spans
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_entry import Entry, comment, entry_lines
-from weir.quotas.table.quota_file import header_lines, read
+from weir.quotas.table.quota_file import read
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUESTS, CONNECTIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONNECTION_CREATION_RATE
@@ -193,13 +194,13 @@ def test_a_comment_in_a_recommended_file_is_one_line(before: str, text: str) -> 
     line = comment(text)
     assert tomllib.loads(f"a = 1\n{line}\nb = 2\n") == {"a": 1, "b": 2}
     assert len(line.splitlines()) == 1
-    assert header_lines(line) == []
+    assert entry_spans([line]) == []
 
 
 @given(texts, byte_rates, st.text())
 def test_comments_in_a_recommended_file_do_not_change_its_entries(name: str, rate: float, text: str) -> None:
     entry = Entry(Entity(name), False, {PRODUCE: rate, FETCH: 5.0})
-    assert read("\n".join(entry_lines(entry, {FETCH: [text, text]}))) == [entry]
+    assert read("\n".join(entry_lines(entry, {FETCH: [text, text]}))).quotas == [entry]
 
 
 @given(
