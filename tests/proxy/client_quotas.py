@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from weir.protocol.messages import Message
     from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
     from weir.quotas.replication.throttles import ConfigKey
     from weir.quotas.table.quota_table import Quota
 
@@ -68,7 +68,7 @@ class Managed:
     def __init__(self, table: QuotaTable = TABLE, *, denies: str | None = None, answers: bool = True) -> None:
         self.table = table
         self.asked: list[tuple[dict[Quota, float | None], str, str]] = []
-        self.asked_replication: list[tuple[dict[ConfigKey, str | None], str, str]] = []
+        self.asked_of_replication: list[tuple[dict[ConfigKey, str | None], str, str]] = []
         self.waiting: list[Callable[[str | None], None]] = []
         self.computing: list[Callable[[], None]] = []
         self.broker_alterations = 0
@@ -91,24 +91,14 @@ class Managed:
             self.waiting.append(done)
 
     def alter_replication(
-        self,
-        changes: Mapping[ConfigKey, str | None],
-        who: str,
-        peer: str,
-        done: Callable[[str | None], None],
+        self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
     ) -> None:
-        """Store the changes, and take note; or wait."""
-        self.asked_replication.append((dict(changes), who, peer))
-
-        def finish(reason: str | None) -> None:
-            if reason is None:
-                self.table = self.table.replication_altered(changes)
-            done(reason)
-
+        """Take note."""
+        self.asked_of_replication.append((dict(changes), who, peer))
         if self._answers:
-            finish(None)
+            done(None)
         else:
-            self.waiting.append(finish)
+            self.waiting.append(done)
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Later."""

@@ -15,8 +15,9 @@ from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
 from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.alterations import QuotaAlteration, Request, write_audit
 from weir.proxy.control.stores.file import FileStore, read_quota_file
-from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager, _Alteration, _write_audit
+from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
 from weir.proxy.control.stores.store import StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weir.proxy.control.stores.store import Changed
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
@@ -66,6 +67,14 @@ class Store:
         if self.failure is not None:
             raise self.failure
         self.table = self.table.altered(changes)
+        return self.table
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        """When it may."""
+        await self.may_go.acquire()
+        if self.failure is not None:
+            raise self.failure
+        self.table = self.table.replication_altered(changes)
         return self.table
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
@@ -189,9 +198,9 @@ async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> Non
             before = turns
             with stopping:
                 table = QuotaTable()
-                alteration = _Alteration({}, "admin", PEER, scene.answers.append)
+                request = Request("admin", PEER, scene.answers.append)
                 changed: Changes = {(Entity(user=f"u{n}"), PRODUCE): 1.0 for n in range(1000)}
-                await _write_audit(alteration, table.values, changed)
+                await write_audit(QuotaAlteration(changed), request, table)
             scene.answers.append(None)
         assert len(audited([dict(line) for line in logged])) == 1000
         assert turns - before >= 10

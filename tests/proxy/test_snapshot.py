@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weir.proxy.control.stores.store import Changed
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -61,6 +61,10 @@ class FakeStore:
 
     async def alter(self, changes: Changes) -> QuotaTable:
         self.table = self.table.altered(changes)
+        return self.table
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        self.table = self.table.replication_altered(changes)
         return self.table
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:

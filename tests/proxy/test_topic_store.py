@@ -17,7 +17,8 @@ from tests.proxy.following import Followed, until
 from tests.scripted import scripted
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores import topic
-from weir.proxy.control.stores.records import Batch, Found, Record, alteration
+from weir.proxy.control.stores.record import Batch, Found, Record
+from weir.proxy.control.stores.records import alteration
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
 from weir.quotas import Entity, QuotaTable

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 Changes: TypeAlias = "Mapping[Quota, float | None]"
 """Quota → new value; None removes the quota."""
+ReplicationChanges: TypeAlias = "Mapping[ConfigKey, str | None]"
+"""Replication throttle → new value in Kafka's form; None removes the throttle."""
 T = TypeVar("T")
 
 
@@ -36,17 +38,9 @@ class QuotaAdmin(Protocol):
         """
 
     def alter_replication(
-        self,
-        changes: Mapping[ConfigKey, str | None],
-        who: str,
-        peer: str,
-        done: Callable[[str | None], None],
+        self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
     ) -> None:
-        """Store changes of replication throttles (None removes one), put them in force and log them with the
-        principal. Then call `done(None)`, or `done(reason)` if the store rejects them.
-
-        `who` is the principal's name, `peer` its address.
-        """
+        """Change replication throttles as `alter` changes quotas."""
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Call `work` in a thread, then `done` with its result; call `done(None)` if `work` failed."""
@@ -70,7 +64,7 @@ class NoQuotaAdmin:
 
     def alter_replication(
         self,
-        changes: Mapping[ConfigKey, str | None],  # noqa: ARG002
+        changes: ReplicationChanges,  # noqa: ARG002
         who: str,  # noqa: ARG002
         peer: str,  # noqa: ARG002
         done: Callable[[str | None], None],

@@ -32,10 +32,10 @@ from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations.topic_queries import topics
 from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
 from weir.proxy.handlers.quota_api.entities import Refused, invalid
+from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.proxy.handlers.replication.throttle_changes import (
     THROTTLE_NAMES,
     TYPES,
-    Changes,
     Op,
     Operation,
     ResourceId,
@@ -124,7 +124,7 @@ class _Resource:
     """Error of the resource; None if there is none so far."""
     failed: Any = None
     """Entry of the broker's response that has the broker's error; None if there is none so far."""
-    changes: Changes | None = None
+    changes: ReplicationChanges | None = None
     """Changes of the stored throttles; None before they are known."""
 
 

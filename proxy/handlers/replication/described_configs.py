@@ -15,6 +15,7 @@ from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, LENGTH, request_body
 from weir.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from weir.protocol.pieces import each
+from weir.protocol.primitives import STRING_BYTES_MAX
 from weir.proxy.handlers.broker_query import BrokerQuery
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.plan import Context, Plan
@@ -35,9 +36,6 @@ DESCRIBED_BYTES_MAX: Final = 64 * 1024
 """Maximum length (bytes) of a request to whose response Weir adds throttles; that is more than a thousand
 topics. The response to a longer request passes unchanged, because Weir would have to decode all of it.
 """
-SHORT_STRING_BYTES_MAX: Final = 32767
-"""Maximum length (bytes) of a string in the versions before `_FLEXIBLE_FROM`."""
-_FLEXIBLE_FROM: Final = 4
 
 
 class Source(IntEnum):
@@ -82,7 +80,7 @@ def plan_describe(plan: Plan) -> None:
             return passed()
         if isinstance(request, Query):
             return request
-        found = _Described(plan.version, request, stored)
+        found = _Described(request, stored)
         return Query(_describe(plan, request, found)) if found.is_needed else passed()
 
     plan.admit, plan.whole = admit, True
@@ -103,10 +101,7 @@ def _has_throttle(topic: str, stored: Mapping[ConfigKey, str]) -> bool:
 class _Described:
     """The throttles that a DescribeConfigs request asks for."""
 
-    def __init__(
-        self, version: int, request: DescribeConfigsRequest, stored: Mapping[ConfigKey, str]
-    ) -> None:
-        self._version = version
+    def __init__(self, request: DescribeConfigsRequest, stored: Mapping[ConfigKey, str]) -> None:
         self._stored = stored
         self._has_synonyms = request.include_synonyms
         self._names: dict[tuple[int, str], list[str]] = {}
@@ -142,13 +137,13 @@ class _Described:
     def _entry(self, resource: ResourceId, name: str) -> _Result:
         values = self._values(resource, name)
         synonyms = [
-            _Synonym(name=name, value=self._text(value), source=value.source)
+            _Synonym(name=name, value=_said(value), source=value.source)
             for value in (values if self._has_synonyms else ())
         ]
         is_topic = resource.kind is ResourceType.TOPIC
         return _Result(
             name=name,
-            value=self._text(values[0]),
+            value=_said(values[0]),
             read_only=False,
             is_default=False,
             config_source=values[0].source,
@@ -167,7 +162,7 @@ class _Described:
         values = [] if own is None or not resource.name else [_Value(own, Source.DYNAMIC_BROKER_CONFIG)]
         return values if common is None else [*values, _Value(common, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)]
 
-    def _text(self, value: _Value) -> str | None:
-        """Return the value as the message's version can say it: null if it is too long."""
-        too_long = self._version < _FLEXIBLE_FROM and len(value.text) > SHORT_STRING_BYTES_MAX
-        return None if too_long else value.text
+
+def _said(value: _Value) -> str | None:
+    """Return the value as a message can have it: null if it is too long, which only a quota file's can be."""
+    return value.text if len(value.text) <= STRING_BYTES_MAX else None

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from weir.protocol.error_codes import ErrorCode
+from weir.protocol.primitives import STRING_BYTES_MAX
 from weir.proxy.handlers.quota_api.entities import Refused, invalid
+from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas.replication.throttles import (
     KEYS_OF,
     RATE_KEYS,
@@ -20,9 +22,6 @@ from weir.quotas.replication.throttles import (
     ResourceType,
     check,
 )
-
-Changes: TypeAlias = Mapping[ConfigKey, str | None]
-"""Configuration → new value; None removes the value."""
 
 THROTTLE_NAMES: Final = frozenset({*RATE_KEYS, *REPLICAS_KEYS})
 """Names of the configurations that Weir keeps instead of the brokers."""
@@ -84,7 +83,9 @@ def _keeps(op: Op, value: str | None) -> bool:
     return op.operation == Operation.SET and op.value is not None and op.value == value
 
 
-def changes_of(resource: ResourceId, ops: Sequence[Op], stored: Mapping[ConfigKey, str]) -> Changes:
+def changes_of(
+    resource: ResourceId, ops: Sequence[Op], stored: Mapping[ConfigKey, str]
+) -> ReplicationChanges:
     """Return the changes that these operations make to the stored values. Raises Refused."""
     changes: dict[ConfigKey, str | None] = {}
     for op in ops:
@@ -123,6 +124,8 @@ def _checked(key: ConfigKey, value: str) -> str:
     except ValueError as error:
         shown = value if len(value) <= SHOWN_CHARS_MAX else value[:SHOWN_CHARS_MAX] + "..."
         raise _not_valid(f"Invalid value {shown} for configuration {key.name}: {error}") from None
+    if len(text) > STRING_BYTES_MAX:
+        raise _not_valid(f"{key.name} is longer than {STRING_BYTES_MAX} bytes: no response could describe it")
     return text
 
 
