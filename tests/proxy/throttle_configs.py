@@ -8,6 +8,7 @@ configurations that it is given. Its responses are encoded by kio, if kio knows 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +45,7 @@ RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 LISTS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 RETENTION: Final = "retention.ms"
 Resource = tuple[int, str]
-Ops = list[tuple[str, int, str | None]]
+Ops = Sequence[tuple[str, int, str | None]]
 
 
 def key(resource: Resource, name: str) -> ConfigKey:
@@ -153,7 +154,7 @@ class ConfigBroker:
                         error_code=0 if wanted.name in self.topics else 3,
                         partitions=[partition.MetadataResponsePartition()] * (wanted.name in self.topics),
                     )
-                    for wanted in message.topics
+                    for wanted in message.topics or []
                 ]
             )
         if isinstance(message, m.DescribeConfigsRequest):
