@@ -157,7 +157,7 @@ class Connection:
         user: str = ANONYMOUS,
         peer: str = "",
         quota_admin: QuotaAdmin | None = None,
-        brokers: frozenset[str] = frozenset(),
+        brokers: frozenset[str] | None = None,
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
     ) -> None:
@@ -167,8 +167,9 @@ class Connection:
         `addresses` maps brokers to the addresses that the client is told. With `hold`, throttled responses
         are delayed, as brokers did before KIP-219; without `hold`, the connection is muted after the
         response. `user` is the principal of the client's certificate, `peer` the client's address. `brokers`
-        are the principals that fetch as replicas. `clock` belongs to the transport. `usage` counts the
-        client's usage; None if usage is not recorded.
+        are the brokers' principals at a replication listener, or empty if every client there is a broker;
+        None at other listeners, where no client is a broker. `clock` belongs to the transport. `usage` counts
+        the client's usage; None if usage is not recorded.
         """
         # The transport
         self.effects = Effects()

@@ -78,7 +78,7 @@ class Client(Protocol):
 
     @property
     def is_broker(self) -> bool:
-        """True if the principal belongs to a broker and the setting `inter_broker` is on."""
+        """True if the client is a broker: its principal belongs to one, at a replication listener."""
 
     @property
     def recorded(self) -> bool:

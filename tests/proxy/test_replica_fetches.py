@@ -39,7 +39,7 @@ def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QU
     return request(wanted, version, number)
 
 
-def playbook(user: str, brokers: frozenset[str] = KAFKA, table_: QuotaTable | None = None) -> Playbook:
+def playbook(user: str, brokers: frozenset[str] | None = KAFKA, table_: QuotaTable | None = None) -> Playbook:
     session = new_connection(table_ or table())
     session.client.brokers = brokers
     session.client.become(user)
@@ -81,11 +81,11 @@ def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_i
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("user", "brokers"),
-    [("ANONYMOUS", KAFKA), ("mallory", KAFKA), ("kafka", frozenset[str]())],
+    [("ANONYMOUS", KAFKA), ("mallory", KAFKA), ("kafka", None)],
     ids=["before authentication", "another user", "a listener of clients"],
 )
 def test_a_clients_fetch_with_a_replica_id_is_charged(
-    version: int, user: str, brokers: frozenset[str]
+    version: int, user: str, brokers: frozenset[str] | None
 ) -> None:
     with playbook(user, brokers) as play:
         asked = fetch(1, version, 2)
