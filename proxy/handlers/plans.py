@@ -182,7 +182,7 @@ class Plans(dict[tuple[int, int], Plan]):
         """True if Weir answers the APIs in `QUOTA_APIS` itself."""
         self.throttles = throttles
         """Keeper of the replication throttles that clients set over Kafka's protocol (the setting
-        `replication_throttles`); None if Weir throttles no replication.
+        `replication_throttles`); None if Weir throttles no replication. Replication listeners ignore it.
         """
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
@@ -283,7 +283,7 @@ class Plans(dict[tuple[int, int], Plan]):
 
     def _throttle_apis(self) -> Mapping[int, Fill]:
         """Return the functions for APIs that alter or describe replication throttles, by API key."""
-        if self.throttles is None:
+        if self.throttles is None or self.replication:
             return {}
         return THROTTLE_APIS if self.throttles == "weir" else THROTTLE_APIS_PASSED
 

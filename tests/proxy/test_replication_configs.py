@@ -180,9 +180,9 @@ def test_a_resource_with_a_refused_throttle_does_not_reach_the_broker() -> None:
 
 
 BAD: Final[list[tuple[Resource, str, int, str | None, int]]] = [
-    (ONE, LEADER_RATE, SET, "fast", INVALID_CONFIG),
-    (ONE, LEADER_RATE, SET, "-1", INVALID_CONFIG),
-    (ONE, LEADER_RATE, SET, "9223372036854775808", INVALID_CONFIG),
+    (ONE, LEADER_RATE, SET, "fast", INVALID_REQUEST),
+    (ONE, LEADER_RATE, SET, "-1", INVALID_REQUEST),
+    (ONE, LEADER_RATE, SET, "9223372036854775808", INVALID_REQUEST),
     (ONE, LEADER_RATE, SET, None, INVALID_REQUEST),
     (ONE, LEADER_RATE, APPEND, "1", INVALID_CONFIG),
     (ONE, LEADER_RATE, 9, "1", INVALID_REQUEST),
@@ -191,7 +191,7 @@ BAD: Final[list[tuple[Resource, str, int, str | None, int]]] = [
     (ORDERS, LEADER_REPLICAS, SET, "0", INVALID_CONFIG),
     (ORDERS, LEADER_REPLICAS, SET, "*,0:1", INVALID_CONFIG),
     (ORDERS, FOLLOWER_REPLICAS, APPEND, "x", INVALID_CONFIG),
-    ((BROKER, "first"), LEADER_RATE, SET, "1", INVALID_CONFIG),
+    ((BROKER, "first"), LEADER_RATE, SET, "1", INVALID_REQUEST),
     ((TOPIC, "missing"), LEADER_REPLICAS, SET, "*", 3),
 ]
 

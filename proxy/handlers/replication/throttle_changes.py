@@ -117,13 +117,19 @@ def _new_value(key: ConfigKey, op: Op, value: str | None) -> str | None:
 
 
 def _checked(key: ConfigKey, value: str) -> str:
-    """Return the value in the form in which it is stored. Raises Refused if it is not valid."""
-    text = ",".join(_parts(value)) if key.name in REPLICAS_KEYS else value.strip()
+    """Return the value in the form in which it is stored. Raises Refused if it is not valid: with
+    INVALID_REQUEST for a broker's value, with INVALID_CONFIG for a topic's.
+    """
+    if key.name not in KEYS_OF[key.resource_type]:
+        raise _not_valid(f"Unknown {key.resource_type.name.lower()} config name: {key.name}")
+    is_topic = key.resource_type is ResourceType.TOPIC
+    text = ",".join(_parts(value)) if is_topic else value.strip()
     try:
         check(key, text)
     except ValueError as error:
         shown = value if len(value) <= SHOWN_CHARS_MAX else value[:SHOWN_CHARS_MAX] + "..."
-        raise _not_valid(f"Invalid value {shown} for configuration {key.name}: {error}") from None
+        reason = f"Invalid value {shown} for configuration {key.name}: {error}"
+        raise (_not_valid(reason) if is_topic else invalid(reason)) from None
     if len(text) > STRING_BYTES_MAX:
         raise _not_valid(f"{key.name} is longer than {STRING_BYTES_MAX} bytes: no response could describe it")
     return text
