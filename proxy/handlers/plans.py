@@ -181,7 +181,7 @@ class Plans(dict[tuple[int, int], Plan]):
         self.manages_quotas = manages_quotas
         """True if Weir answers the APIs in `QUOTA_APIS` itself."""
         self.throttles = throttles
-        """Keeper of the replication throttles that clients set over Kafka's protocol (the setting
+        """Side that stores the replication throttles which clients set over Kafka's protocol (the setting
         `replication_throttles`); None if Weir throttles no replication. Replication listeners ignore it.
         """
         self.cluster = cluster or ClusterState()

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.integration.test_kafka_configs import ADMIN, Call, Transcript, add, delete, same, show
 from tests.integration.traffic import create_spread, delete_topic
-from tests.java.config_tool import kafka_configs
+from tests.java.config_tool import ADMIN, Call, Transcript, add, delete, kafka_configs, same, show
 from tests.java.tools_process import run_tool
 from tests.kafka.ports import free_range
 

@@ -121,9 +121,9 @@ class _Resource:
     forwarded: Any
     """Entry for the broker, without the throttles; None if nothing is left for the broker."""
     refused: Refused | None = None
-    """Error of the resource; None if there is none so far."""
+    """Error of the resource; None without an error so far."""
     failed: Any = None
-    """Entry of the broker's response that has the broker's error; None if there is none so far."""
+    """Entry of the broker's response that has the broker's error; None without such an error so far."""
     changes: ReplicationChanges | None = None
     """Changes of the stored throttles; None before they are known."""
 
@@ -187,7 +187,7 @@ class _Alteration:
 
     def _own_part(self, entry: Any) -> _Resource | None:
         """Return the part of a resource's entry that concerns throttles, and remove that part from the entry.
-        Return None if there is none.
+        Return None if no part concerns throttles.
         """
         kind = TYPES.get(entry.resource_type)
         if kind is None:
@@ -225,7 +225,7 @@ class _Alteration:
 
     def _check_permission(self) -> Pieces[None]:
         """Refuse the changes of clients that may not alter quotas. A client that changes nothing needs no
-        permission: kafka-reassign-partitions --verify always removes throttles, even if there are none.
+        permission: kafka-reassign-partitions --verify also removes throttles where nothing is throttled.
         """
 
         def check(resource: _Resource) -> None:
