@@ -20,6 +20,7 @@ from weir.proxy.handlers.broker_query import BrokerQuery
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.replication.throttle_changes import TYPES, ResourceId
+from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
 from weir.proxy.handlers.whole_requests import whole_request
 from weir.quotas.replication.throttles import KEYS_OF, REPLICAS_KEYS, ResourceType
@@ -77,7 +78,7 @@ def plan_describe(plan: Plan) -> None:
         try:
             request = whole_request(context, codec_, data, body, end)
         except ProtocolError:  # no broker can read the request either, or it has too many resources
-            return passed()
+            return passed_unread(passed())
         if isinstance(request, Query):
             return request
         found = _Described(request, stored)
