@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from weir.proxy.addresses import PORT_MAX, Address
 from weir.proxy.config.addresses import parse_address
@@ -19,6 +19,7 @@ from weir.proxy.config.settings import ConfigError
 if TYPE_CHECKING:
     from weir.proxy.config.settings import Settings
 
+Keeper: TypeAlias = Literal["weir", "brokers"]
 _VOTER: Final = re.compile(r"(0|[1-9][0-9]{0,9})@(.*)", re.ASCII)
 _NODE_ID_MAX: Final = 2**31 - 1
 _THIS_HOST: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
@@ -38,6 +39,10 @@ class ReplicationRules:
     """
     principals: frozenset[str]
     """Names of the brokers' principals; empty if every principal at a replication listener is a broker."""
+    keeper: Keeper | None = None
+    """Side that stores the replication throttles which clients set over Kafka's protocol; None without
+    replication listeners, and if ZooKeeper has the throttles.
+    """
 
 
 def replication_rules(settings: Settings, taken: Mapping[str, tuple[int, int]]) -> ReplicationRules:
@@ -62,7 +67,8 @@ def replication_rules(settings: Settings, taken: Mapping[str, tuple[int, int]]) 
     listen = {node_id: _listen(node_id, first, settings.first_node_id) for node_id in upstream}
     _check_ports(listen, taken)
     _check_loops(upstream, listen)
-    return ReplicationRules(upstream, listen, principals)
+    keeper = None if settings.replication_zookeeper else settings.replication_throttles
+    return ReplicationRules(upstream, listen, principals, keeper)
 
 
 def _check_unused(settings: Settings) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from weir.protocol.api import ApiKey, request_header_version, response_header_version, versions
 from weir.protocol.codec import response_type
@@ -34,7 +34,7 @@ from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.protected_topics import changed_topics, produced_topics
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api import client_quotas
-from weir.proxy.handlers.replication import fetches
+from weir.proxy.handlers.replication import configs, described_configs, fetches
 from weir.proxy.handlers.request_time import request_time
 from weir.proxy.handlers.sasl import authentication
 from weir.proxy.handlers.sasl.identity import Identities
@@ -109,6 +109,21 @@ QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
 """Functions that fill the plans of client-quota APIs that are forwarded, because the brokers store the
 quotas; by API key.
 """
+THROTTLE_APIS: Final[Mapping[int, Fill]] = {
+    ApiKey.DESCRIBE_CONFIGS: described_configs.plan_describe,
+    ApiKey.ALTER_CONFIGS: configs.plan_alter,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.plan_alter,
+}
+"""Functions that fill the plans of APIs whose replication throttles Weir keeps, by API key. They are used
+unless the brokers keep the throttles.
+"""
+THROTTLE_APIS_PASSED: Final[Mapping[int, Fill]] = {
+    ApiKey.ALTER_CONFIGS: configs.plan_pass_alter,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.plan_pass_alter,
+}
+"""Functions that fill the plans of APIs that alter replication throttles at the brokers, which keep them; by
+API key.
+"""
 CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] = {
     ApiKey.PRODUCE: produced_topics.plan_produce,
     ApiKey.CREATE_TOPICS: changed_topics.plan_change,
@@ -152,6 +167,7 @@ class Plans(dict[tuple[int, int], Plan]):
         uplift: bool = False,
         cluster: ClusterState | None = None,
         manages_quotas: bool = False,
+        throttles: Literal["weir", "brokers"] | None = None,
         identities: Identities | None = None,
         costs: Overrides | None = None,
         protected: ProtectedTopics | None = None,
@@ -165,6 +181,10 @@ class Plans(dict[tuple[int, int], Plan]):
         self.replication = replication
         self.manages_quotas = manages_quotas
         """True if Weir answers the APIs in `QUOTA_APIS` itself."""
+        self.throttles = throttles
+        """Side that stores the replication throttles which clients set over Kafka's protocol (the setting
+        `replication_throttles`); None if Weir throttles no replication. Replication listeners ignore it.
+        """
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
         self.costs = costs or Overrides()
@@ -193,6 +213,7 @@ class Plans(dict[tuple[int, int], Plan]):
                 uplift=self.uplift,
                 cluster=self.cluster,
                 manages_quotas=self.manages_quotas,
+                throttles=self.throttles,
                 identities=self.identities,
                 costs=self.costs,
                 protected=self.protected,
@@ -251,6 +272,8 @@ class Plans(dict[tuple[int, int], Plan]):
         quota_api = (QUOTA_APIS if self.manages_quotas else QUOTA_APIS_PASSED).get(api_key)
         if quota_api is not None:
             quota_api(plan)
+        if (throttle_api := self._throttle_apis().get(api_key)) is not None:
+            throttle_api(plan)
         if self.protected and (guard := CHANGES_OF_TOPICS.get(api_key)) is not None:
             guard(plan, self.protected)
         if self._must_ask(api_key, version):
@@ -258,6 +281,12 @@ class Plans(dict[tuple[int, int], Plan]):
         self._fill_cost(plan)
         plan.group = group_index(api_key)
         return plan
+
+    def _throttle_apis(self) -> Mapping[int, Fill]:
+        """Return the functions for APIs that alter or describe replication throttles, by API key."""
+        if self.throttles is None or self.replication:
+            return {}
+        return THROTTLE_APIS if self.throttles == "weir" else THROTTLE_APIS_PASSED
 
     def _fill_cost(self, plan: Plan) -> None:
         """Set the cost of a plan's requests at this table's brokers.
@@ -289,10 +318,11 @@ class Plans(dict[tuple[int, int], Plan]):
         self._fill_cost(plan)
         plan.group = group_index(api_key)
         quota_api = self.manages_quotas and api_key in QUOTA_APIS
+        keeps_throttles = self.throttles == "weir" and api_key in THROTTLE_APIS
         guarded = bool(self.protected) and api_key in CHANGES_OF_TOPICS
         if api_key == ApiKey.API_VERSIONS and not self.replication:
             plan.admit = api_versions.refuse_version
-        elif quota_api or guarded or any(api_key in apis for apis in READ_APIS):
+        elif quota_api or keeps_throttles or guarded or any(api_key in apis for apis in READ_APIS):
             plan.admit = _refuse
         return plan
 

@@ -86,7 +86,11 @@ class Server:
         )
         self.replication = Replication()
         """Replication throttles and budgets of all brokers (KIP-73)."""
-        self._plans = make_plans(uplift=config.settings.uplift, identities=Identities(config.identity))
+        self._plans = make_plans(
+            uplift=config.settings.uplift,
+            identities=Identities(config.identity),
+            throttles=config.replication.keeper,
+        )
         self._replication_plans = make_plans(replication=True, identities=Identities(config.identity))
         """Plans of replication listeners. They have identities of their own, because one broker may require
         SASL at one of its listeners only.
