@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self, Unpack
 
 from tests.integration.weir import Weir
@@ -45,27 +44,31 @@ class ReplicatedCluster:
             *weir_options,
         )
         self.weir = self._new_weir()
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.callback(self.stop_weir)
-            self.weir.start()  # before brokers need each other
-            stack.enter_context(self.cluster)
-            self._stack = stack.pop_all()
+        self.weir.__enter__()  # before brokers need each other
+        try:
+            self.cluster.start()
+        except BaseException:
+            self.weir.close()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        try:
+            self.cluster.__exit__(kind, error, trace)
+        finally:
+            self.weir.__exit__(kind, error, trace)
 
     def stop_weir(self) -> None:
-        """End Weir; brokers do not reach each other then."""
-        self.weir.close()
+        """End Weir in good order; brokers do not reach each other then."""
+        assert self.weir.stop() == 0
 
     def start_weir(self) -> None:
         """Start a new Weir: brokers find it at the same ports, clients at other ports. Raises WeirError."""
+        self.weir.close()
         self.weir = self._new_weir()
         self.weir.start()
 

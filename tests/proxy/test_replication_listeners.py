@@ -13,12 +13,13 @@ from tests.kafka.ports import free_range
 from tests.proxy.certificates import context_of, write_ca, write_pair
 from tests.proxy.fake_broker import HOST, Connection
 from tests.proxy.stage import METADATA, PING, PONG, Stage
-from tests.wire.frames import response
+from tests.wire.frames import request, response
 from weir.protocol.api import ApiKey
-from weir.protocol.messages import MetadataResponse
+from weir.protocol.messages import MetadataRequest, MetadataResponse
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import ConfigError
 from weir.proxy.server import establish
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 
 REPLICATION: Final = 100
 """Added to a broker's node id for its inter-broker listener, so that a stage tells its listeners apart."""
+
+WATCHED: Final = request(
+    MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name="new")], allow_auto_topic_creation=True
+    ),
+    9,
+)
+"""A request that Weir sends itself under a mutation quota, to find topics that are created automatically."""
 
 
 class Cluster:
@@ -67,12 +76,14 @@ def test_replication_listeners_lead_to_the_configured_addresses(play: Play) -> N
             assert await broker.ask(PING) == PONG
             assert stage.cluster.asked[-1] == (REPLICATION + node_id, PING)
         stage.cluster.answers[ApiKey.METADATA] = told
-        assert await broker.ask(METADATA) == response(told, 9), "a broker's addresses pass unchanged"
+        for asked in (METADATA, WATCHED):
+            assert await broker.ask(asked) == response(told, 9), "a broker's addresses pass unchanged"
         assert 5 not in stage.server.address_book.nodes
         assert stage.server.requests()[ApiKey.HEARTBEAT, 4] == 2
-        assert stage.server.requests()[ApiKey.METADATA, 9] == 1
+        assert stage.server.requests()[ApiKey.METADATA, 9] == 2
 
-    play(script, **cluster.options)
+    mutations = QuotaTable({(Entity(DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
+    play(script, table=mutations, **cluster.options)
 
 
 def test_principals_are_brokers_at_replication_listeners_only(play: Play) -> None:
@@ -103,9 +114,9 @@ def test_a_replication_listener_refuses_connections_while_its_broker_is_away(
         return False
 
     async def script(stage: Stage) -> None:
+        assert await (await stage.connect(0)).ask(PING) == PONG, "clients reach the broker"
         assert await (await cluster.connect(stage, 0)).frame() is None
         assert await refused(stage)
-        assert await (await stage.connect(0)).ask(PING) == PONG, "clients reach the broker"
         assert stage.server.broker_states.is_up(0), "its state is that of its listener for clients"
         assert stage.server.counters.closed_at[CloseReason.BROKER_UNREACHABLE, 0] >= 1
         await cluster.start(stage, 0)
