@@ -70,7 +70,9 @@ class Znode(NamedTuple):
 def require_kazoo(option: str) -> None:
     """Raise ZooKeeperError, which names the option, if kazoo is not installed."""
     if find_spec("kazoo") is None:
-        raise ZooKeeperError(f"{option} needs kazoo: install it beside Weir, pip install kazoo")
+        raise ZooKeeperError(
+            f"{option} needs kazoo (the extra `zookeeper`): install it beside Weir, pip install kazoo"
+        )
 
 
 class ZooKeeper:

@@ -40,7 +40,7 @@ log = structlog.get_logger("weir.replication")
 ASK_AGAIN_S: Final = 1.0
 """Minimum time (s) between two questions for topic ids, except for those before new throttles."""
 SHARE: Final = 20
-"""Minimum pause between two questions for topic ids, as a multiple of the time that the last question took."""
+"""Minimum pause between two questions for topic ids, as a multiple of the time that the last one took."""
 IDS_S: Final = 10.0
 """Time (s) after which new throttles are put in force although no broker has told the topic ids."""
 

@@ -29,6 +29,8 @@ LOOK_S: Final = 2.0
 """Pause (s) between two looks for changes."""
 READ_ALL_S: Final = 60.0
 """Time (s) after which all nodes are read again, although no change was seen."""
+CLOSE_S: Final = 2.0
+"""Time (s) to end the session with ZooKeeper when Weir ends."""
 CHANGES: Final = f"{CONFIG}/changes"
 TYPE_OF: Final = {
     f"{CONFIG}/brokers": ResourceType.BROKER,
@@ -146,8 +148,8 @@ class ZooKeeperSource:
             while True:
                 await self._read_for_a_minute(changed, failed)
         finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._reader.close)
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await trio.to_thread.run_sync(self._reader.close, abandon_on_cancel=True)
 
     async def _read_for_a_minute(self, changed: Changed, failed: Callable[[SourceError], None]) -> None:
         """Read all throttles, then look for changes, until a minute is over or ZooKeeper cannot be read."""
