@@ -168,16 +168,6 @@ class ZooKeeper:
             ) from None
 
 
-@contextmanager
-def connected(place: ZooKeeperAddress, denied: Callable[[str], None]) -> Iterator[ZooKeeper]:
-    """Connect to ZooKeeper for the block. Raises ZooKeeperError."""
-    zookeeper = ZooKeeper(place, denied)
-    try:
-        yield zookeeper
-    finally:
-        zookeeper.close()
-
-
 def check_address(place: ZooKeeperAddress) -> None:
     """Raise ZooKeeperError if kazoo is not installed, or if `connect` has another form."""
     require_kazoo(place.option)

@@ -10,6 +10,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.proxy.supervised import supervisor
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.cluster.connection import QuestionError
@@ -20,6 +21,7 @@ from weir.proxy.control.replication.follower import ReplicationFollower
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.proxy.control.replication.table_source import TableSource
 from weir.proxy.control.replication.topic_ids import TopicIds
+from weir.proxy.control.supervisor import Task
 from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
@@ -277,6 +279,34 @@ def test_the_last_known_throttles_stay_in_force_while_a_source_fails() -> None:
         assert story.works == 2
 
     play(source, script)
+
+
+def test_a_follower_that_has_failed_is_started_again_with_the_throttles_in_force() -> None:
+    registry = QuotaRegistry(QuotaTable(replication=listing("orders")))
+
+    async def main() -> None:
+        story = Story(TableSource(registry))
+        answer = story.cluster.answer(story.replication)
+        failures = [ZeroDivisionError()]
+
+        async def failing(cluster: ClusterConnection, topics: Collection[str]) -> TopicIds:
+            if failures:
+                raise failures.pop()
+            return await answer(cluster, topics)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(follower_module, "ask_topic_ids", failing)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(supervisor().keep_running, Task.REPLICATION, story.follower.follow)
+                await trio.sleep(1.5)
+                nursery.cancel_scope.cancel()
+        assert story.replication.quotas.throttles == listing("orders")
+        assert story.replication.topic_names == {OLD_ID: "orders"}
+
+    with capture_logs() as logs:
+        trio.run(main, clock=MockClock(autojump_threshold=0))
+    tasks = [line["event"] for line in logs if "task" in line]
+    assert tasks == ["task failed, restarting it; please report this", "task works again"]
 
 
 def test_an_alteration_at_a_broker_has_the_source_read_again() -> None:

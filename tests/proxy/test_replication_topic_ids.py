@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from tests.proxy.config_cluster import ConfigCluster
+from tests.proxy.fake_broker import HOST
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
@@ -102,3 +103,19 @@ def test_another_broker_is_asked_after_the_first_has_ended() -> None:
 
     play(cluster, script, brokers=2)
     assert cluster.questions.count((ApiKey.API_VERSIONS, 0)) == 2
+
+
+def test_a_silent_broker_is_asked_after_the_others() -> None:
+    """Otherwise a question with a limit of time would never reach the second broker."""
+    cluster = ConfigCluster(topics={"orders": ORDERS})
+
+    async def script(connection: ClusterConnection) -> None:
+        (silent,) = await trio.open_tcp_listeners(0, host=HOST)
+        async with silent:
+            cluster.nodes = {-1: Address(HOST, silent.socket.getsockname()[1]), **cluster.nodes}
+            with trio.move_on_after(0.05) as limit:
+                await ask_topic_ids(connection, ["orders"])
+            assert limit.cancelled_caught
+            assert (await ask_topic_ids(connection, ["orders"])).names == {ORDERS.bytes: "orders"}
+
+    play(cluster, script)
