@@ -101,7 +101,7 @@ class ZooKeeper:
             raise
 
     def close(self) -> None:
-        """End the session."""
+        """End the connection."""
         self._client.stop()
         self._client.close()
 

@@ -99,11 +99,12 @@ class BrokerSource:
         failures = await self._read_brokers(
             {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers}
         )
-        await changed(self._throttles())
+        await changed(await trio.to_thread.run_sync(self._throttles))
         if failures:
             failed(SourceError("; ".join(failures[:REASONS_MAX])))
 
     def _throttles(self) -> ReplicationThrottles:
+        """Return the last known throttles of all topics and brokers. Runs in a thread: there may be many."""
         values = self._of_topics | self._of_all_brokers
         for told in self._of_brokers.values():
             values.update(told)
