@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 import trio
@@ -11,13 +11,14 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.proxy.supervised import supervisor
-from weir.proxy.addresses import Address
+from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.config import config
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.replication import follower as follower_module
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
-from weir.proxy.control.replication.follower import ReplicationFollower
+from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.proxy.control.replication.table_source import TableSource
 from weir.proxy.control.replication.topic_ids import TopicIds
@@ -195,6 +196,9 @@ def test_a_question_for_ids_without_answer_delays_throttles_by_ten_seconds() -> 
         await source.tell(listing("orders"))
         assert trio.current_time() - began_s == pytest.approx(10.0)
         assert story.replication.quotas.throttles == listing("orders")
+        story.cluster.is_silent = False
+        await trio.sleep(1.1)
+        assert story.replication.topic_names == {OLD_ID: "orders"}
 
     play(source, script)
 
@@ -331,3 +335,22 @@ def test_throttles_of_the_quota_table_are_in_force_from_the_start_and_after_each
         assert story.replication.quotas.throttles == listing()
 
     play(TableSource(registry), script)
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "zookeeper", "name"),
+    [
+        ("weir", "", "quota table"),
+        ("brokers", "", "brokers"),
+        ("weir", "zk:2181/kafka", "zookeeper"),
+        ("brokers", "zk:2181/kafka", "zookeeper"),
+    ],
+)
+def test_settings_choose_the_source_of_throttles(
+    kept_by: Literal["weir", "brokers"], zookeeper: str, name: str
+) -> None:
+    settings = config.load(None, {"upstream": "kafka:9092"})
+    book = AddressBook(settings.advertised_listeners, lambda _node_id, _port: None)
+    registry = QuotaRegistry(QuotaTable())
+    follower = replication_follower(settings, registry, Replication(), book, kept_by, zookeeper)
+    assert follower.source_name == name

@@ -24,7 +24,7 @@ from weir.proxy.control.replication.described_configs import (
     read,
     request_for,
 )
-from weir.proxy.control.replication.readable import Problems, described, readable
+from weir.proxy.control.replication.readable import Problems, ThrottleParser, described
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType
 
@@ -59,6 +59,7 @@ class BrokerSource:
         self._period_s = period_s
         self._altered = trio.Event()
         self._problems = Problems(self.name)
+        self._parser = ThrottleParser(self._problems)
         self._of_topics: dict[ConfigKey, str] = {}
         self._of_brokers: dict[int, dict[ConfigKey, str]] = {}
         """Rates that each broker has told for itself, by node id."""
@@ -108,7 +109,7 @@ class BrokerSource:
         values = self._of_topics | self._of_all_brokers
         for told in self._of_brokers.values():
             values.update(told)
-        return readable(values, self._problems)
+        return self._parser.parse(values)
 
     async def _metadata(self, broker: Broker) -> MetadataResponse:
         """Ask for all brokers and topics. Raises QuestionError; SourceError if the broker is too old."""

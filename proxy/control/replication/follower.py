@@ -83,6 +83,11 @@ class ReplicationFollower:
             clock=trio.current_time,
         )
 
+    @property
+    def source_name(self) -> str:
+        """Name of the source in logs."""
+        return self._source.name
+
     def altered_at_broker(self) -> None:
         """Read the source again soon, because Weir has forwarded an alteration of configurations to a broker.
         Callable on the reactor's thread, and at any rate.
@@ -157,12 +162,12 @@ class ReplicationFollower:
             self._ids_missing(str(error))
         else:
             self._replication.topic_names = found.names
+            took_s = trio.current_time() - began_s
+            self._next_s = trio.current_time() + max(ASK_AGAIN_S, SHARE * took_s)
             if found.missing:
                 self._ids_missing(found.missing)
             else:
                 self._unasked.over()
-        now_s = trio.current_time()
-        self._next_s = now_s + max(ASK_AGAIN_S, SHARE * (now_s - began_s))
 
     async def _ids_of(self, topics: Collection[str]) -> TopicIds:
         if not topics:
@@ -172,6 +177,7 @@ class ReplicationFollower:
 
     def _ids_missing(self, reason: str) -> None:
         self._unasked.failed(reason=reason)
+        self._next_s = trio.current_time() + ASK_AGAIN_S
         self._wanted.set()
 
 

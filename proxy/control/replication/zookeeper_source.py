@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 import trio
 
-from weir.proxy.control.replication.readable import Problems, readable
+from weir.proxy.control.replication.readable import Problems, ThrottleParser
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.proxy.control.zookeeper import ZooKeeper, ZooKeeperAddress, ZooKeeperError
 from weir.quotas.replication.throttles import KEYS_OF, ConfigKey, ReplicationThrottles, ResourceType
@@ -64,6 +64,7 @@ class ThrottleReader:
         """Begin without a connection."""
         self._place = place
         self._problems = problems
+        self._parser = ThrottleParser(problems)
         self._zookeeper: ZooKeeper | None = None
 
     def read(self, known: Versions | None) -> Reading | None:
@@ -75,7 +76,7 @@ class ThrottleReader:
             versions = tuple(_children_version(zookeeper, path) for path in (CHANGES, *TYPE_OF))
             if versions == known:
                 return None
-            return Reading(readable(dict(self._values(zookeeper)), self._problems), versions)
+            return Reading(self._parser.parse(dict(self._values(zookeeper))), versions)
         except BaseException:
             self.close()
             raise
