@@ -5,10 +5,11 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from itertools import chain
 from typing import Final
 
-from weir.proxy.control.zookeeper import ZooKeeper, ZooKeeperAddress, connected
+from weir.proxy.control.zookeeper import ZooKeeper, ZooKeeperAddress
 from weir.quotas.table.zookeeper_layout import CLIENTS, IPS, OF_A_USER, USERS, ZooKeeperQuotas
 
 SAID_EVERY: Final = 500
@@ -24,7 +25,7 @@ def read(place: ZooKeeperAddress, quotas: ZooKeeperQuotas, say: Callable[[str], 
     def denied(path: str) -> None:
         quotas.skip(path, None, f"ZooKeeper does not let {who} read it")
 
-    with connected(place, denied) as zookeeper:
+    with closing(ZooKeeper(place, denied)) as zookeeper:
         zookeeper.check()
         reader = _Reader(zookeeper, quotas, say)
         users = reader.nodes([USERS])

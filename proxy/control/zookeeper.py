@@ -70,7 +70,9 @@ class Znode(NamedTuple):
 def require_kazoo(option: str) -> None:
     """Raise ZooKeeperError, which names the option, if kazoo is not installed."""
     if find_spec("kazoo") is None:
-        raise ZooKeeperError(f"{option} needs kazoo: install it beside Weir, pip install kazoo")
+        raise ZooKeeperError(
+            f"{option} needs kazoo (the extra `zookeeper`): install it beside Weir, pip install kazoo"
+        )
 
 
 class ZooKeeper:
@@ -99,7 +101,7 @@ class ZooKeeper:
             raise
 
     def close(self) -> None:
-        """End the ZooKeeper session."""
+        """End the connection."""
         self._client.stop()
         self._client.close()
 
@@ -164,16 +166,6 @@ class ZooKeeper:
             raise ZooKeeperError(
                 f"{place.connect}: {type(error).__name__} while reading; try again"
             ) from None
-
-
-@contextmanager
-def connected(place: ZooKeeperAddress, denied: Callable[[str], None]) -> Iterator[ZooKeeper]:
-    """Connect to ZooKeeper for the block. Raises ZooKeeperError."""
-    zookeeper = ZooKeeper(place, denied)
-    try:
-        yield zookeeper
-    finally:
-        zookeeper.close()
 
 
 def check_address(place: ZooKeeperAddress) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from tests.clients import create_topic
 from tests.java.kafka_tools import kafka_tool
 from tests.kafka.waiting import eventually
+from tests.proxy.following import until
 from weir.proxy.addresses import Address
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.replication.broker_source import BrokerSource
@@ -115,7 +117,7 @@ def test_throttles_that_kafkas_tools_write_to_zookeeper_are_read(
     assert seen(source, lambda throttles: throttles == altered) == altered
 
 
-@pytest.mark.parametrize("version", ["1.1.1", "2.8.2", "3.9.1", "4.2.0"])
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.2.0"])
 def test_throttles_that_brokers_keep_are_read(fresh_cluster: StartCluster, version: str) -> None:
     cluster = fresh_cluster(version, brokers=2)
     first, second = map(str, cluster.ports)
@@ -143,6 +145,55 @@ def test_throttles_that_brokers_keep_are_read(fresh_cluster: StartCluster, versi
     )
     source = BrokerSource(lambda: addresses(cluster), DIRECT, 10.0, 1.0)
     assert seen(source, lambda throttles: len(throttles) >= len(expected)) == expected
+
+
+def test_rates_that_old_brokers_hide_are_logged_and_lists_are_read(fresh_cluster: StartCluster) -> None:
+    """A broker 1.1.1 takes a rate for a secret, because it does not know the rate's type."""
+    cluster = fresh_cluster("1.1.1")
+    create_topic(cluster.bootstrap, "orders")
+    rate = ("--add-config", "leader.replication.throttled.rate=1000")
+    configure(cluster, "--entity-type", "brokers", "--entity-name", "0", *rate)
+    replicas = ("--add-config", "leader.replication.throttled.replicas=0:0")
+    orders = ("--alter", "--entity-type", "topics", "--entity-name", "orders")
+    at_zookeeper(cluster, "kafka.admin.ConfigCommand", *orders, *replicas)
+    source = BrokerSource(lambda: addresses(cluster), DIRECT, 10.0, 1.0)
+    with capture_logs() as logs:
+        found = seen(source, lambda throttles: len(throttles) > 0 and len(logs) > 0)
+    assert found == ReplicationThrottles({ConfigKey(TOPIC, "orders", LEADER.replicas_key): "0:0"})
+    (line,) = logs
+    assert (line["broker"], line["config"]) == ("0", LEADER.rate_key)
+    assert line["reason"] == "brokers hide the value: set replication_zookeeper"
+
+
+def test_a_zookeeper_that_ends_and_starts_again_is_read_again(fresh_cluster: StartCluster) -> None:
+    cluster = fresh_cluster("1.1.1")
+    rate = ("--add-config", "leader.replication.throttled.rate=1000")
+    of_broker = ("--alter", "--entity-type", "brokers", "--entity-name", "0", *rate)
+    at_zookeeper(cluster, "kafka.admin.ConfigCommand", *of_broker)
+    told: list[str] = []
+
+    async def changed(throttles: ReplicationThrottles) -> None:
+        assert throttles.rate(LEADER, 0) == 1000
+        told.append("read")
+
+    def failed(error: SourceError) -> None:
+        told.append(str(error))
+
+    async def script() -> None:
+        with trio.fail_after(READ_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(
+                    ZooKeeperSource(ZooKeeperAddress(cluster.zookeeper, None, 3.0)).follow, changed, failed
+                )
+                await until(lambda: told == ["read"])
+                cluster._children.kill("zookeeper")
+                await until(lambda: len(told) > 1 and "connection refused" in told[-1])
+                assert "read" not in told[1:]
+                await trio.to_thread.run_sync(cluster._start_zookeeper)
+                await until(lambda: told[-1] == "read")
+                nursery.cancel_scope.cancel()
+
+    trio.run(script)
 
 
 def test_topic_ids_are_those_that_the_cluster_tells(fresh_cluster: StartCluster) -> None:

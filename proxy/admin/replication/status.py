@@ -209,7 +209,9 @@ def _brokers(
         for key in quotas.throttles.values
         if key.name in RATE_KEYS and key.resource_name
     }
-    for role, node_id in sorted({*quotas.budgets, *listed, *with_rate}, key=lambda pair: (pair[1], pair[0].value)):
+    for role, node_id in sorted(
+        {*quotas.budgets, *listed, *with_rate}, key=lambda pair: (pair[1], pair[0].value)
+    ):
         budget, limit = quotas.budgets.get((role, node_id)), quotas.throttles.rate(role, node_id)
         yield BrokerStatus(
             node_id,

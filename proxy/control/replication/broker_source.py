@@ -24,7 +24,7 @@ from weir.proxy.control.replication.described_configs import (
     read,
     request_for,
 )
-from weir.proxy.control.replication.readable import Problems, described, readable
+from weir.proxy.control.replication.readable import Problems, ThrottleParser, described
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType
 
@@ -59,6 +59,7 @@ class BrokerSource:
         self._period_s = period_s
         self._altered = trio.Event()
         self._problems = Problems(self.name)
+        self._parser = ThrottleParser(self._problems)
         self._of_topics: dict[ConfigKey, str] = {}
         self._of_brokers: dict[int, dict[ConfigKey, str]] = {}
         """Rates that each broker has told for itself, by node id."""
@@ -99,15 +100,16 @@ class BrokerSource:
         failures = await self._read_brokers(
             {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers}
         )
-        await changed(self._throttles())
+        await changed(await trio.to_thread.run_sync(self._throttles))
         if failures:
             failed(SourceError("; ".join(failures[:REASONS_MAX])))
 
     def _throttles(self) -> ReplicationThrottles:
+        """Return the last known throttles of all topics and brokers. Runs in a thread: there may be many."""
         values = self._of_topics | self._of_all_brokers
         for told in self._of_brokers.values():
             values.update(told)
-        return readable(values, self._problems)
+        return self._parser.parse(values)
 
     async def _metadata(self, broker: Broker) -> MetadataResponse:
         """Ask for all brokers and topics. Raises QuestionError; SourceError if the broker is too old."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
@@ -60,8 +61,8 @@ async def meet(access: Access, address: Address, timeout_s: float) -> Broker:
 
 
 class ClusterConnection:
-    """A connection to the first known broker that answers. It is opened at the first question, and again
-    after a failure.
+    """A connection to a broker that answers: of the known brokers, the one whose last failure is the oldest.
+    It is opened at the first question, and again after a failure.
     """
 
     def __init__(self, brokers: Callable[[], Iterable[Address]], access: Access, timeout_s: float) -> None:
@@ -72,33 +73,46 @@ class ClusterConnection:
         self._access = access
         self._timeout_s = timeout_s
         self._open: Broker | None = None
+        self._failures: dict[Address, float] = {}
+        """Time (s) of each broker's last failure, for those that have failed."""
 
     async def ask(self, work: Callable[[Broker], Awaitable[T]]) -> T:
         """Await `work` with the open connection, or with a new one if there is no connection or the broker
         has closed it: brokers close connections that are idle, or whose login has expired. Raises
         QuestionError.
         """
+        if self._open is not None:
+            try:
+                return await self._work(self._open, work)
+            except ClosedError:
+                pass
+        self._open = await self._connect()
+        return await self._work(self._open, work)
+
+    async def _work(self, broker: Broker, work: Callable[[Broker], Awaitable[T]]) -> T:
         try:
-            if self._open is not None:
-                try:
-                    return await work(self._open)
-                except ClosedError:
-                    await self.aclose()
-            self._open = await self._connect()
-            return await work(self._open)
+            return await work(broker)
         except BaseException:
+            self._note_failure(broker.connection.address)
             await self.aclose()  # a response may still arrive on it
             raise
 
     async def _connect(self) -> Broker:
+        """Connect to the first broker that answers. Raises QuestionError."""
         failures: list[QuestionError] = []
-        for address in list(self._brokers()):
+        for address in sorted(self._brokers(), key=lambda one: self._failures.get(one, -math.inf)):
             try:
                 return await meet(self._access, address, self._timeout_s)
-            except QuestionError as error:
+            except BaseException as error:
+                self._note_failure(address)
+                if not isinstance(error, QuestionError):
+                    raise
                 failures.append(error)
         text = "; ".join(map(str, failures[:REASONS_MAX])) or "no broker is known"
         raise QuestionError(text, reachable=False, foreign=False)
+
+    def _note_failure(self, address: Address) -> None:
+        self._failures[address] = trio.current_time()
 
     async def aclose(self) -> None:
         """Close the connection, if there is one."""

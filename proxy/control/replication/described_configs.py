@@ -3,7 +3,7 @@
 A response also has inherited values: a broker's own values have the source DYNAMIC_BROKER_CONFIG, those of
 all brokers DYNAMIC_DEFAULT_BROKER_CONFIG, a topic's own values DYNAMIC_TOPIC_CONFIG
 (DescribeConfigsResponse.ConfigSource). Version 0 tells no sources, and brokers with version 0 alone (before
-1.1) do not tell the throttled rates.
+1.1) do not tell the rates. Brokers 1.1.1 tell that a rate is set, but hide its value.
 """
 
 from __future__ import annotations

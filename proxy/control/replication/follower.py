@@ -22,7 +22,7 @@ from weir.proxy.control.replication.broker_source import BrokerSource
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
 from weir.proxy.control.replication.sources import SourceError, ThrottleSource
 from weir.proxy.control.replication.table_source import TableSource
-from weir.proxy.control.replication.topic_ids import ask_topic_ids
+from weir.proxy.control.replication.topic_ids import TopicIds, ask_topic_ids
 from weir.proxy.control.replication.zookeeper_source import ZooKeeperSource
 from weir.proxy.control.supervisor import Works
 from weir.proxy.control.zookeeper import ZooKeeperAddress, ZooKeeperError, check_address
@@ -40,8 +40,7 @@ log = structlog.get_logger("weir.replication")
 ASK_AGAIN_S: Final = 1.0
 """Minimum time (s) between two questions for topic ids, except for those before new throttles."""
 SHARE: Final = 20
-"""Minimum pause between two questions for topic ids, as a multiple of the time that the last question took.
-"""
+"""Minimum pause between two questions for topic ids, as a multiple of the time that the last one took."""
 IDS_S: Final = 10.0
 """Time (s) after which new throttles are put in force although no broker has told the topic ids."""
 
@@ -83,6 +82,11 @@ class ReplicationFollower:
             "ids of throttled topics known again",
             clock=trio.current_time,
         )
+
+    @property
+    def source_name(self) -> str:
+        """Name of the source in logs."""
+        return self._source.name
 
     def altered_at_broker(self) -> None:
         """Read the source again soon, because Weir has forwarded an alteration of configurations to a broker.
@@ -151,22 +155,29 @@ class ReplicationFollower:
         began_s = trio.current_time()
         try:
             with trio.fail_after(IDS_S):
-                found = await ask_topic_ids(self._cluster, topics) if topics else None
+                found = await self._ids_of(topics)
         except trio.TooSlowError:
             self._ids_missing(f"no answer within {IDS_S:g} s")
         except QuestionError as error:
             self._ids_missing(str(error))
         else:
-            self._replication.topic_names = found.names if found is not None else {}
-            if found is not None and found.missing:
+            self._replication.topic_names = found.names
+            took_s = trio.current_time() - began_s
+            self._next_s = trio.current_time() + max(ASK_AGAIN_S, SHARE * took_s)
+            if found.missing:
                 self._ids_missing(found.missing)
             else:
                 self._unasked.over()
-        now_s = trio.current_time()
-        self._next_s = now_s + max(ASK_AGAIN_S, SHARE * (now_s - began_s))
+
+    async def _ids_of(self, topics: Collection[str]) -> TopicIds:
+        if not topics:
+            await self._cluster.aclose()
+            return TopicIds({})
+        return await ask_topic_ids(self._cluster, topics)
 
     def _ids_missing(self, reason: str) -> None:
         self._unasked.failed(reason=reason)
+        self._next_s = trio.current_time() + ASK_AGAIN_S
         self._wanted.set()
 
 

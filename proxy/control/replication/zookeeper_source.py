@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 import trio
 
-from weir.proxy.control.replication.readable import Problems, readable
+from weir.proxy.control.replication.readable import Problems, ThrottleParser
 from weir.proxy.control.replication.sources import Changed, SourceError
 from weir.proxy.control.zookeeper import ZooKeeper, ZooKeeperAddress, ZooKeeperError
 from weir.quotas.replication.throttles import KEYS_OF, ConfigKey, ReplicationThrottles, ResourceType
@@ -29,6 +29,8 @@ LOOK_S: Final = 2.0
 """Pause (s) between two looks for changes."""
 READ_ALL_S: Final = 60.0
 """Time (s) after which all nodes are read again, although no change was seen."""
+CLOSE_S: Final = 2.0
+"""Time (s) to close the connection to ZooKeeper when Weir ends."""
 CHANGES: Final = f"{CONFIG}/changes"
 TYPE_OF: Final = {
     f"{CONFIG}/brokers": ResourceType.BROKER,
@@ -50,57 +52,58 @@ Versions: TypeAlias = tuple[int | None, ...]
 class Reading(NamedTuple):
     """Throttles that were read together."""
 
-    values: dict[ConfigKey, str]
+    throttles: ReplicationThrottles
     versions: Versions
     """Versions before the nodes were read."""
 
 
 class ThrottleReader:
-    """Reads the throttles in ZooKeeper through a session that stays open. The methods block."""
+    """Reads the throttles in ZooKeeper through a connection that stays open. The methods block."""
 
     def __init__(self, place: ZooKeeperAddress, problems: Problems) -> None:
-        """Begin without a session."""
+        """Begin without a connection."""
         self._place = place
         self._problems = problems
-        self._session: ZooKeeper | None = None
+        self._parser = ThrottleParser(problems)
+        self._zookeeper: ZooKeeper | None = None
 
     def read(self, known: Versions | None) -> Reading | None:
         """Return the throttles; None if the children have not changed since `known`. Raises ZooKeeperError;
-        the next call begins a new session then.
+        the next call connects again then.
         """
         try:
-            session = self._session = self._session or self._connect()
-            versions = tuple(_children_version(session, path) for path in (CHANGES, *TYPE_OF))
+            zookeeper = self._zookeeper = self._zookeeper or self._connect()
+            versions = tuple(_children_version(zookeeper, path) for path in (CHANGES, *TYPE_OF))
             if versions == known:
                 return None
-            return Reading(dict(self._values(session)), versions)
+            return Reading(self._parser.parse(dict(self._values(zookeeper))), versions)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """End the session, if there is one."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        """End the connection, if there is one."""
+        zookeeper, self._zookeeper = self._zookeeper, None
+        if zookeeper is not None:
+            zookeeper.close()
 
     def _connect(self) -> ZooKeeper:
-        session = ZooKeeper(self._place, self._denied)
+        zookeeper = ZooKeeper(self._place, self._denied)
         try:
-            session.check()
+            zookeeper.check()
         except BaseException:
-            session.close()
+            zookeeper.close()
             raise
-        return session
+        return zookeeper
 
     def _denied(self, path: str) -> None:
         reason = "ZooKeeper does not let Weir read it"
         self._problems.say("replication throttles of node not read", path, node=path, reason=reason)
 
-    def _values(self, session: ZooKeeper) -> Iterator[tuple[ConfigKey, str]]:
+    def _values(self, zookeeper: ZooKeeper) -> Iterator[tuple[ConfigKey, str]]:
         for parent, kind in TYPE_OF.items():
-            paths = list(chain.from_iterable(session.children([parent])))
-            for path, content, _stat in session.contents(paths):
+            paths = list(chain.from_iterable(zookeeper.children([parent])))
+            for path, content, _stat in zookeeper.contents(paths):
                 yield from self._of_node(kind, path, content)
 
     def _of_node(
@@ -120,8 +123,8 @@ class ThrottleReader:
             )
 
 
-def _children_version(session: ZooKeeper, path: str) -> int | None:
-    stat = session.stat(path)
+def _children_version(zookeeper: ZooKeeper, path: str) -> int | None:
+    stat = zookeeper.stat(path)
     return None if stat is None else stat.cversion
 
 
@@ -131,9 +134,8 @@ class ZooKeeperSource:
     name = "zookeeper"
 
     def __init__(self, place: ZooKeeperAddress) -> None:
-        """Begin without a session; `follow` opens one."""
-        self._problems = Problems(self.name)
-        self._reader = ThrottleReader(place, self._problems)
+        """Begin without a connection; `follow` opens one."""
+        self._reader = ThrottleReader(place, Problems(self.name))
         self._altered = trio.Event()
 
     def altered(self) -> None:
@@ -146,8 +148,8 @@ class ZooKeeperSource:
             while True:
                 await self._read_for_a_minute(changed, failed)
         finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._reader.close)
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await trio.to_thread.run_sync(self._reader.close, abandon_on_cancel=True)
 
     async def _read_for_a_minute(self, changed: Changed, failed: Callable[[SourceError], None]) -> None:
         """Read all throttles, then look for changes, until a minute is over or ZooKeeper cannot be read."""
@@ -163,9 +165,6 @@ class ZooKeeperSource:
             else:
                 if found is not None:
                     versions = found.versions
-                    await changed(self._readable(found))
+                    await changed(found.throttles)
             with trio.move_on_after(LOOK_S):
                 await self._altered.wait()
-
-    def _readable(self, found: Reading) -> ReplicationThrottles:
-        return readable(found.values, self._problems)
