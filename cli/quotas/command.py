@@ -34,7 +34,7 @@ class Listed(msgspec.Struct, omit_defaults=True):
     source: str
     quotas: list[Entry]
     replication: list[ReplicationJson] = []
-    """Replication throttles; left out if no throttle is set."""
+    """Replication throttles; an empty list is left out."""
 
 
 @click.group(epilog=EXAMPLES)

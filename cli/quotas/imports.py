@@ -71,9 +71,9 @@ class Report(msgspec.Struct, omit_defaults=True):
     changes: list[ChangeEntry] | None
     """Changes made in the store by --apply; null without --apply."""
     replication: list[ReplicationJson] = []
-    """Imported replication throttles; left out if nothing is imported."""
+    """Imported replication throttles; an empty list is left out."""
     replication_changes: list[ReplicationChange] = []
-    """Changes of replication throttles made in the store by --apply; left out if none was made."""
+    """Changes of replication throttles made in the store by --apply; an empty list is left out."""
 
 
 class Target(NamedTuple):

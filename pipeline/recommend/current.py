@@ -137,7 +137,7 @@ class Kept:
     replace them.
     """
     replication: list[ReplicationEntry] = field(default_factory=list)
-    """Replication throttles of the current file. The new file keeps all of them."""
+    """Replication throttles of the current file; the new file keeps them."""
     options: dict[Entity, Options] = field(default_factory=dict)
     """Pacing (kind of limiter) and scope (one budget per broker or per cluster) of the present enforced
     entries, by the entity that gets these options in the new file.

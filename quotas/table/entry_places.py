@@ -16,7 +16,7 @@ from weir.quotas.table.quota_entry import ENTRY
 from weir.quotas.table.replication_entry import REPLICATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 _KINDS = f"{ENTRY}|{REPLICATION}"
 _HEADER = re.compile(rf"\s*\[\[\s*(?:({_KINDS})|\"({_KINDS})\"|'({_KINDS})')\s*\]\]")
@@ -31,18 +31,16 @@ class Span(NamedTuple):
     """Number of the line with the next header of any kind; the number of lines for the last entry."""
 
 
-def entry_spans(lines: Iterable[str], kind: str = ENTRY) -> list[Span]:
+def entry_spans(lines: Sequence[str], kind: str = ENTRY) -> list[Span]:
     """Return the lines of each entry with the header `[[kind]]`, in the order of the file."""
-    headers: list[tuple[int, str]] = []
-    count = 0
-    for count, line in enumerate(lines, start=1):
-        if "[[" in line and (match := _HEADER.match(line)):
-            headers.append((count - 1, match[1] or match[2] or match[3]))
-    stops = [number for number, _kind in headers[1:]] + [count]
+    headers = [
+        (number, match[1] or match[2] or match[3])
+        for number, line in enumerate(lines)
+        if "[[" in line and (match := _HEADER.match(line))
+    ]
+    stops = [number for number, _kind in headers[1:]] + [len(lines)]
     return [
-        Span(number, stop)
-        for (number, its_kind), stop in zip(headers, stops, strict=False)
-        if its_kind == kind
+        Span(start, stop) for (start, its_kind), stop in zip(headers, stops, strict=False) if its_kind == kind
     ]
 
 

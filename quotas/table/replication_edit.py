@@ -135,6 +135,8 @@ def _appended(text: str, added: list[ReplicationEntry]) -> str:
     list, `replication = [...]`.
     """
     after = with_block(text, render_entries(added))
+    if REPLICATION not in text:  # then reading the text again would take time for nothing
+        return after
     if not entry_spans(without_long_strings(text).split("\n"), REPLICATION) and _read(after) != added:
         raise _beyond_us()
     return after

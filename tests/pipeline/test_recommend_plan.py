@@ -19,6 +19,7 @@ from weir.pipeline.recommend.capacity import fit
 from weir.pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
 from weir.pipeline.recommend.file import Proposed, lines
 from weir.pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
+from weir.pipeline.recommend.summary import notes_of_run
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.entry_places import entry_spans
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
@@ -270,6 +271,17 @@ def test_a_recommended_file_is_formatted_as_documented() -> None:
         "# as in quotas.toml\n"
         "producer_byte_rate = 5\n"
     )
+
+
+def test_a_recommended_file_keeps_the_replication_throttles_of_the_current_file() -> None:
+    throttles = (
+        "[[replication]]\nbroker = 1\nleader.replication.throttled.rate = 5\n\n"
+        '[[replication]]\ntopic = "orders"\nleader.replication.throttled.replicas = "*"\n'
+    )
+    current = parse(throttles)
+    rest = kept(current, PLAN, PAIRS, [])
+    assert parse("".join(lines([], [], PLAN, PAIRS, rest))).replication == current.replication
+    assert "2 values are kept from quotas.toml" in list(notes_of_run(PLAN, PAIRS, rest))
 
 
 def test_kept_entries_keep_their_pacing_and_scope() -> None:
