@@ -53,8 +53,8 @@ _VERSION_DECODER: Final = msgspec.json.Decoder(_Version)
 
 def version_of(value: bytes) -> int:
     """Return the version in a record's value. Raises RecordError if this Weir does not know it,
-            msgspec.MsgspecError, UnicodeDecodeError or RecursionError if the value has no version.
-        """
+    msgspec.MsgspecError, UnicodeDecodeError or RecursionError if the value has no version.
+    """
     version = _VERSION_DECODER.decode(value).version
     if version != VERSION:
         raise RecordError(f"it is of version {version}, this Weir knows {VERSION}")

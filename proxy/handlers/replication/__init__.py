@@ -5,8 +5,8 @@ At replication listeners: `replica_fetches` recognises replica fetches, `fetches
 `replica_session` keeps the follower's fetch session apart from the leader's (KIP-227), `incoming_fetch` makes
 the frames, `fetched_bytes` charges the responses. `replication` is shared by all connections.
 
-At clients' listeners: `configs` takes throttles out of requests that alter configurations, `described_configs`
-shows them.
+At listeners for clients: `configs` takes throttles out of requests that alter configurations,
+`described_configs` shows them.
 
 Weir changes the request, as a follower that obeys KIP-73 does: throttled partitions are taken out of it. If
 Weir removed records from responses instead, the leader would read them from disk again and again, and each
