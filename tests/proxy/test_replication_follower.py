@@ -349,8 +349,17 @@ def test_throttles_of_the_quota_table_are_in_force_from_the_start_and_after_each
 def test_settings_choose_the_source_of_throttles(
     kept_by: Literal["weir", "brokers"], zookeeper: str, name: str
 ) -> None:
-    settings = config.load(None, {"upstream": "kafka:9092"})
+    settings = config.load(
+        None,
+        {
+            "upstream": "kafka:9092",
+            "replication_upstream": "1@kafka:9093",
+            "replication_listen": "127.0.0.1:29092",
+            "replication_throttles": kept_by,
+            "replication_zookeeper": zookeeper,
+        },
+    )
     book = AddressBook(settings.advertised_listeners, lambda _node_id, _port: None)
     registry = QuotaRegistry(QuotaTable())
-    follower = replication_follower(settings, registry, Replication(), book, kept_by, zookeeper)
+    follower = replication_follower(settings, registry, Replication(), book)
     assert follower.source_name == name
