@@ -83,7 +83,6 @@ class Client:
     """The client of one connection: its principal, client-id, quotas and cached decision."""
 
     __slots__ = (
-        "_brokers",
         "_cached_client_id",
         "_generation",
         "_identities",
@@ -91,6 +90,7 @@ class Client:
         "_node_id",
         "_quotas",
         "authenticated",
+        "brokers",
         "exchange",
         "first_fetch_seen",
         "first_hold_end_ms",
@@ -123,14 +123,15 @@ class Client:
     ) -> None:
         """Begin with a client that has sent no request. The parameters are those of `Connection`."""
         self._quotas = quotas
-        self._brokers = brokers
+        self.brokers = brokers
         self._identities = identities
         self._node_id = node_id
         self._in_flight_max = in_flight_max
         self.user = user
         self.peer = peer
         self.is_broker = self._is_broker()
-        """True if the principal belongs to a broker, whose fetches as a replica are exempt from clients' quotas.
+        """True if the principal belongs to a broker, whose fetches as a replica are exempt from clients'
+        quotas.
         """
         self.authenticated = False
         """True if the broker has accepted the client by SASL."""
@@ -182,7 +183,7 @@ class Client:
         """Object that counts this connection's usage; None if usage is not recorded."""
 
     def _is_broker(self) -> bool:
-        return self._brokers is not None and (not self._brokers or self.user in self._brokers)
+        return self.brokers is not None and (not self.brokers or self.user in self.brokers)
 
     @property
     def recorded(self) -> bool:

@@ -133,10 +133,10 @@ class Connection:
         "produce_shape",
         "quota_admin",
         "quotas",
+        "replica_fetcher",
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
-        "replica_fetcher",
         "rest_held_until_ms",
         "settled_us",
         "spare",
@@ -172,8 +172,8 @@ class Connection:
         are delayed, as brokers did before KIP-219; without `hold`, the connection is muted after the
         response. `user` is the principal of the client's certificate, `peer` the client's address. `brokers`
         are the brokers' principals at a replication listener: the set is empty if every principal there is a
-        broker, and None at all other listeners. `replication` are the replication quotas, None likewise. `clock` belongs to the transport. `usage` counts the
-        client's usage; None if usage is not recorded.
+        broker, and None at all other listeners. `replication` are the replication quotas, None likewise.
+        `clock` belongs to the transport. `usage` counts the client's usage; None if usage is not recorded.
         """
         # The transport
         self.effects = Effects()

@@ -156,6 +156,10 @@ class RequestInFlight:
         self.ledger = None
         self.tell(until_ms)
 
+    def forget_byte_counter(self) -> None:
+        """Forget the counter of the response's bytes: the connection has taken it over, or needs none."""
+        self.byte_counter = None
+
     def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
         """Charge the request's time, and count as usage the response, which begins to arrive and has `length`
         bytes (without the length prefix). A second call for the same request has no effect. `charged` is

@@ -305,10 +305,13 @@ class Outbound:
                     return EMPTYING
                 byte_counter = record.byte_counter
                 if byte_counter is None and ledger is not None and ledger.topics is not None:
-                    byte_counter = None if plan.byte_counter is None else plan.byte_counter(connection, ledger)
+                    byte_counter = (
+                        None if plan.byte_counter is None else plan.byte_counter(connection, ledger)
+                    )
                 if byte_counter is not None and not complete and not self._is_streamed(length):
                     return WAIT
-                self._begun, record.byte_counter = True, None
+                self._begun = True
+                record.forget_byte_counter()
                 if record.time_ledger is not None or record.usage_counters is not None:
                     record.begin_response(connection, length)
                 if byte_counter is not None:

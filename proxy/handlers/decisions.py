@@ -46,7 +46,7 @@ class Forward:
         sasl: bool = False,
         byte_counter: ByteCounter | None = None,
         counted_to: int = 0,
-        frame: bytearray | None = None,
+        frame: bytes | None = None,
         response_counter: ByteCounter | None = None,
     ) -> None:
         """Create a decision to forward a request; by default no bytes are charged."""

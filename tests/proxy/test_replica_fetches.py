@@ -12,7 +12,7 @@ from tests.wire.frames import framed, header, request
 from tests.wire.messages import fetched, length_of
 from weir.protocol.messages import FetchRequest
 from weir.protocol.values import schema_of
-from weir.proxy.handlers.bandwidth.replica_fetches import REPLICA_FETCH_BYTES, replica_fetch_test
+from weir.proxy.handlers.replication.replica_fetches import REPLICA_FETCH_BYTES, replica_fetch_test
 from weir.quotas import DEFAULT, Budget, Entity, QuotaTable
 
 VERSIONS = list(schema_of(FetchRequest).versions)

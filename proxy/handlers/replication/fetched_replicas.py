@@ -1,6 +1,7 @@
 """The throttled replicas of one fetch, and the choice of those that may get records now.
 
-KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate. Weir
+KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate.
+Weir
 also cuts the partition limits of the others, so that one fetch asks for no more records of throttled replicas
 than both budgets allow.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from weir.quotas.replication.replication_quotas import Progress, Replica, ReplicationQuotas
+from weir.quotas.replication.replication_quotas import Progress, ReplicationQuotas
 from weir.quotas.replication.throttles import Role
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ QUANTUM_S: Final = 0.1
 each fetch would get a single batch, and a session's partitions would be forgotten and added for each.
 """
 FIRST_VERSION_WITH_WHOLE_BATCHES: Final = 3
-"""First version of Fetch in which a response has a batch even if it is larger than the limits (KIP-74). Limits
-of older versions are not cut, because a replica would never get a batch above them.
+"""First version of Fetch in which a response has a batch even if it is larger than the limits (KIP-74).
+Limits of older versions are not cut, because a replica would never get a batch above them.
 """
 
 
@@ -76,7 +77,9 @@ class FetchedReplica:
         return replace(self.asked, partition_max_bytes=self.max_bytes)
 
 
-def choose(replicas: Iterable[FetchedReplica], quotas: ReplicationQuotas, pair: Pair, *, cut: bool, now_ms: int) -> float:
+def choose(
+    replicas: Iterable[FetchedReplica], quotas: ReplicationQuotas, pair: Pair, *, cut: bool, now_ms: int
+) -> float:
     """Set `is_held_back` and `max_bytes` of the replicas. Return the time (ms) until the first replica that
     is held back may get records; infinity if none is held back.
 

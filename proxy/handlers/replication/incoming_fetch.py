@@ -23,12 +23,12 @@ class IncomingFetch(NamedTuple):
     version: int
 
     def forward(self, changed: FetchRequest | None, counter: ByteCounter) -> Forward:
-        """Return the decision to forward the fetch, or `changed` instead of it. `counter` reads the response.
-        """
+        """Return the decision to forward the fetch, or `changed` instead of it. `counter` reads the response."""
         frame = None
         if changed is not None:
-            frame = self.data[self.frame : self.body] + codec(FetchRequest, self.version).encode(changed)
-            LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
+            rest = bytes(self.data[self.frame + LENGTH_BYTES : self.body])
+            rest += codec(FetchRequest, self.version).encode(changed)
+            frame = LENGTH.pack(len(rest)) + rest
         return Forward(exempt=True, serial=True, frame=frame, response_counter=counter)
 
     def reply(self, response: FetchResponse) -> Reply:

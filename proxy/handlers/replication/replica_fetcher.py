@@ -20,6 +20,7 @@ from weir.proxy.handlers.broker_query import BrokerQuery, ask
 from weir.proxy.handlers.decisions import Decision, Forward, Hold, Query
 from weir.proxy.handlers.replication.fetched_bytes import FetchedBytes
 from weir.proxy.handlers.replication.fetched_replicas import (
+    FIRST_VERSION_WITH_WHOLE_BATCHES,
     FetchedReplica,
     Key,
     Pair,
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 EXEMPT: Final = Forward(exempt=True)
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 """First version of Fetch with fetch sessions (KIP-227)."""
-FIRST_VERSION_WITH_WHOLE_BATCHES: Final = 3
-"""First version of Fetch in which a response has a batch even if it is larger than the limits (KIP-74). Limits
-of older versions are not cut, because a replica would never get a batch above them.
-"""
 WHOLE_BYTES_MAX: Final = 1024 * 1024
 """Limit (bytes) of the records in the response to a full fetch with replicas that are held back. Weir reads
 such a response as a whole.

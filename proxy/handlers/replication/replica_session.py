@@ -2,8 +2,8 @@
 
 The follower believes that its session has all partitions that it has named. The leader's session lacks the
 partitions that are held back: Weir has the leader forget them, and names them again, with the follower's
-fetch offset and epochs, when they may get records. Weir counts the epochs of both sessions, because it answers
-some fetches itself.
+fetch offset and epochs, when they may get records. Weir counts the epochs of both sessions, because it
+answers some fetches itself.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ class ReplicaSession:
         """Partitions that the leader must be told to forget."""
 
     def read(self, request: FetchRequest, now_ms: int) -> None:
-        """Note the partitions that a fetch names and forgets. A second call for the same fetch has no effect.
-        """
+        """Note the partitions that a fetch names and forgets. A second call for the same fetch has no effect."""
         for replica in self.replicas.values():
             replica.is_mentioned = False
         for key, asked in _named(request, self._version):
@@ -106,8 +105,8 @@ class ReplicaSession:
         return sorted(self.replicas.values(), key=lambda replica: replica.at_leader is not None)
 
     def request_for_leader(self, request: FetchRequest) -> FetchRequest:
-        """Return the fetch that the leader is sent instead of the follower's, and note its partitions as those
-        of the leader's session.
+        """Return the fetch that the leader is sent instead of the follower's, and note its partitions as
+        those of the leader's session.
         """
         named = [(key, asked) for key, asked in _named(request, self._version) if key not in self.replicas]
         for key, replica in self.replicas.items():

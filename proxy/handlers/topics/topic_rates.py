@@ -196,7 +196,7 @@ def plan_fetch(plan: Plan) -> None:
         return until_ms if ledger.topics is None else max(until_ms, _over(context, ledger))
 
     def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
-        rates = _rates_of(context, ledger)
+        rates = _rates_of(ledger)
         return None if rates is None else FetchByteCounter(context, rates, version)
 
     plan.admit, plan.whole = admit, True
@@ -225,7 +225,7 @@ def _over(context: Context, ledger: ClientLedger) -> int:
     """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if no topic is. In
     hold mode return 0, too: Weir then delays responses and never removes their records.
     """
-    rates, session = _rates_of(context, ledger), context.fetch_session
+    rates, session = _rates_of(ledger), context.fetch_session
     if rates is None or session is None or context.hold:
         return 0
     return rates.throttled_until_ms(_named(session))
@@ -242,13 +242,13 @@ def _tell(context: Context, ledger: ClientLedger) -> int:
     """Count a throttled response from which Weir has removed the records, for the topics of the latest fetch.
     Return the throttle time (ms).
     """
-    rates, session = _rates_of(context, ledger), context.fetch_session
+    rates, session = _rates_of(ledger), context.fetch_session
     if rates is None or session is None:
         return 0
     return rates.tell_rest(_named(session), context.now_ms)
 
 
-def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
+def _rates_of(ledger: ClientLedger) -> TopicRates | None:
     """Return the topic rates that apply to the client's fetches; None if no topic has such a rate."""
     topics = ledger.topics
     if topics is None or not topics.fetch.names:
