@@ -42,8 +42,8 @@ class Problems:
 
 
 class ThrottleParser:
-    """Makes throttles of values. Equal values are not parsed again: 10,000 topics with long lists take
-    seconds.
+    """Makes throttles of values. Equal values are not parsed again: 10,000 topics with lists of 30 replicas
+    take nearly a second.
     """
 
     def __init__(self, problems: Problems) -> None:
