@@ -86,6 +86,8 @@ class Server:
         )
         self.replication = Replication()
         """Replication throttles and budgets of all brokers (KIP-73)."""
+        self._use_mode()
+        quotas.on_update.append(lambda _table: self._use_mode())
         self._plans = make_plans(
             uplift=config.settings.uplift,
             identities=Identities(config.identity),
@@ -190,6 +192,10 @@ class Server:
         self._limits = _connection_limits(config.settings)
         self._reactor.buffered.limit(config.settings.buffered_bytes_max)
         self.connection_limiter.use(config)
+
+    def _use_mode(self) -> None:
+        """Enforce replication throttles, or in shadow mode only count them."""
+        self.replication.quotas.enforced = not self.quotas.in_shadow
 
     def stop(self) -> None:
         """Accept no more clients, and close each connection when its requests in flight are answered, at the
