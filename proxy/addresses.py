@@ -290,3 +290,14 @@ class AdvertisedAddresses:
         """
         port = self.address_book.observe(node_id, upstream)
         return None if port is None else Address(self.address_book.host(node_id, self.host), port)
+
+
+@dataclass(frozen=True, slots=True)
+class UnchangedAddresses(AdvertisedAddresses):
+    """The addresses that brokers tell each other at a replication listener. They are Weir's own already, so
+    they stay, and the address book learns nothing from them.
+    """
+
+    def of(self, _node_id: int, upstream: Address) -> Address:
+        """Return the address as the broker has told it."""
+        return upstream

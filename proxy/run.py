@@ -19,6 +19,7 @@ from weir.proxy import file_watch
 from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.stores.broker import broker_store
 from weir.proxy.control.stores.file import FileStore
 from weir.proxy.control.stores.quota_manager import QuotaManager
@@ -140,6 +141,7 @@ async def _main(
         chosen.store, registry, chosen.table, config.admins, state, server.supervisor
     )
     server.quota_admin = quota_manager
+    follower = _replication_follower(config, server, registry)
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:
@@ -150,6 +152,9 @@ async def _main(
             await endpoint.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
+        if follower is not None:
+            quota_manager.on_altered_at_broker.append(follower.altered_at_broker)
+            nursery.start_soon(server.supervisor.keep_running, Task.REPLICATION, follower.follow)
         reload = Reload(server, load, quota_manager.set_mode)
         nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
         if config.file is not None:
@@ -167,6 +172,22 @@ async def _main(
                 recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
         nursery.cancel_scope.cancel()
+
+
+def _replication_follower(
+    config: Config, server: Server, registry: QuotaRegistry
+) -> ReplicationFollower | None:
+    """Return the follower of the configured source of replication throttles; None without replication
+    listeners. Raises ConfigError.
+    """
+    if not config.replication.upstream:
+        return None
+    return replication_follower(
+        config,
+        registry,
+        server.replication,
+        server.address_book,
+    )
 
 
 async def _collect_garbage() -> None:

@@ -10,7 +10,8 @@ charges each request to the ledger.
 
 - `table/`: the configuration. `quota_table` (all entries), `entities` (subjects of quotas, precedence of
   levels), `limits` (look-up), `options`, `explain`, `names`, `bounded_names`; formats: `quota_file`,
-  `quota_entry`, `quota_edit` (changes of a file), `imported`, `zookeeper_layout`.
+  `quota_entry`, `replication_entry`, `quota_edit` and `replication_edit` (changes of a file), `imported`,
+  `zookeeper_layout`.
 - `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `counters`, `budgets`, `smooth`,
   `bucket`, `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
 - `costs/`: estimated request time. `request_costs` (coefficients, and the shipped `*.toml`), `cost`

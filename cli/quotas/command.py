@@ -13,6 +13,7 @@ from weir.cli.quotas.entity import entity_options
 from weir.cli.quotas.explain import explain
 from weir.cli.quotas.imports import import_
 from weir.cli.quotas.show import Entry, clean, echo_json, entries, show_table
+from weir.cli.quotas.show_replication import ReplicationJson, replication_json, show_replication
 from weir.cli.quotas.source import Source, json_option, source_options
 from weir.quotas import Entity, QuotaTable
 
@@ -27,11 +28,13 @@ Examples:
 """
 
 
-class Listed(msgspec.Struct):
+class Listed(msgspec.Struct, omit_defaults=True):
     """The JSON object that `weir quotas list --json` and `describe --json` print."""
 
     source: str
     quotas: list[Entry]
+    replication: list[ReplicationJson] = []
+    """Replication throttles; an empty list is left out."""
 
 
 @click.group(epilog=EXAMPLES)
@@ -56,7 +59,7 @@ Examples:
 @source_options
 @json_option
 def list_(source: Source, as_json: bool) -> None:
-    """List every quota, the enforced ones first."""
+    """List every quota, and the replication throttles."""
     _show(source, source.load(), as_json)
 
 
@@ -87,12 +90,21 @@ def describe(source: Source, entity: Entity, as_json: bool) -> None:
 
 def _show(source: Source, table: QuotaTable, as_json: bool) -> None:
     if as_json:
-        echo_json(Listed(source.name, list(entries(table))))
+        echo_json(Listed(source.name, list(entries(table)), replication_json(table.replication)))
     elif len(table):
-        show_table(table)
+        _show_tables(table)
     else:
         click.echo(f"no quotas in {source.name}", err=True)
     source.warn()
+
+
+def _show_tables(table: QuotaTable) -> None:
+    if table.values or table.shadow:
+        show_table(table)
+        if len(table.replication):
+            click.echo()
+    if len(table.replication):
+        show_replication(table.replication)
 
 
 for command in (list_, describe, set_, delete, explain, import_):

@@ -21,13 +21,21 @@ from weir.cli.quotas import read_back
 from weir.cli.quotas.broker import read as read_broker
 from weir.cli.quotas.change import Outcome, change, show
 from weir.cli.quotas.show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
+from weir.cli.quotas.show_replication import (
+    ReplicationChange,
+    ReplicationJson,
+    replication_changes,
+    replication_json,
+    show_replication_changes,
+)
 from weir.cli.quotas.source import Source, config_option, json_option, open_source, quotas_option
 from weir.cli.quotas.zookeeper_dump import Dump, DumpError
-from weir.cli.quotas.zookeeper_live import ZooKeeperAddress, ZooKeeperError
 from weir.cli.quotas.zookeeper_live import read as read_zookeeper
 from weir.proxy.config import config
 from weir.proxy.control.cluster.connection import QuestionError
+from weir.proxy.control.zookeeper import ZooKeeperAddress, ZooKeeperError
 from weir.quotas import QuotaTable, render
+from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.imported import Imported, Skipped
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_table import Quota
@@ -47,7 +55,7 @@ class SkippedEntry(msgspec.Struct):
     reason: str
 
 
-class Report(msgspec.Struct):
+class Report(msgspec.Struct, omit_defaults=True):
     """The JSON object that `weir quotas import --json` prints."""
 
     origin: str
@@ -62,6 +70,10 @@ class Report(msgspec.Struct):
     dry_run: bool
     changes: list[ChangeEntry] | None
     """Changes made in the store by --apply; null without --apply."""
+    replication: list[ReplicationJson] = []
+    """Imported replication throttles; an empty list is left out."""
+    replication_changes: list[ReplicationChange] = []
+    """Changes of replication throttles made in the store by --apply; an empty list is left out."""
 
 
 class Target(NamedTuple):
@@ -292,12 +304,15 @@ def _deliver(found: Imported, origin: str, target: Target, source: Source | None
     table = found.table.in_shadow() if target.shadow else found.table
     states_options = isinstance(found, read_back.ReadBack)
     outcome = _apply(table, target, source, states_options=states_options) if source is not None else None
+    changes = _apply_replication(table.replication, target, source) if source is not None else []
     if target.output is not None:
         write(target.output, quota_file(table, found.skipped, origin), force=target.force)
     if target.as_json:
-        echo_json(_report(found, table, origin, target, outcome))
+        echo_json(_report(found, table, origin, target, outcome, changes))
     elif source is not None and outcome is not None:
-        show(source, outcome)
+        if outcome.changes or not changes:
+            show(source, outcome)
+        show_replication_changes(changes)
     elif target.output is None:
         click.echo(quota_file(table, found.skipped, origin), nl=False)
     for line in _summary(found, origin):
@@ -324,6 +339,18 @@ def _apply(table: QuotaTable, target: Target, source: Source, *, states_options:
     return outcome
 
 
+def _apply_replication(
+    wanted: ReplicationThrottles, target: Target, source: Source
+) -> list[ReplicationChange]:
+    """Set the imported replication throttles in the store; return their values before and after."""
+    if not len(wanted):
+        return []
+    before = source.load_for_change().replication
+    if before.altered(wanted.values) != before and not target.dry_run:
+        source.alter_replication(wanted.values)
+    return replication_changes(before, wanted)
+
+
 def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
     """Return the text of a quota file, with comments that name its origin and the skipped quotas."""
     lines = [f"# Imported by `weir quotas import` from {clean(origin)}."]
@@ -332,7 +359,12 @@ def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
 
 
 def _report(
-    found: Imported, table: QuotaTable, origin: str, target: Target, outcome: Outcome | None
+    found: Imported,
+    table: QuotaTable,
+    origin: str,
+    target: Target,
+    outcome: Outcome | None,
+    changes: list[ReplicationChange],
 ) -> Report:
     return Report(
         origin,
@@ -343,6 +375,8 @@ def _report(
         str(target.output) if target.output is not None else None,
         target.dry_run,
         [change_entry(one) for one in outcome.changes] if outcome is not None else None,
+        replication_json(table.replication),
+        changes,
     )
 
 

@@ -7,11 +7,19 @@ from pathlib import Path
 import msgspec
 
 from weir.cli.quotas.show import EntityJson, Entry
+from weir.cli.quotas.show_replication import ReplicationJson, ResourceJson
 from weir.quotas import Entity, QuotaFileError, QuotaTable, parse
+from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.imported import Imported
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_entry import DEFAULT_MARKER, EntryError, read_entry
 from weir.quotas.table.quota_table import Quota
+from weir.quotas.table.replication_entry import (
+    ReplicationEntry,
+    Resource,
+    read_replication,
+    throttles_of,
+)
 
 
 class ReadBackError(Exception):
@@ -35,6 +43,7 @@ class _Listed(msgspec.Struct):
     """The part of the JSON of `weir quotas list`, `describe` and `import` that has the quotas."""
 
     quotas: list[Entry]
+    replication: list[ReplicationJson] = []
 
 
 def read(path: Path) -> ReadBack:
@@ -53,7 +62,8 @@ def _of_json(text: str) -> QuotaTable:
     values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
     options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
     seen: set[tuple[Entity, bool]] = set()
-    for number, listed in enumerate(msgspec.json.decode(text, type=_Listed).quotas):
+    decoded = msgspec.json.decode(text, type=_Listed)
+    for number, listed in enumerate(decoded.quotas):
         try:
             entity, is_shadow, rates, its_options = read_entry(_as_written(listed))
             if (entity, is_shadow) in seen:
@@ -64,7 +74,32 @@ def _of_json(text: str) -> QuotaTable:
         values[is_shadow].update({(entity, key): rate for key, rate in rates.items()})
         if its_options != PLAIN:
             options[is_shadow].update({(entity, key): its_options for key in rates})
-    return QuotaTable(*values, *options)
+    return QuotaTable(*values, *options, replication=_throttles(decoded.replication))
+
+
+def _throttles(listed: list[ReplicationJson]) -> ReplicationThrottles:
+    """Return the replication throttles of JSON objects. Raises QuotaFileError."""
+    entries: dict[Resource, ReplicationEntry] = {}
+    for number, one in enumerate(listed):
+        try:
+            entry = read_replication({**_resource(one.resource), **one.throttles})
+            if entry.resource in entries:
+                raise EntryError(f"{entry} has an entry already")
+        except EntryError as error:
+            raise QuotaFileError(f"replication[{number}]: {error}") from None
+        entries[entry.resource] = entry
+    return throttles_of(entries.values())
+
+
+def _resource(resource: ResourceJson) -> dict[str, object]:
+    """Return the broker or topic as a quota file writes it: the node id as a number, and a marker for every
+    broker.
+    """
+    named: dict[str, object] = {}
+    for kind, name in resource.items():
+        is_number = kind == "broker" and name is not None and name.isdecimal()
+        named[kind] = DEFAULT_MARKER if name is None else int(name) if is_number else name
+    return named
 
 
 def _as_written(listed: Entry) -> dict[str, object]:

@@ -19,9 +19,10 @@ from weir.cli.quotas.show import clean
 from weir.cli.settings.options import ENVIRONMENT_PREFIX, config_file_option
 from weir.proxy.config import config
 from weir.proxy.control.stores.broker import BrokerStore, broker_store
-from weir.proxy.control.stores.file import read_quota_file, rewrite
+from weir.proxy.control.stores.file import read_quota_file, rewrite, rewrite_replication
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TopicStore, topic_store
+from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_edit import edited
@@ -72,6 +73,11 @@ class Source(Protocol):
         """Set these quotas to the given values, and remove those whose value is None: in the shadow entries
         if `shadow`, else in the enforced ones. The changed entries get `options`, or keep theirs if `options`
         is None. Raises CommandError.
+        """
+
+    def alter_replication(self, changes: ReplicationChanges) -> None:
+        """Set these replication throttles to the given values, and remove those whose value is None. Raises
+        CommandError.
         """
 
     def diff(
@@ -156,11 +162,20 @@ class FileSource(_Configured):
         """Make the changes in the quota file, and replace the file atomically; keep the operator's comments
         and order where possible. Create a missing file. Raises CommandError if the file cannot be changed.
         """
+        self._create()
+        with _one_line(), Progress(f"writing {self.name}"):
+            rewrite(self._path, changes, shadow=shadow, options=options)
+
+    def alter_replication(self, changes: ReplicationChanges) -> None:
+        """Make the changes of replication throttles in the quota file, like `alter`. Raises CommandError."""
+        self._create()
+        with _one_line(), Progress(f"writing {self.name}"):
+            rewrite_replication(self._path, changes)
+
+    def _create(self) -> None:
         if not self._path.exists():
             write(self._path, "", force=False)
             click.echo(f"created {self.name}", err=True)
-        with _one_line(), Progress(f"writing {self.name}"):
-            rewrite(self._path, changes, shadow=shadow, options=options)
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
@@ -230,6 +245,11 @@ class ClusterSource(_Configured):
                 )
             else:
                 trio.run(self._store.alter, changes)
+
+    def alter_replication(self, changes: ReplicationChanges) -> None:
+        """Change the replication throttles in the store. Raises CommandError if the store refuses."""
+        with _one_line(), Progress(f"changing {self.name}"):
+            trio.run(self._store.alter_replication, changes)
 
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None

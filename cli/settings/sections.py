@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from weir.proxy.config.former_keys import RENAMED
+from weir.proxy.config.former_keys import RENAMED, REPLACED
 
 SECTIONS: Final = {
     "Where it listens, and where brokers are": (
@@ -47,8 +47,13 @@ SECTIONS: Final = {
         "delegation_token_principal",
         "unreadable_principal",
         "ssl_principal_mapping_rules",
-        "inter_broker",
+    ),
+    "Replication between brokers": (
+        "replication_upstream",
+        "replication_listen",
         "super_users",
+        "replication_throttles",
+        "replication_zookeeper",
     ),
     "TLS towards clients": ("tls_cert", "tls_key", "tls_client_auth", "tls_client_ca", "sni_domain"),
     "Towards brokers": (
@@ -138,11 +143,13 @@ class SectionedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            key = RENAMED.get(error.option_name.removeprefix("--").replace("-", "_"))
-            if key is None:
+            key = error.option_name.removeprefix("--").replace("-", "_")
+            if key in REPLACED:
+                raise click.UsageError(f"{error.option_name} is gone: {REPLACED[key]}", ctx) from None
+            if key not in RENAMED:
                 raise
             raise click.UsageError(
-                f"{error.option_name} is called --{key.replace('_', '-')} now", ctx
+                f"{error.option_name} is called --{RENAMED[key].replace('_', '-')} now", ctx
             ) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -19,6 +19,7 @@ from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
 from weir.quotas.table.quota_file import entries_of
+from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,6 +136,8 @@ class Kept:
     """Number of values in the current file that the new file leaves out, because its recommended entries
     replace them.
     """
+    replication: list[ReplicationEntry] = field(default_factory=list)
+    """Replication throttles of the current file; the new file keeps them."""
     options: dict[Entity, Options] = field(default_factory=dict)
     """Pacing (kind of limiter) and scope (one budget per broker or per cluster) of the present enforced
     entries, by the entity that gets these options in the new file.
@@ -155,7 +158,10 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
     """Return the values of the current quota file that the new file keeps: those of other quotas, and those
     of entities without usage. `seen` has the entities and quotas with usage.
     """
-    found = Kept(shadow=[entry for entry in entries_of(table) if entry.is_shadow])
+    found = Kept(
+        shadow=[entry for entry in entries_of(table) if entry.is_shadow],
+        replication=replication_entries(table.replication),
+    )
     options = table.options()
     for (entity, key), value in table.values.items():
         home = _home(entity, key, plan, level)

@@ -14,6 +14,7 @@ from weir.pipeline.recommend.plan import QUOTAS, Plan, everybody
 from weir.quotas import Entity, Prefix, QuotaKey
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_entry import Entry, comment, entry_lines
+from weir.quotas.table.replication_entry import replication_lines
 
 
 class Proposed(NamedTuple):
@@ -61,6 +62,9 @@ def lines(
         yield from _block(Entry(entity, False, rates, options), {next(iter(rates)): [was]})
     for entry in kept.shadow:
         yield from _block(entry, {next(iter(entry.rates)): [was]})
+    for throttles in kept.replication:
+        yield "\n"
+        yield from _ended([comment(was), *replication_lines(throttles)])
 
 
 def _entry(

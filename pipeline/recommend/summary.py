@@ -138,6 +138,7 @@ def notes_of_run(plan: Plan, level: str, kept: Kept) -> Iterator[str]:
         why = "every user is ANONYMOUS" if level == "client-id" else "there are users with names"
         yield f"entries are by {level}: {why} (choose with --level)"
     stay = sum(map(len, kept.rates.values())) + sum(len(entry.rates) for entry in kept.shadow)
+    stay += sum(len(entry.values) for entry in kept.replication)
     if stay:
         yield f"{stay} values are kept from {plan.current_name}"
     if kept.dropped:

@@ -57,10 +57,12 @@ class PausingSource(Source):
     """
 
     def begin_element(self) -> None:
-        """Add source that pauses if the caller allows no more elements."""
-        self.line("left -= 1")
-        with self.block("if left < 0:"):
+        """Add source that pauses if the caller allows no more elements. After a pause, one element is visited
+        even if the caller allows none.
+        """
+        with self.block("if left <= 0:"):
             self.next_chunk()
+        self.line("left -= 1")
 
     def next_chunk(self) -> None:
         """Add source that yields, and then reads the number of elements that may be visited."""

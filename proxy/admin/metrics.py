@@ -152,7 +152,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
         list(_closed(server)),
         *("reason", "broker"),
     )
-    requests = sorted(server.plans.requests().items())
+    requests = sorted(server.requests().items())
     yield WEIR.counter(
         "requests",
         "Requests by API and version, where Weir knows both.",

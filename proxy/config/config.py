@@ -17,8 +17,10 @@ from typing import Final, NamedTuple, get_args
 import msgspec
 
 from weir.proxy.addresses import Address, AdvertisedListeners, PortRange
-from weir.proxy.config.former_keys import RENAMED, outside_tables
-from weir.proxy.config.principals import Credentials, broker_principals, credentials_of, parse_principals
+from weir.proxy.config.addresses import parse_address as parse_address
+from weir.proxy.config.former_keys import RENAMED, REPLACED, outside_tables
+from weir.proxy.config.principals import Credentials, credentials_of, parse_principals
+from weir.proxy.config.replication import ReplicationRules, replication_rules
 from weir.proxy.config.request_costs import RequestTimeRules, request_time_rules
 from weir.proxy.config.settings import FILES
 from weir.proxy.config.settings import ConfigError as ConfigError
@@ -51,8 +53,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of connections by IP address, for addresses whose maximum is not
     `max_connections_per_ip`.
     """
-    brokers: frozenset[str]
-    """Names of the brokers' principals. Their fetches are exempt from quotas if they fetch as replicas."""
+    replication: ReplicationRules
     credentials: Credentials | None
     """Credentials of Weir's own connections to brokers; None if Weir does not authenticate."""
     tls: TlsRules
@@ -168,7 +169,8 @@ def _checked(where: str, key: str, value: object) -> object:
         raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
         close = [RENAMED[key]] if key in RENAMED else get_close_matches(key, _FIELDS, n=1)
-        advice = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
+        known = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
+        advice = REPLACED.get(key, known)
         raise ConfigError(f"{where}unknown key {key}: {advice}")
     unit = unit_of(key)
     if unit is not None and isinstance(value, str):
@@ -230,7 +232,7 @@ def _check(settings: Settings) -> Config:
         admins=_admins(settings),
         admin=_admin(settings),
         connections_per_ip=_connections_per_ip(settings),
-        brokers=broker_principals(settings),
+        replication=_replication(settings),
         credentials=credentials_of(settings),
         tls=TlsRules(listener_rules(settings, listen), upstream_rules(settings)),
         identity=identity_rules(settings),
@@ -268,21 +270,6 @@ def _admins(settings: Settings) -> frozenset[str]:
     return parse_principals(settings.quota_admins, "quota_admins")
 
 
-_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]*)):(?P<port>\d{1,5})", re.ASCII)
-
-
-def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
-    """Return the address in HOST:PORT or [IPV6]:PORT. Raises ConfigError, whose text names `key`."""
-    match = _ADDRESS.fullmatch(text)
-    port = int(match["port"]) if match else 0
-    host = (match["v6"] or match["host"]) if match else ""
-    if match and not 0 < port <= 65535:
-        raise ConfigError(f"{key} is {text!r}, its port must be 1 to 65535")
-    if match is None or (host_needed and not host):
-        raise ConfigError(f"{key} is {text!r}, must be HOST:PORT, for example kafka-1:9092 or [::1]:9092")
-    return Address(host, port)
-
-
 def _ports(settings: Settings) -> PortRange:
     text, listen = settings.broker_ports, _listen(settings)
     if settings.sni_domain:
@@ -316,6 +303,14 @@ def _admin(settings: Settings) -> Address | None:
             f"({ports.first}-{ports.last}): choose one beside them"
         )
     return admin
+
+
+def _replication(settings: Settings) -> ReplicationRules:
+    listen, ports, admin = _listen(settings), _ports(settings), _admin(settings)
+    taken = {"listen": (listen.port, listen.port), "broker_ports": (ports.first, ports.last)}
+    if admin is not None:
+        taken["admin"] = (admin.port, admin.port)
+    return replication_rules(settings, taken)
 
 
 _OVERRIDE: Final = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<count>\d{1,9})", re.ASCII)
@@ -359,7 +354,7 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     _connections_per_ip,
     _check_usage,
     check_quota_store,
-    broker_principals,
+    _replication,
     credentials_of,
     lambda settings: listener_rules(settings, _listen(settings)),
     upstream_rules,

@@ -11,6 +11,11 @@ from weir.proxy.config.settings import Settings
 
 RENAMED: Final = {"admins": "quota_admins"}
 """Key of an earlier release → key today."""
+REPLACED: Final = {
+    "inter_broker": "leave it out, and set replication_upstream and replication_listen: brokers now have "
+    "listeners of their own"
+}
+"""Key of an earlier release that no single key replaces → advice."""
 
 _IN_TABLES: Final = {
     "quotas": "quota",

@@ -27,16 +27,6 @@ def parse_principals(text: str, key: str) -> frozenset[str]:
     return frozenset(_name(principal, key) for principal in principals if principal)
 
 
-def broker_principals(settings: Settings) -> frozenset[str]:
-    """Return the names of the brokers' principals, whose replica fetches are exempt from quotas. Return no
-    names unless brokers reach each other through Weir (`inter_broker`). Raises ConfigError.
-    """
-    names = parse_principals(settings.super_users, "super_users")
-    if settings.inter_broker and not names:
-        raise ConfigError("inter_broker is set, but super_users names nobody: say who the brokers are there")
-    return names if settings.inter_broker else frozenset()
-
-
 def _name(principal: str, key: str) -> str:
     name = principal.removeprefix(_TYPE)
     if name == principal or not name:

@@ -154,12 +154,25 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         _key("The principal's name of sessions whose accepted token shows none; empty: they are closed."),
     ] = "ANONYMOUS"
     super_users: Annotated[
-        str, _key("The brokers' own principals, User:NAME[;User:NAME...]; see inter_broker.")
+        str,
+        _key("The brokers' principals at replication listeners, User:NAME[;User:NAME...]; empty: all there."),
     ] = ""
-    inter_broker: Annotated[
-        bool,
-        _key("Brokers reach each other through this Weir: replica fetches of super_users are exempt."),
-    ] = False
+    replication_upstream: Annotated[
+        str,
+        _key("The brokers' inter-broker listeners, ID@HOST:PORT[,ID@HOST:PORT...]; empty: not through Weir."),
+    ] = ""
+    replication_listen: Annotated[
+        str,
+        _key("HOST:PORT at which brokers reach the broker with the first node id; the next has PORT + 1."),
+    ] = ""
+    replication_throttles: Annotated[
+        Literal["weir", "brokers"],
+        _key("Who keeps the replication throttles that Kafka's tools set."),
+    ] = "weir"
+    replication_zookeeper: Annotated[
+        str,
+        _key("Read replication throttles from this ZooKeeper, HOST:PORT[,HOST:PORT...][/CHROOT]."),
+    ] = ""
     tls_cert: Annotated[
         str,
         _key("Certificate chain (PEM) of the listeners, which enables TLS. Reloaded when it changes."),

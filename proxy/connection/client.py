@@ -129,10 +129,8 @@ class Client:
         self._in_flight_max = in_flight_max
         self.user = user
         self.peer = peer
-        self.is_broker = self._is_broker()
-        """True if the principal belongs to a broker, whose fetches as a replica are exempt from clients'
-        quotas.
-        """
+        self.is_broker = self._is_broker(user)
+        """True if the client is a broker, whose fetches as a replica are exempt from quotas."""
         self.authenticated = False
         """True if the broker has accepted the client by SASL."""
         self.exchange: Exchange | None = None
@@ -181,9 +179,6 @@ class Client:
         self.parse_cache = ParseCache()
         self.usage = usage
         """Object that counts this connection's usage; None if usage is not recorded."""
-
-    def _is_broker(self) -> bool:
-        return self.brokers is not None and (not self.brokers or self.user in self.brokers)
 
     @property
     def recorded(self) -> bool:
@@ -263,9 +258,13 @@ class Client:
             self.first_hold_end_ms = None
         self.user = user
         self.authenticated = True
-        self.is_broker = self._is_broker()
+        self.is_broker = self._is_broker(user)
         self.parse_cache.clear()
         self._cached_client_id, self._generation = b"", -1
+
+    def _is_broker(self, user: str) -> bool:
+        """Return True if `user` is the principal of a broker at this listener."""
+        return self.brokers is not None and (not self.brokers or user in self.brokers)
 
     def follow(self, exchange: Exchange | None) -> None:
         """Set the SASL exchange in progress; None for no exchange. Call this again after changing a field of

@@ -100,8 +100,8 @@ class RequestInFlight:
         charged.
         """
         self.byte_counter: ByteCounter | None = None
-        """Counter of the response's bytes that was made for this request; None if there is none, and once the
-        response has begun.
+        """Counter of the response's bytes that was made for this request; None without a counter, and once
+        the response has begun.
         """
         self.until_ms = 0
         """Time (ms) until which the throttle lasts that this request has caused; 0 for no throttle."""

@@ -6,6 +6,7 @@ processes a query, no request is taken from the client.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weir.protocol.framing import LENGTH_BYTES
@@ -99,7 +100,7 @@ def _wait_for(
     connection: Connection, run: RunningQuery, question: bytes | None, local: LocalResponse | None
 ) -> None:
     """Send the next request of the query to the broker. If the query has paused, have it continue in the next
-    pass of the transport's loop.
+    pass of the transport's loop, or after the work that it waits for.
     """
     record = RequestInFlight(plans.QUERY, NO_CORRELATION_ID, QUERY)
     record.query, record.local = run, local
@@ -110,12 +111,22 @@ def _wait_for(
 def _send_question(
     connection: Connection, record: RequestInFlight, run: RunningQuery, question: bytes | None
 ) -> None:
-    if question is None:
+    if question is not None:
+        record.ask(run.correlation_id)
+        connection.effects.to_broker.append(question)
+    elif run.pending is None or run.pending.is_done:
         connection.paused = record
         connection.effects.change()
     else:
-        record.ask(run.correlation_id)
-        connection.effects.to_broker.append(question)
+        run.pending.on_done(partial(_resume, connection, record))
+
+
+def _resume(connection: Connection, record: RequestInFlight) -> None:
+    """Have a query continue in the next pass of the transport's loop: the work that it has waited for is
+    done.
+    """
+    connection.paused = record
+    connection.wake()
 
 
 def go_on(connection: Connection, record: RequestInFlight) -> None:

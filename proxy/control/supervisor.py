@@ -31,6 +31,7 @@ class Task(StrEnum):
     """Name for callbacks of the reactor (sockets and timers) that have raised an exception. The reactor goes
     on after a failure: at most the callback's connection ends.
     """
+    REPLICATION = "replication"
     THROTTLE_LOG = "throttle_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"

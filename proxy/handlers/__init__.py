@@ -7,8 +7,10 @@ the broker before it answers a client. `unread` counts requests that Weir cannot
 group of each API in usage records. Every other package is one capability.
 
 - Plans of one table are made in three layers: capabilities that read frames in the broker's version
-  (`ON_THE_WIRE`), then `uplift`, then capabilities that read requests in the client's version
-  (`QUERYING_HANDLERS`). So capabilities do not depend on uplift.
+  (`ON_THE_WIRE`, and `FOR_CLIENTS` or `FOR_BROKERS`), then `uplift`, then capabilities that read requests in
+  the client's version (`QUERYING_HANDLERS`). So capabilities do not depend on uplift.
+- Replication listeners, where brokers are the clients, have plans of their own: responses there keep their
+  addresses and versions.
 - There is a table of plans per set of broker versions, so the broker's versions are looked up once per
   connection and not for each request.
 - Request bodies are read as Kafka's generated classes read them: bytes behind the last field are ignored. A

@@ -15,9 +15,10 @@ raises EncodeError within the generator. `RunningQuery` makes frames of the ques
 sends them. The client's next requests wait until the query has ended, as requests on one connection do at a
 broker.
 
-A generator that yields None pauses: it continues in a later turn of the transport, so that a large message
-delays other connections only by a piece of the work. All work in a query whose time depends on the size of a
-message is done in pieces (`protocol.pieces`): decoding, encoding, loops over topics (`each`).
+A generator that yields a `Pending` continues when that work elsewhere is done, such as a change of the quota
+store. A generator that yields None pauses: it continues in a later turn of the transport, so that a large
+message delays other connections only by a piece of the work. All work in a query whose time depends on the
+size of a message is done in pieces (`protocol.pieces`): decoding, encoding, loops over topics (`each`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,30 @@ class Question(NamedTuple):
     version: int
 
 
-Asking: TypeAlias = Generator[Question | None, Message | None, T]
+class Pending:
+    """Work elsewhere that a query waits for. The code that does the work must call `done` once, on the
+    reactor's thread.
+    """
+
+    __slots__ = ("_resume", "is_done")
+
+    def __init__(self) -> None:
+        """Begin with work that is not done."""
+        self.is_done = False
+        self._resume: Callable[[], None] | None = None
+
+    def on_done(self, resume: Callable[[], None] | None) -> None:
+        """Set the function that is called once the work is done; None for no function."""
+        self._resume = resume
+
+    def done(self) -> None:
+        """Have the query continue. No effect if its connection has closed."""
+        self.is_done = True
+        if self._resume is not None:
+            self._resume()
+
+
+Asking: TypeAlias = Generator[Question | Pending | None, Message | None, T]
 BrokerQuery: TypeAlias = Asking[Message | None]
 R = TypeVar("R", bound=Message)
 
@@ -82,6 +106,7 @@ class RunningQuery:
         "asked_length",
         "correlation_id",
         "paused",
+        "pending",
         "reply",
     )
 
@@ -105,8 +130,10 @@ class RunningQuery:
         """Response frame for the client; None until the query has returned a response."""
         self.paused = False
         """True if the query has paused. The connection must then call `go_on` in a later pass of the
-        transport's loop.
+        transport's loop, or after `pending` is done.
         """
+        self.pending: Pending | None = None
+        """Work that a paused query waits for; None if it waits only for the transport's loop."""
         self._steps = self._run()
 
     def go_on(self) -> bytes | None:
@@ -130,6 +157,8 @@ class RunningQuery:
 
     def end(self) -> None:
         """Stop the query, because its client has closed."""
+        if self.pending is not None:
+            self.pending.on_done(None)
         self._query.close()
         self._steps.close()  # its frame has a reference to this object
 
@@ -146,7 +175,7 @@ class RunningQuery:
         """Run the query as a generator. It yields the frames of requests to the broker, or None for a pause,
         and is sent the bodies of the broker's responses.
         """
-        advance: Callable[[], Question | None] = partial(next, self._query)
+        advance: Callable[[], Question | Pending | None] = partial(next, self._query)
         while True:
             try:
                 asked = advance()
@@ -154,8 +183,10 @@ class RunningQuery:
                 if over.value is not None:
                     self.reply = yield from self._reply(over.value)
                 return
-            if asked is None:
+            if asked is None or isinstance(asked, Pending):
+                self.pending = asked
                 yield None
+                self.pending = None
                 advance = partial(next, self._query)
                 continue
             try:

@@ -1,9 +1,10 @@
 """All plans of a process. A plan is made when its (API key, version) is first seen.
 
 A new capability adds itself to `ON_THE_WIRE` or `QUERYING_HANDLERS`: API key → functions that fill slots of
-its plans. `ON_THE_WIRE` sees frames in the broker's version. Uplift then makes plans of other versions for
-the client. `QUERYING_HANDLERS` sees requests in the client's version, and may replace them by queries.
-`CHANGES_OF_TOPICS` then guards Weir's own topics, if there are any.
+its plans. `ON_THE_WIRE` sees frames in the broker's version. `FOR_CLIENTS` then changes addresses and
+versions in responses; replication listeners, where brokers are the clients, use `FOR_BROKERS` instead. Uplift
+then makes plans of other versions for the client. `QUERYING_HANDLERS` sees requests in the client's version,
+and may replace them by queries. `CHANGES_OF_TOPICS` then guards Weir's own topics, if there are any.
 
 There is one table of plans per set of broker versions. A connection begins with the table for brokers whose
 versions are unknown, and changes to its broker's table when the broker has answered ApiVersions.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from weir.protocol.api import ApiKey, request_header_version, response_header_version, versions
 from weir.protocol.codec import response_type
@@ -26,14 +27,14 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.addresses import rewrite
 from weir.proxy.handlers.api_versions import api_versions
 from weir.proxy.handlers.bandwidth import bandwidth
-from weir.proxy.handlers.decisions import WAIT, Wait
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Wait
 from weir.proxy.handlers.mutations import auto_creation, mutations, streams_groups
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.protected_topics import changed_topics, produced_topics
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api import client_quotas
-from weir.proxy.handlers.replication import fetches
+from weir.proxy.handlers.replication import configs, described_configs, fetches
 from weir.proxy.handlers.request_time import request_time
 from weir.proxy.handlers.sasl import authentication
 from weir.proxy.handlers.sasl.identity import Identities
@@ -44,24 +45,49 @@ from weir.quotas.costs.request_costs import CostTable, Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
 
+
+def _refuse(context: Context, data: bytearray, frame: int, _end: int, _complete: bool) -> Decision | Wait:
+    """Close the connection of a client. Forward a broker's request: no quota applies to it, and brokers may
+    be newer than Weir.
+    """
+    if context.client.is_broker:
+        return FORWARD
+    _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
+    detail = f"{ApiKey(api_key).name} v{version}, not offered in ApiVersions: Weir cannot read it"
+    context.violate(CloseReason.REQUEST_VERSION_UNKNOWN, detail)
+    return WAIT
+
+
+def _plan_envelope(plan: Plan) -> None:
+    """Forward Envelope requests of brokers, and close the connections of other clients that send them."""
+    plan.admit = _refuse
+
+
 ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
-    ApiKey.PRODUCE: (bandwidth.plan_produce, topic_rates.plan_produce, rewrite.plan_produce_endpoints),
-    ApiKey.FETCH: (
-        bandwidth.plan_fetch,
-        topic_rates.plan_fetch,
-        fetches.plan_fetch,
-        rewrite.plan_fetch_endpoints,
-    ),
-    ApiKey.METADATA: (rewrite.plan_metadata,),
-    ApiKey.FIND_COORDINATOR: (rewrite.plan_find_coordinator,),
-    ApiKey.DESCRIBE_CLUSTER: (rewrite.plan_describe_cluster,),
-    ApiKey.SHARE_FETCH: (bandwidth.plan_share_fetch, rewrite.plan_share_fetch_endpoints),
-    ApiKey.SHARE_ACKNOWLEDGE: (rewrite.plan_share_acknowledge_endpoints,),
-    ApiKey.API_VERSIONS: (api_versions.plan_api_versions,),
+    ApiKey.PRODUCE: (bandwidth.plan_produce, topic_rates.plan_produce),
+    ApiKey.FETCH: (bandwidth.plan_fetch, topic_rates.plan_fetch),
+    ApiKey.SHARE_FETCH: (bandwidth.plan_share_fetch,),
     ApiKey.SASL_HANDSHAKE: (authentication.plan_sasl_handshake,),
     ApiKey.SASL_AUTHENTICATE: (authentication.plan_sasl_authenticate,),
     ApiKey.CREATE_DELEGATION_TOKEN: (authentication.plan_create_delegation_token,),
 }
+FOR_CLIENTS: Final[Mapping[int, tuple[Fill, ...]]] = {
+    ApiKey.PRODUCE: (rewrite.plan_produce_endpoints,),
+    ApiKey.FETCH: (rewrite.plan_fetch_endpoints,),
+    ApiKey.METADATA: (rewrite.plan_metadata,),
+    ApiKey.FIND_COORDINATOR: (rewrite.plan_find_coordinator,),
+    ApiKey.DESCRIBE_CLUSTER: (rewrite.plan_describe_cluster,),
+    ApiKey.SHARE_FETCH: (rewrite.plan_share_fetch_endpoints,),
+    ApiKey.SHARE_ACKNOWLEDGE: (rewrite.plan_share_acknowledge_endpoints,),
+    ApiKey.API_VERSIONS: (api_versions.plan_api_versions,),
+}
+"""Functions, by API key, that change addresses and versions in responses, except at replication listeners."""
+FOR_BROKERS: Final[Mapping[int, tuple[Fill, ...]]] = {
+    ApiKey.FETCH: (fetches.plan_fetch,),
+    ApiKey.API_VERSIONS: (api_versions.plan_learn_versions,),
+    ApiKey.ENVELOPE: (_plan_envelope,),
+}
+"""Functions, by API key, that are used only at replication listeners."""
 QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.METADATA: (auto_creation.plan_metadata,),
     ApiKey.CREATE_TOPICS: (mutations.plan_create_topics,),
@@ -83,6 +109,21 @@ QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
 """Functions that fill the plans of client-quota APIs that are forwarded, because the brokers store the
 quotas; by API key.
 """
+THROTTLE_APIS: Final[Mapping[int, Fill]] = {
+    ApiKey.DESCRIBE_CONFIGS: described_configs.plan_describe,
+    ApiKey.ALTER_CONFIGS: configs.plan_alter,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.plan_alter,
+}
+"""Functions that fill the plans of APIs whose replication throttles Weir keeps, by API key. They are used
+unless the brokers keep the throttles.
+"""
+THROTTLE_APIS_PASSED: Final[Mapping[int, Fill]] = {
+    ApiKey.ALTER_CONFIGS: configs.plan_pass_alter,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.plan_pass_alter,
+}
+"""Functions that fill the plans of APIs that alter replication throttles at the brokers, which keep them; by
+API key.
+"""
 CHANGES_OF_TOPICS: Final[Mapping[int, Callable[[Plan, ProtectedTopics], None]]] = {
     ApiKey.PRODUCE: produced_topics.plan_produce,
     ApiKey.CREATE_TOPICS: changed_topics.plan_change,
@@ -101,12 +142,12 @@ while topics are protected.
 UNREADABLE_APIS: Final = frozenset({ApiKey.ENVELOPE})
 """APIs that Weir does not offer, and whose requests close the connection. An Envelope request (KIP-590)
 contains another request and the principal that has sent that request; if forwarded, it would bypass all
-quotas and protected topics. Brokers send it to controllers, never through Weir. A broker, too, closes a
+quotas and protected topics. Only brokers send it, and only at replication listeners. A broker, too, closes a
 client's connection at an Envelope (except on the brokers' own listener).
 """
-READ_APIS: Final = (ON_THE_WIRE, QUERYING_HANDLERS, UNREADABLE_APIS)
+READ_APIS: Final = (ON_THE_WIRE, FOR_CLIENTS, QUERYING_HANDLERS, UNREADABLE_APIS)
 """Tables and sets of the APIs that Weir must read. A request of such an API in a version unknown to Weir
-closes the connection.
+closes the connection, unless a broker has sent it at a replication listener.
 """
 BROKER_VERSIONS_MAX: Final = 100
 """Maximum number of sets of broker versions for which tables of plans are kept. A cluster has one set, and
@@ -126,15 +167,24 @@ class Plans(dict[tuple[int, int], Plan]):
         uplift: bool = False,
         cluster: ClusterState | None = None,
         manages_quotas: bool = False,
+        throttles: Literal["weir", "brokers"] | None = None,
         identities: Identities | None = None,
         costs: Overrides | None = None,
         protected: ProtectedTopics | None = None,
+        replication: bool = False,
     ) -> None:
-        """Begin with the table for brokers whose versions are unknown."""
+        """Begin with the table for brokers whose versions are unknown. With `replication`, the plans are for
+        replication listeners: leave out `uplift` then, because brokers must see each other's own versions.
+        """
         super().__init__()
         self.uplift = uplift
+        self.replication = replication
         self.manages_quotas = manages_quotas
         """True if Weir answers the APIs in `QUOTA_APIS` itself."""
+        self.throttles = throttles
+        """Side that stores the replication throttles which clients set over Kafka's protocol (the setting
+        `replication_throttles`); None if Weir throttles no replication. Replication listeners ignore it.
+        """
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
         self.costs = costs or Overrides()
@@ -163,9 +213,11 @@ class Plans(dict[tuple[int, int], Plan]):
                 uplift=self.uplift,
                 cluster=self.cluster,
                 manages_quotas=self.manages_quotas,
+                throttles=self.throttles,
                 identities=self.identities,
                 costs=self.costs,
                 protected=self.protected,
+                replication=self.replication,
             )
             found.broker = found._like = broker
             found._by_broker_versions, found._unknown = self._by_broker_versions, self._unknown
@@ -189,7 +241,8 @@ class Plans(dict[tuple[int, int], Plan]):
         Other plans are not kept, because a peer can send four billion different (API key, version) pairs.
         """
         known = versions(api_key)
-        if known is None or version not in known or api_key in UNREADABLE_APIS:
+        unreadable = api_key in UNREADABLE_APIS and not self.replication
+        if known is None or version not in known or unreadable:
             if api_key != ApiKey.API_VERSIONS:  # Weir answers an unknown ApiVersions like a broker
                 self._counters.requests_not_understood += 1
             return self._not_understood(api_key, version)
@@ -210,6 +263,8 @@ class Plans(dict[tuple[int, int], Plan]):
         plan = _plain(api_key, version if route is None else route.broker_version)
         for fill in ON_THE_WIRE.get(api_key, ()):
             fill(plan)
+        for fill in (FOR_BROKERS if self.replication else FOR_CLIENTS).get(api_key, ()):
+            fill(plan)
         if route is not None:
             plan = uplift.raised(plan, version, route)
         for fill in QUERYING_HANDLERS.get(api_key, ()):
@@ -217,6 +272,8 @@ class Plans(dict[tuple[int, int], Plan]):
         quota_api = (QUOTA_APIS if self.manages_quotas else QUOTA_APIS_PASSED).get(api_key)
         if quota_api is not None:
             quota_api(plan)
+        if (throttle_api := self._throttle_apis().get(api_key)) is not None:
+            throttle_api(plan)
         if self.protected and (guard := CHANGES_OF_TOPICS.get(api_key)) is not None:
             guard(plan, self.protected)
         if self._must_ask(api_key, version):
@@ -224,6 +281,12 @@ class Plans(dict[tuple[int, int], Plan]):
         self._fill_cost(plan)
         plan.group = group_index(api_key)
         return plan
+
+    def _throttle_apis(self) -> Mapping[int, Fill]:
+        """Return the functions for APIs that alter or describe replication throttles, by API key."""
+        if self.throttles is None or self.replication:
+            return {}
+        return THROTTLE_APIS if self.throttles == "weir" else THROTTLE_APIS_PASSED
 
     def _fill_cost(self, plan: Plan) -> None:
         """Set the cost of a plan's requests at this table's brokers.
@@ -255,10 +318,11 @@ class Plans(dict[tuple[int, int], Plan]):
         self._fill_cost(plan)
         plan.group = group_index(api_key)
         quota_api = self.manages_quotas and api_key in QUOTA_APIS
+        keeps_throttles = self.throttles == "weir" and api_key in THROTTLE_APIS
         guarded = bool(self.protected) and api_key in CHANGES_OF_TOPICS
-        if api_key == ApiKey.API_VERSIONS:
+        if api_key == ApiKey.API_VERSIONS and not self.replication:
             plan.admit = api_versions.refuse_version
-        elif quota_api or guarded or any(api_key in apis for apis in READ_APIS):
+        elif quota_api or keeps_throttles or guarded or any(api_key in apis for apis in READ_APIS):
             plan.admit = _refuse
         return plan
 
@@ -297,10 +361,3 @@ def _plain(api_key: int, version: int) -> Plan:
         flexible_response=response_header_version(api_key, version) == 1,
         throttle=field_offset(response_type(api_key), version, "throttle_time_ms"),
     )
-
-
-def _refuse(context: Context, data: bytearray, frame: int, _end: int, _complete: bool) -> Wait:
-    _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
-    detail = f"{ApiKey(api_key).name} v{version}, not offered in ApiVersions: Weir cannot read it"
-    context.violate(CloseReason.REQUEST_VERSION_UNKNOWN, detail)
-    return WAIT

@@ -2,7 +2,7 @@
 
 `server` joins the parts, logs ended connections, and drains. `listeners` accept connections,
 `connection_limiter` decides which ones are accepted and when (KIP-612), `establish` connects a client to its
-broker or refuses the client.
+broker or refuses the client. `target` names the broker, and its listener, behind each listener of Weir.
 
 - Rates and numbers of connections are checked before the TLS handshake and before a broker is connected, so
   that a refusal costs little.
@@ -10,6 +10,8 @@ broker or refuses the client.
   per broker, and the connection must count for its own broker.
 - While a broker cannot be reached, its listener refuses connections. The port stays bound, and Weir tries to
   connect to the broker twice a second. A TLS listener that brokers share stays open, and holds the client.
+- A replication listener for each broker leads to the broker's inter-broker listener. No limit of connections
+  applies there, and the state of a broker (up, down) does not depend on these connections.
 - A client that Weir refuses for another reason is held for 0.7 s. Such a client has seen an established
   connection break, and would otherwise reconnect hundreds of times during an outage.
 """

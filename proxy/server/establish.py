@@ -12,7 +12,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
@@ -32,6 +34,7 @@ from weir.proxy.net.tls.handshakes import BrokerTlsError, RefusedError, TlsAccep
 from weir.proxy.net.tls.upstream import Upstream
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.listeners import OVERLOAD
+from weir.proxy.server.target import BOOTSTRAP, Target
 
 log = structlog.get_logger("weir")
 
@@ -62,11 +65,13 @@ class Client(NamedTuple):
     """Principal of the client's certificate."""
 
 
-StartRelay: TypeAlias = Callable[[Client, Socket, int | None], None]
-"""Function (client, broker's socket, node id) that starts a relay, which then owns both sockets."""
-RefuseUntil: TypeAlias = Callable[[int | None, Callable[[], Awaitable[None]]], Awaitable[None]]
-"""Coroutine function (node id of the listener or None, until) that has a listener refuse connections until
-`until` returns.
+StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
+"""Function (client, broker's socket, target with the broker's node id if known) that starts a relay, which
+then owns both sockets.
+"""
+RefuseUntil: TypeAlias = Callable[[Target, Callable[[], Awaitable[None]]], Awaitable[None]]
+"""Coroutine function (target of the listener, until) that has a listener refuse connections until `until`
+returns.
 """
 
 
@@ -104,54 +109,66 @@ class Connector:
         self._rate_limited_log = rate_limited_log
         self._start_relay = start_relay
         self._refuse_until = refuse_until
-        self._refusing: set[int | None] = set()
-        """Node ids of the listeners that refuse connections; None stands for the bootstrap listener."""
+        self._refusing: set[Target] = set()
+        """Targets of the listeners that refuse connections."""
         self._held = 0
         self._tls_acceptor: TlsAcceptor | None = None
+        self._replication_acceptor: TlsAcceptor | None = None
         if config.tls.listener is not None:
             self._tls_acceptor = TlsAcceptor(config.tls.listener, self._free_places)
+            self._replication_acceptor = TlsAcceptor(
+                replace(config.tls.listener, names=None), lambda: sys.maxsize
+            )
         self._upstream = Upstream(config.tls.upstream)
 
-    async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
+    async def establish(self, sock: socket.socket, target: Target, peer: Address) -> None:
         """Connect an accepted client to its broker and start a relay, or refuse the client."""
-        pending = _PendingConnection(sock, node_id, peer)
+        pending = _PendingConnection(sock, target, peer)
         try:
             await self._relay(pending)
         except RefusalError as refusal:
-            self._note(refusal, pending.node_id, str(pending.peer))
-            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.node_id == node_id:
+            self._note(refusal, pending.target, str(pending.peer))
+            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.target == target:
                 await self._refuse_others(pending)
             else:
                 await self._close_later(pending, refusal.hold_s)
         except Exception as error:  # noqa: BLE001  # a bug must affect only this client
             pending.sock.close()
-            self._note_error(error, pending.node_id)
+            self._note_error(error, pending.target)
         except BaseException:
             pending.sock.close()
-            self._counters.closed_at[CloseReason.STOPPED, self._known(pending.node_id)] += 1
+            self._counters.closed_at[CloseReason.STOPPED, self._known(pending.target)] += 1
             raise
 
     async def _relay(self, pending: _PendingConnection) -> None:
         """Connect a client to its broker and start a relay. Raises RefusalError; the client's socket is still
         open then.
         """
-        counters, node_id, peer = self._counters, pending.node_id, pending.peer
-        if counters.sessions_open >= self.config.settings.connections_max:
-            raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
-        rejection = self._limiter.enter(node_id, peer.host)
-        if rejection is not None:
-            raise RefusalError(*rejection)
+        counters = self._counters
+        if not pending.target.is_replication:
+            self._limit(pending)
         counters.sessions_open += 1
         relayed = False
         try:
             client = await self._client(pending)
-            broker, found = await self._connect(pending.node_id)
+            broker, found = await self._connect(pending.target)
             self._start_relay(client, broker, found)
             relayed = True
         finally:
             if not relayed:
                 counters.sessions_open -= 1
-                self._limiter.leave(peer.host)
+                if not pending.target.is_replication:
+                    self._limiter.leave(pending.peer.host)
+
+    def _limit(self, pending: _PendingConnection) -> None:
+        """Count a client's connection. Raises RefusalError if a limit of connections is reached. Brokers at
+        replication listeners have no limits, so that no number of clients cuts off replication.
+        """
+        if self._counters.sessions_open >= self.config.settings.connections_max:
+            raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
+        rejection = self._limiter.enter(pending.target.node_id, pending.peer.host)
+        if rejection is not None:
+            raise RefusalError(*rejection)
 
     async def _client(self, pending: _PendingConnection) -> Client:
         """Set up the client's socket; at a TLS listener, shake hands and read the principal. Return the
@@ -159,76 +176,94 @@ class Connector:
         """
         plain = pending.plain
         host = _set_up(plain)
-        if self._tls_acceptor is None:
+        target = pending.target
+        acceptor = self._replication_acceptor if target.is_replication else self._tls_acceptor
+        if acceptor is None:
             return Client(plain, pending.peer, host)
         try:
-            accepted = await self._tls_acceptor.enter(plain, pending.node_id, plain_ip(pending.peer.host))
+            accepted = await acceptor.enter(plain, target.node_id, plain_ip(pending.peer.host))
         except RefusedError as error:
             pending.sock = error.sock
             raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
-        pending.sock, pending.node_id = accepted.sock, accepted.node_id
-        if accepted.node_id is not None and accepted.node_id not in self._address_book.nodes:
+        pending.sock, pending.target = accepted.sock, target._replace(node_id=accepted.node_id)
+        if accepted.node_id is not None and not self._is_known(pending.target):
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
         return Client(accepted.sock, pending.peer, host, accepted.user)
 
-    async def _connect(self, node_id: int | None) -> tuple[Socket, int | None]:
-        """Return a socket connected to this broker, and its node id; for the bootstrap listener (None), to
-        any broker. Raises RefusalError.
+    async def _connect(self, target: Target) -> tuple[Socket, Target]:
+        """Return a socket connected to this broker, and the target with the broker's node id if known; for
+        the bootstrap listener, to any broker. Raises RefusalError.
         """
         failure: RefusalError | None = None
         timeout_s = self.config.settings.connect_timeout_s
-        targets = self._targets(node_id)
+        addresses = self._addresses(target)
         with trio.move_on_after(timeout_s):
-            for address, found in targets:
+            for address, found in addresses:
                 # A host that drops packets must leave time for the others.
-                with trio.move_on_after(timeout_s if len(targets) == 1 else timeout_s / 3):
+                with trio.move_on_after(timeout_s if len(addresses) == 1 else timeout_s / 3):
                     try:
                         broker = await self._upstream.connect(address)
                     except OSError as error:
                         failure = _refusal(address, error)
                         if failure.reason in STATED:
-                            self._states.failed(found, str(failure))
+                            self._note_state(found, str(failure))
                     else:
-                        self._states.reached(found)
+                        self._note_state(found)
                         return broker, found
         if failure is None:
             failure = RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
-            self._states.failed(node_id, str(failure))
+            self._note_state(target, str(failure))
         raise failure
+
+    def _note_state(self, target: Target, failure: str | None = None) -> None:
+        """Record that a broker was reached, or the failure. Replication listeners say nothing about brokers'
+        states, because clients do not use them.
+        """
+        if target.is_replication:
+            return
+        if failure is None:
+            self._states.reached(target.node_id)
+        else:
+            self._states.failed(target.node_id, failure)
 
     def _free_places(self) -> int:
         return self.config.settings.connections_max - self._counters.sessions_open
 
-    def _targets(self, node_id: int | None) -> list[tuple[Address, int | None]]:
-        """Return addresses and node ids of brokers in order of preference: brokers whose node id is known
-        come first, because quotas are per broker.
+    def _addresses(self, target: Target) -> list[tuple[Address, Target]]:
+        """Return addresses of brokers, each with its target, in order of preference: brokers whose node id is
+        known come first, because quotas are per broker.
         """
-        nodes = self._address_book.nodes
-        if node_id is not None:
-            return [(nodes[node_id], node_id)]
-        named = [(address, self._address_book.node_at(address)) for address in self.config.upstream]
-        first = [target for target in named if target[1] is not None]
-        others = [(address, found) for found, address in nodes.items()]
-        return list(dict.fromkeys(first + others + named))
+        nodes = self.config.replication.upstream if target.is_replication else self._address_book.nodes
+        if target.node_id is not None:
+            return [(nodes[target.node_id], target)]
+        node_at = self._address_book.node_at
+        configured = [(address, Target(node_at(address))) for address in self.config.upstream]
+        first = [(address, found) for address, found in configured if found != BOOTSTRAP]
+        others = [(address, Target(found)) for found, address in nodes.items()]
+        return list(dict.fromkeys(first + others + configured))
 
-    def _note(self, refusal: RefusalError, node_id: int | None, client: str) -> None:
-        known = self._known(node_id)
+    def _note(self, refusal: RefusalError, target: Target, client: str) -> None:
+        known = self._known(target)
         self._counters.closed_at[refusal.reason, known] += 1
-        details = {"reason": refusal.reason, "node_id": node_id, "client": client, "detail": str(refusal)}
+        details = {"reason": refusal.reason, **target.log_fields, "client": client, "detail": str(refusal)}
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:
-            self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
+            kind = ("refused", target._replace(node_id=known), refusal.reason)
+            self._rate_limited_log.note(kind, _refused, details)
 
-    def _known(self, node_id: int | None) -> int | None:
-        """Return `node_id` if a known broker has it; else None. Clients can ask for any node id by server
-        name.
+    def _known(self, target: Target) -> int | None:
+        """Return the target's node id if a known broker has it; else None. Clients can ask for any node id by
+        server name.
         """
-        return node_id if node_id in self._address_book.nodes else None
+        return target.node_id if self._is_known(target) else None
 
-    def _note_error(self, error: Exception, node_id: int | None) -> None:
+    def _is_known(self, target: Target) -> bool:
+        return target.is_replication or target.node_id in self._address_book.nodes
+
+    def _note_error(self, error: Exception, target: Target) -> None:
         """Count and log an unexpected exception while a client or a broker is being connected."""
-        self._counters.closed_at[CloseReason.INTERNAL_ERROR, self._known(node_id)] += 1
+        self._counters.closed_at[CloseReason.INTERNAL_ERROR, self._known(target)] += 1
         kind = ("internal, refused", type(error).__name__)
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
@@ -236,15 +271,15 @@ class Connector:
         """Have the listener of the client's broker refuse connections until the broker can be reached again,
         and close this client.
         """
-        node_id = pending.node_id
-        if node_id in self._refusing:
+        target = pending.target
+        if target in self._refusing:
             pending.sock.close()
             return
-        self._refusing.add(node_id)
+        self._refusing.add(target)
         try:
-            await self._refuse_until(node_id, partial(self._until_back, pending))
+            await self._refuse_until(target, partial(self._until_back, pending))
         finally:
-            self._refusing.remove(node_id)
+            self._refusing.remove(target)
 
     async def _until_back(self, pending: _PendingConnection) -> None:
         """Close this client, and try to reach its broker every `PROBE_S`. Return once the broker can be
@@ -253,20 +288,20 @@ class Connector:
         pending.sock.close()
         while True:
             await trio.sleep(PROBE_S)
-            if not await self._is_away(pending.node_id):
+            if not await self._is_away(pending.target):
                 return
 
-    async def _is_away(self, node_id: int | None) -> bool:
+    async def _is_away(self, target: Target) -> bool:
         """Try to reach a broker; return True if it cannot be reached. A failure is counted like a client's,
         because alerts use these counters. The log has the broker's state instead (`BrokerStates`).
         """
         try:
-            broker, _node_id = await self._connect(node_id)
+            broker, _target = await self._connect(target)
         except RefusalError as refusal:
-            self._counters.closed_at[refusal.reason, self._known(node_id)] += 1
+            self._counters.closed_at[refusal.reason, self._known(target)] += 1
             return refusal.reason in AWAY
         except Exception as error:  # noqa: BLE001  # a bug must not close a listener for good
-            self._note_error(error, node_id)
+            self._note_error(error, target)
             return False
         broker.close()
         return False
@@ -284,19 +319,19 @@ class Connector:
 
 
 class _PendingConnection:
-    """A client that has no broker connection yet. The TLS handshake may change the client's socket and node
-    id.
+    """A client that has no broker connection yet. The TLS handshake may change the client's socket and
+    target.
     """
 
-    __slots__ = ("node_id", "peer", "plain", "sock")
+    __slots__ = ("peer", "plain", "sock", "target")
 
-    def __init__(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
+    def __init__(self, sock: socket.socket, target: Target, peer: Address) -> None:
         self.plain = sock
         self.sock: Socket = sock
         """The client's present socket, which must be closed at the end: the plain socket, or the TlsSocket
         after a handshake.
         """
-        self.node_id = node_id
+        self.target = target
         self.peer = peer
 
 

@@ -18,6 +18,7 @@ from weir.proxy.control.supervisor import Supervisor, Task, Work, Works
 from weir.proxy.net import sockets
 from weir.proxy.outage import Outage
 from weir.proxy.server.connection_limiter import ConnectionLimiter
+from weir.proxy.server.target import Target
 
 log = structlog.get_logger("weir")
 
@@ -31,9 +32,9 @@ QUIET_S: Final = 5.0
 RETRY_S: Final = 1.0
 """Time (s) after which Weir tries again to open a port that another process has taken."""
 
-Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
-"""Coroutine function (client's socket, node id of the listener or None, client's address) that takes over the
-socket.
+
+Receive: TypeAlias = Callable[[socket.socket, Target, Address], Awaitable[None]]
+"""Coroutine function (client's socket, target of the listener, client's address) that takes over the socket.
 """
 MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
 """Function (IP addresses, port) that returns sockets that are bound to the port, listening or not."""
@@ -61,41 +62,38 @@ class Listeners:
             quiet_s=QUIET_S,
         )
         self._run_soon = run_soon
-        self._sockets: dict[int | None, list[socket.socket]] = {}
-        """Sockets of each listener, by node id; None is the bootstrap listener."""
-        self._addresses: dict[int | None, tuple[Sequence[str], int]] = {}
-        """IP addresses and port of each listener, by node id; None is the bootstrap listener."""
-        self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], int | None]](
-            math.inf
-        )
+        self._sockets: dict[Target, list[socket.socket]] = {}
+        """Sockets of each listener."""
+        self._addresses: dict[Target, tuple[Sequence[str], int]] = {}
+        """IP addresses and port of each listener."""
+        self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], Target]](math.inf)
 
-    def open(self, ips: Sequence[str], port: int, node_id: int | None) -> None:
-        """Open a listener: the kernel accepts connections at these IP addresses from now on. `node_id` is the
-        broker to which the listener's connections go; None for the bootstrap listener. May be called within a
-        turn of the reactor. Raises OSError.
+    def open(self, ips: Sequence[str], port: int, target: Target) -> None:
+        """Open a listener, whose connections go to `target`: the kernel accepts connections at these IP
+        addresses from now on. May be called within a turn of the reactor. Raises OSError.
         """
         listening = sockets.listen(ips, port)
-        self._addresses[node_id] = ips, port
-        self._sockets[node_id] = listening
-        self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
+        self._addresses[target] = ips, port
+        self._sockets[target] = listening
+        self._run_soon(lambda: self._opened.send_nowait((listening, target)))
 
-    async def refuse(self, node_id: int | None, until: Callable[[], Awaitable[None]]) -> None:
+    async def refuse(self, target: Target, until: Callable[[], Awaitable[None]]) -> None:
         """Have the kernel refuse connections to a listener until the coroutine function `until` returns. The
         port stays taken meanwhile.
         """
-        for sock in self._sockets[node_id]:
+        for sock in self._sockets[target]:
             trio.lowlevel.notify_closing(sock)
-        await self._replace(node_id, sockets.bind)
+        await self._replace(target, sockets.bind)
         await until()
-        await self._replace(node_id, sockets.listen)
-        self._opened.send_nowait((self._sockets[node_id], node_id))
+        await self._replace(target, sockets.listen)
+        self._opened.send_nowait((self._sockets[target], target))
 
     async def accept_forever(self, receive: Receive) -> None:
         """Pass every client of every listener to `receive`, each in a task of its own."""
         async with trio.open_nursery() as nursery:
-            async for listening, node_id in self._to_accept:
+            async for listening, target in self._to_accept:
                 for sock in listening:
-                    accept = partial(self._accept, sock, node_id, receive, nursery)
+                    accept = partial(self._accept, sock, target, receive, nursery)
                     nursery.start_soon(self._keep_accepting, sock, accept)
 
     def close(self) -> None:
@@ -103,20 +101,20 @@ class Listeners:
         for listening in self._sockets.values():
             sockets.close_all(listening)
 
-    async def _replace(self, node_id: int | None, make: MakeSockets) -> None:
+    async def _replace(self, target: Target, make: MakeSockets) -> None:
         """Close a listener's sockets and open others for the same port. If another process has taken the port
         meanwhile, try again every `RETRY_S`.
         """
         outage = Outage(log, "cannot listen again, retrying", "listening again", clock=trio.current_time)
         while True:
-            sockets.close_all(self._sockets[node_id])
+            sockets.close_all(self._sockets[target])
             try:
-                self._sockets[node_id] = make(*self._addresses[node_id])
+                self._sockets[target] = make(*self._addresses[target])
             except OSError as error:
-                outage.failed(node_id=node_id, error=str(error))
+                outage.failed(**target.log_fields, error=str(error))
                 await trio.sleep(RETRY_S)
             else:
-                outage.over(node_id=node_id)
+                outage.over(**target.log_fields)
                 return
 
     async def _keep_accepting(self, listening: socket.socket, accept: Work) -> None:
@@ -129,7 +127,7 @@ class Listeners:
     async def _accept(
         self,
         listening: socket.socket,
-        node_id: int | None,
+        target: Target,
         receive: Receive,
         nursery: trio.Nursery,
         works: Works,
@@ -146,17 +144,19 @@ class Listeners:
                 await self._failed(error)
             else:
                 self._overload.over()
-                await self._delay_above_rate(client, node_id)
+                await self._delay_above_rate(client, target)
                 address = Address(sockets.unmapped(peer[0]), peer[1])
-                nursery.start_soon(receive, client, node_id, address)
+                nursery.start_soon(receive, client, target, address)
                 works()
 
-    async def _delay_above_rate(self, client: socket.socket, node_id: int | None) -> None:
+    async def _delay_above_rate(self, client: socket.socket, target: Target) -> None:
         """Wait before serving a connection that exceeds its listener's rate. Later connections wait in the
-        kernel meanwhile.
+        kernel meanwhile. Replication listeners have no rate.
         """
+        if target.is_replication:
+            return
         try:
-            await trio.sleep(self._limiter.delay_s(node_id))
+            await trio.sleep(self._limiter.delay_s(target.node_id))
         except BaseException:
             client.close()
             raise

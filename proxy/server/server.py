@@ -6,6 +6,7 @@ the bytes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ import structlog
 import trio
 
 from weir.proxy import file_watch
-from weir.proxy.addresses import Address, AddressBook, AdvertisedAddresses
+from weir.proxy.addresses import Address, AddressBook, AdvertisedAddresses, UnchangedAddresses
 from weir.proxy.close_reasons import BY_PEERS, CloseReason
 from weir.proxy.config.config import Config, ConfigError, Settings
 from weir.proxy.connection.client import Client
@@ -33,6 +34,7 @@ from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans, prepare
 from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
 from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
+from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.proxy.net import sockets
 from weir.proxy.net.buffered import BufferedBytes
@@ -46,6 +48,7 @@ from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.establish import Client as AcceptedClient
 from weir.proxy.server.establish import Connector
 from weir.proxy.server.listeners import Listeners
+from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.quotas.limiters.throttle import INT32_MAX
 
 log = structlog.get_logger("weir")
@@ -73,15 +76,27 @@ class Server:
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
         prepare()
-        self._plans = Plans(
+        make_plans = partial(
+            Plans,
             self.counters,
-            uplift=config.settings.uplift,
             cluster=ClusterState(config.settings.auto_creation == "strict"),
             manages_quotas=config.settings.quota_store != "broker",
-            identities=Identities(config.identity),
             costs=config.request_time.costs,
             protected=ProtectedTopics(config.own_topics, config.admins, self._rate_limited_log.note),
         )
+        self.replication = Replication()
+        """Replication throttles and budgets of all brokers (KIP-73)."""
+        self._use_mode()
+        quotas.on_update.append(lambda _table: self._use_mode())
+        self._plans = make_plans(
+            uplift=config.settings.uplift,
+            identities=Identities(config.identity),
+            throttles=config.replication.keeper,
+        )
+        self._replication_plans = make_plans(replication=True, identities=Identities(config.identity))
+        """Plans of replication listeners. They have identities of their own, because one broker may require
+        SASL at one of its listeners only.
+        """
         self._limits = _connection_limits(config.settings)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the tasks of the process after failures."""
@@ -178,6 +193,10 @@ class Server:
         self._reactor.buffered.limit(config.settings.buffered_bytes_max)
         self.connection_limiter.use(config)
 
+    def _use_mode(self) -> None:
+        """Enforce replication throttles, or in shadow mode only count them."""
+        self.replication.quotas.enforced = not self.quotas.in_shadow
+
     def stop(self) -> None:
         """Accept no more clients, and close each connection when its requests in flight are answered, at the
         latest after the drain time.
@@ -195,6 +214,12 @@ class Server:
         with the number of these requests. Read only.
         """
         return self._plans
+
+    def requests(self) -> Counter[tuple[int, int]]:
+        """Return the number of requests of clients and brokers by (API key, version)."""
+        counted = self._plans.requests()
+        counted.update(self._replication_plans.requests())
+        return counted
 
     @property
     def turns(self) -> Turns:
@@ -237,14 +262,15 @@ class Server:
         listener stays open in that case.
         """
         config = self.config
+        await self._listen_for_brokers()
         nodes, untold, _away = await self._discovery.first()
         with _listening_at(config.listen, "choose another --listen"):
             self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
-            self._listeners.open(self._ips, config.listen.port, None)
+            self._listeners.open(self._ips, config.listen.port, BOOTSTRAP)
         for node_id in nodes if self._port_per_broker else ():
             port = self._broker_port(node_id)
             with _listening_at(Address(config.listen.host, port), "choose other --broker-ports", node_id):
-                self._listeners.open(self._ips, port, node_id)
+                self._listeners.open(self._ips, port, Target(node_id))
         if untold:
             log.warning("upstream lists no brokers, learning them from responses", reason=untold)
         for node_id, upstream in nodes.items():
@@ -256,6 +282,19 @@ class Server:
             brokers=self.address_book.listeners,
         )
 
+    async def _listen_for_brokers(self) -> None:
+        """Open the replication listeners. Brokers may need each other before they answer clients. Raises
+        ConfigError.
+        """
+        rules, timeout_s = self.config.replication, self.config.settings.connect_timeout_s
+        for node_id, address in rules.listen.items():
+            with _listening_at(address, "choose another --replication-listen", node_id):
+                ips = await sockets.ip_addresses(address.host, timeout_s)
+                self._listeners.open(ips, address.port, Target(node_id, is_replication=True))
+        if rules.listen:
+            brokers = {node_id: f"{rules.listen[node_id]} to {at}" for node_id, at in rules.upstream.items()}
+            log.info("listening for replication", brokers=brokers)
+
     def _broker_port(self, node_id: int) -> int:
         port = self.address_book.port(node_id)
         assert port is not None  # checked before the first listener was opened
@@ -263,29 +302,30 @@ class Server:
 
     def _open_broker_listener(self, node_id: int, port: int) -> None:
         if self._port_per_broker:
-            self._listeners.open(self._ips, port, node_id)
+            self._listeners.open(self._ips, port, Target(node_id))
 
     # Connections
 
-    def _relay(self, client: AcceptedClient, broker: Socket, node_id: int | None) -> None:
+    def _relay(self, client: AcceptedClient, broker: Socket, target: Target) -> None:
         """Start a relay between the client's and the broker's socket. The relay owns both sockets from then
         on.
         """
+        node_id = target.node_id
         self.counters.sessions_opened += 1
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
             self._relays.discard(relay)
-            self.connection_limiter.leave(client.peer.host)
+            if not target.is_replication:
+                self.connection_limiter.leave(client.peer.host)
             self.counters.note_ended(reason, node_id, *relay.received_bytes)
             if relay.lingering is not None:
                 self._lingering.add(relay.lingering)
                 relay.lingering.on_close = partial(self._lingered, relay.lingering)
             self._look_if_ended()
-            self._say_ended(node_id, client.peer, reason, detail)
+            self._say_ended(target, client.peer, reason, detail)
 
-        host = self.config.settings.advertised_host or client.host
         self._relays.add(
-            new_relay(self._reactor, client.sock, broker, self._connection(node_id, host, client), ended)
+            new_relay(self._reactor, client.sock, broker, self._connection(target, client), ended)
         )
 
     def _lingered(self, lingering: Lingering) -> None:
@@ -296,11 +336,14 @@ class Server:
         if self._draining and not self._relays and not self._lingering:
             self._run_soon(self._ended.set)
 
-    def _connection(self, node_id: int | None, host: str, client: AcceptedClient) -> Connection:
+    def _connection(self, target: Target, client: AcceptedClient) -> Connection:
+        node_id, replication = target
+        host = self.config.settings.advertised_host or client.host
+        addresses = UnchangedAddresses if replication else AdvertisedAddresses
         return Connection(
-            plans=self._plans,
+            plans=self._replication_plans if replication else self._plans,
             quotas=self.quotas.of(node_id),
-            addresses=AdvertisedAddresses(host, self.address_book),
+            addresses=addresses(host, self.address_book),
             counters=self.counters,
             limits=self._limits,
             hold=self.config.settings.throttle_mode == "hold",
@@ -308,17 +351,18 @@ class Server:
             user=client.user,
             peer=str(client.peer),
             quota_admin=self.quota_admin,
-            brokers=self.config.brokers,
+            brokers=self.config.replication.principals if replication else None,
+            replication=self.replication if replication else None,
             clock=self._reactor.clock,
             usage=None if self.usage is None else self.usage.of(node_id),
         )
 
-    def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:
-        details = {"reason": reason, "node_id": node_id, "client": str(peer), "detail": detail}
+    def _say_ended(self, target: Target, peer: Address, reason: CloseReason, detail: str) -> None:
+        details = {"reason": reason, **target.log_fields, "client": str(peer), "detail": detail}
         if reason in BY_PEERS:
             log.debug("connection closed", **details)
         else:
-            self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
+            self._rate_limited_log.note(("ended", target, reason), _ended_badly, details)
 
     def _note_error(self, error: Exception) -> None:
         """Count and log an exception of one of the reactor's callbacks."""

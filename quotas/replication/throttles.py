@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RATE_MAX: Final = 2**63 - 1
 """Maximum of a rate in bytes/s, which Kafka stores as a long."""
+NODE_ID_MAX: Final = 2**31 - 1
 ALL: Final = "*"
 NONE: Final = "none"
 _REPLICA: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
@@ -119,9 +120,13 @@ def check(key: ConfigKey, value: str) -> None:
     if key.resource_type is ResourceType.TOPIC:
         Replicas.parse(value)
         return
-    if key.resource_name and not re.fullmatch(r"[0-9]{1,10}", key.resource_name, re.ASCII):
+    if key.resource_name and not _is_node_id(key.resource_name):
         raise ValueError(f"{key.resource_name!r} is no node id")
     parse_rate(value)
+
+
+def _is_node_id(text: str) -> bool:
+    return re.fullmatch(r"0|[1-9][0-9]{0,9}", text, re.ASCII) is not None and int(text) <= NODE_ID_MAX
 
 
 class ReplicationThrottles:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from weir.quotas.replication.throttles import ResourceType
 from weir.quotas.table.entities import Prefix
 from weir.quotas.table.quota_entry import Entry, QuotaFileError, shown
 from weir.quotas.table.quota_file import scan
+from weir.quotas.table.replication_entry import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +27,8 @@ class Findings(NamedTuple):
     mistakes: list[str]
     """Reasons for which Weir refuses the file; at most one per entry."""
     warnings: list[str]
-    """Entries that Weir accepts, but that match no client, with the reason, such as a user with Kafka's
-    prefix `User:`.
+    """Entries that Weir accepts, but that match no client or no topic, with the reason, such as a user with
+    Kafka's prefix `User:`.
     """
 
 
@@ -35,10 +37,11 @@ def check(text: str) -> Findings:
     findings = Findings([], [])
     try:
         for place, entry in scan(text):
-            if isinstance(entry, Entry):
-                findings.warnings.extend(f"{place()}: {why}" for why in _unmatched(entry.entity))
-            else:
+            if isinstance(entry, QuotaFileError):
                 findings.mistakes.append(str(entry))
+                continue
+            reasons = _unmatched(entry.entity) if isinstance(entry, Entry) else _no_topic(entry.resource)
+            findings.warnings.extend(f"{place()}: {why}" for why in reasons)
     except QuotaFileError as error:
         findings.mistakes.append(str(error))
     return findings
@@ -59,5 +62,11 @@ def _unmatched(entity: Entity) -> Iterator[str]:
         yield f"client_id {shown(client_id)} is no pattern; write client_id_prefix = {shown(client_id[:-1])}"
     elif isinstance(client_id, Prefix) and client_id.start.endswith("*"):
         yield f"client_id_prefix {shown(client_id.start)} is no pattern; leave out the *"
-    if entity.topic is not None and entity.topic.endswith("*"):
-        yield f"no topic is called {shown(entity.topic)}; write an entry for each topic"
+    if entity.topic is not None:
+        yield from _no_topic(Resource(ResourceType.TOPIC, entity.topic))
+
+
+def _no_topic(resource: Resource) -> Iterator[str]:
+    """Yield the reason why no topic has the name of this resource, if the name looks like a pattern."""
+    if resource.kind is ResourceType.TOPIC and resource.name.endswith("*"):
+        yield f"no topic is called {shown(resource.name)}; write an entry for each topic"

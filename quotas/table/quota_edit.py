@@ -20,7 +20,6 @@ text.
 # mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import tomlkit
@@ -29,6 +28,15 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Array
 
 from weir.quotas.table.entities import Entity
+from weir.quotas.table.entry_places import entry_spans
+from weir.quotas.table.file_lines import (
+    core_stop,
+    ended,
+    own_lines,
+    spliced,
+    with_block,
+    without_long_strings,
+)
 from weir.quotas.table.options import Options, Scope
 from weir.quotas.table.quota_entry import (
     ENTRY,
@@ -39,18 +47,13 @@ from weir.quotas.table.quota_entry import (
     entry_lines,
     number,
 )
-from weir.quotas.table.quota_file import header_lines, read, render_entries
+from weir.quotas.table.quota_file import read, render_entries
 from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
     from weir.quotas.table.quota_table import Quota
-
-_TOKEN = re.compile(
-    r"""#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.DOTALL
-)
-"""Regular expression that matches one comment or one string of TOML."""
 
 
 def edited(
@@ -66,23 +69,14 @@ def edited(
     The result parses to `parse(text).altered(changes, ...)`. Raises QuotaFileError if the text is no quota
     file, if a file cannot represent a change (see `render`), or if Weir cannot edit the spelling of the text.
     """
-    entries = read(text)
+    entries = read(text).quotas
     edits, added = _plan(entries, changes, shadow=shadow, options=options)
     if edits or added:
-        text = _ended(text)
+        text = ended(text)
     if edits:
         by_lines = _by_lines(text, edits, len(entries))
         text = _by_document(text, edits) if by_lines is None else by_lines
     return _appended(text, added) if added else text
-
-
-def _ended(text: str) -> str:
-    """Return the text, with a line end added if its last line has none."""
-    return text if not text or text.endswith("\n") else text + _line_end(text)
-
-
-def _line_end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
 
 
 class _Edit(NamedTuple):
@@ -125,74 +119,19 @@ def _by_lines(text: str, edits: list[_Edit], entries: int) -> str | None:
     Values of entries are strings and numbers. So every line outside strings that looks like a header is one.
     If there are as many such lines as entries, all headers are found.
     """
-    shape = _without_long_strings(text)
-    headers = header_lines(shape)
-    if len(headers) != entries:
+    lines, kinds = text.split("\n")[:-1], without_long_strings(text).split("\n")[:-1]
+    spans = entry_spans(kinds)
+    if len(spans) != entries:
         return None
-    lines, kinds = text.split("\n")[:-1], shape.split("\n")[:-1]
-    result: list[str] = []
-    done = 0
+    pieces = []
     for edit in edits:
-        start = headers[edit.at]
-        stop = headers[edit.at + 1] if edit.at + 1 < entries else len(lines)
-        core_stop = _core_stop(kinds, start, stop)
+        span = spans[edit.at]
+        stop = core_stop(kinds, span)
         if edit.after.rates:
-            first, last, new = start, core_stop, _altered(lines[start:core_stop], edit)
+            pieces.append((span.start, stop, _altered(lines[span.start : stop], edit)))
         else:
-            first, last = _own_lines(kinds, start, core_stop, stop)
-            new = []
-        result += lines[done:first] + new
-        done = last
-    if done == len(lines):  # the last entry was removed: remove the blank lines before it, too
-        while result and _is_blank(result[-1]):
-            result.pop()
-    return "".join(f"{line}\n" for line in result + lines[done:])
-
-
-def _without_long_strings(text: str) -> str:
-    """Return the text with the content of multi-line strings replaced by `x`, with the same number of
-    lines.
-    """
-    if '"""' not in text and "'''" not in text:
-        return text
-    return _TOKEN.sub(lambda token: re.sub(r".", "x", token[0]) if "\n" in token[0] else token[0], text)
-
-
-def _core_stop(kinds: list[str], start: int, stop: int) -> int:
-    """Return the number of the line after an entry's last value. Comments and blank lines at the entry's end
-    come after that line.
-    """
-    while stop > start + 1 and (_is_blank(kinds[stop - 1]) or _is_comment(kinds[stop - 1])):
-        stop -= 1
-    return stop
-
-
-def _own_lines(kinds: list[str], start: int, core_stop: int, stop: int) -> tuple[int, int]:
-    """Return (first, last + 1) of the lines to remove if an entry is removed, including the comments that
-    surely belong to it. `stop`: line of the next header, or the number of lines.
-    """
-    first = start
-    while first > 0 and _is_comment(kinds[first - 1]):
-        first -= 1
-    if first == 0 or not _is_blank(kinds[first - 1]):  # the comment belongs to the file or the former entry
-        first = start
-    last = core_stop
-    while last < stop and _is_comment(kinds[last]):
-        last += 1
-    if last == stop < len(kinds):  # the comment may belong to the next entry
-        last = core_stop
-    if first == 0 or _is_blank(kinds[first - 1]):
-        while last < stop and _is_blank(kinds[last]):
-            last += 1
-    return first, last
-
-
-def _is_blank(line: str) -> bool:
-    return not line.strip(" \t\r")
-
-
-def _is_comment(line: str) -> bool:
-    return line.lstrip(" \t").startswith("#")
+            pieces.append((*own_lines(kinds, span), []))
+    return spliced(lines, pieces)
 
 
 def _altered(lines: list[str], edit: _Edit) -> list[str]:
@@ -225,7 +164,7 @@ def _by_document(text: str, edits: list[_Edit]) -> str:
         raise _beyond_us() from error
     expected = read(text)
     for edit in reversed(edits):
-        expected[edit.at : edit.at + 1] = [edit.after] if edit.after.rates else []
+        expected.quotas[edit.at : edit.at + 1] = [edit.after] if edit.after.rates else []
     if read(changed) != expected:
         raise _beyond_us()
     return changed
@@ -253,7 +192,7 @@ def _set_options(table: MutableMapping[str, object], edit: _Edit) -> None:
 
 def _appended(text: str, added: list[Entry]) -> str:
     """Return the text with new entries at its end, after a blank line."""
-    if not header_lines(_without_long_strings(text)):
+    if not entry_spans(without_long_strings(text).split("\n")):
         try:
             document = tomlkit.parse(text)
         except TOMLKitError as error:
@@ -261,10 +200,7 @@ def _appended(text: str, added: list[Entry]) -> str:
         array = document.get(ENTRY)
         if isinstance(array, Array):
             return _appended_to_array(text, document, array, added)
-    ending = _line_end(text)
-    if text.strip() and not text.endswith(2 * ending):
-        text += ending
-    return text + render_entries(added).replace("\n", ending)
+    return with_block(text, render_entries(added))
 
 
 def _appended_to_array(text: str, document: TOMLDocument, array: Array, added: list[Entry]) -> str:
@@ -272,7 +208,7 @@ def _appended_to_array(text: str, document: TOMLDocument, array: Array, added: l
         _header, *values = entry_lines(entry)
         array.append(tomlkit.value(f"{{{', '.join(values)}}}"))
     changed = tomlkit.dumps(document)
-    if read(changed) != read(text) + added:
+    if read(changed).quotas != read(text).quotas + added:
         raise _beyond_us()
     return changed
 

@@ -135,13 +135,13 @@ def entry_lines(
         ("topic", entity.topic),
     ):
         if name is not None:
-            yield f"{key} = {_quoted(_written(key, name))}"
+            yield f"{key} = {quoted(_written(key, name))}"
     if is_shadow:
         yield f'{MODE_KEY} = "shadow"'
     if pacing is not None:
-        yield f"{PACING_KEY} = {_quoted(pacing.value)}"
+        yield f"{PACING_KEY} = {quoted(pacing.value)}"
     if scope is not Scope.BROKER:
-        yield f"{SCOPE_KEY} = {_quoted(scope.value)}"
+        yield f"{SCOPE_KEY} = {quoted(scope.value)}"
     for quota_key, rate in rates.items():
         yield from map(comment, comments.get(quota_key, ()))
         yield f"{quota_key.value} = {number(entity, quota_key, rate)}"
@@ -182,7 +182,7 @@ def most(key: QuotaKey) -> int:
 
 def shown(value: object) -> str:
     """Return a value of the file as one line of at most 60 characters, for messages."""
-    text = _quoted(value) if isinstance(value, str) else str(value)
+    text = quoted(value) if isinstance(value, str) else str(value)
     text = text.lower() if isinstance(value, bool) else " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -286,7 +286,7 @@ def _options(values: Mapping[str, object], entity: Entity) -> Options:
 def _one_of(known: Iterable[str], value: object, key: str, remedy: str) -> str:
     """Return the value if it is one of `known`; else raise EntryError."""
     if not isinstance(value, str) or value not in known:
-        raise EntryError(f"{key} must be {_either(map(_quoted, known))}, not {shown(value)}; {remedy}", key)
+        raise EntryError(f"{key} must be {_either(map(quoted, known))}, not {shown(value)}; {remedy}", key)
     return value
 
 
@@ -347,7 +347,7 @@ def _plain(bound: float) -> str:
     return f"{bound:f}" if 1e-6 <= bound < 1 else str(bound)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a TOML basic string."""
     return f'"{"".join(_escaped(char) for char in text)}"'
 

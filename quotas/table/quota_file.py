@@ -10,11 +10,15 @@
     pacing = "smooth"                # byte rates are held evenly
     scope = "cluster"                # one budget for all brokers
 
-The file is TOML; `quota_entry` has the keys of an entry. An entity may have one entry, and in addition one
-with `mode = "shadow"`. An error raises `QuotaFileError`, whose message is one line: the place, the error, and
-the remedy. TOML parsers do not report the lines of values, so this module searches the text for the headers
-of entries. If that search could be wrong (headers in a multi-line string, or `quota = [...]` in one line),
-the message has only the entry's number.
+    [[replication]]                  # throttles of replication (KIP-73)
+    broker = 1
+    leader.replication.throttled.rate = "10MB"
+
+The file is TOML; `quota_entry` and `replication_entry` have the keys of an entry. An entity may have one
+entry, and in addition one with `mode = "shadow"`; a broker or topic may have one entry. An error raises
+`QuotaFileError`, whose message is one line: the place (`entry_places`), the error, and the remedy. If the
+search for the place could be wrong (headers in a multi-line string, or `quota = [...]` in one line), the
+message has only the entry's number.
 
 >>> table = parse('[[quota]]\\nuser = "alice"\\nproducer_byte_rate = 1000\\n')
 >>> print(render(table), end="")
@@ -26,12 +30,12 @@ producer_byte_rate = 1000
 # mypyc: skip, because it reads and writes quota files; no request calls it.
 from __future__ import annotations
 
-import re
 import tomllib
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from weir.quotas.table.entities import Entity
+from weir.quotas.table.entry_places import Locator
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_entry import (
     ENTRY,
@@ -43,14 +47,22 @@ from weir.quotas.table.quota_entry import (
     shown,
 )
 from weir.quotas.table.quota_table import Quota, QuotaTable
+from weir.quotas.table.replication_entry import (
+    REPLICATION,
+    ReplicationEntry,
+    read_replication,
+    replication_entries,
+    replication_lines,
+    throttles_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 __all__ = [
+    "Entries",
     "QuotaFileError",
     "entries_of",
-    "header_lines",
     "parse",
     "read",
     "render",
@@ -58,45 +70,77 @@ __all__ = [
     "scan",
 ]
 
-_HEADER = re.compile(rf"\s*\[\[\s*(?:{ENTRY}|\"{ENTRY}\"|'{ENTRY}')\s*\]\]")
+E = TypeVar("E", Entry, ReplicationEntry)
+
+
+class Entries(NamedTuple):
+    """All entries of a quota file, in the order of the file."""
+
+    quotas: list[Entry]
+    replication: list[ReplicationEntry]
 
 
 def parse(text: str) -> QuotaTable:
     """Return the table of the quotas in the text of a quota file. Raises QuotaFileError."""
     values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
     options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
-    for entity, is_shadow, rates, its_options in read(text):
+    quotas, replication = read(text)
+    for entity, is_shadow, rates, its_options in quotas:
         values[is_shadow].update({(entity, key): rate for key, rate in rates.items()})
         if its_options != PLAIN:
             options[is_shadow].update({(entity, key): its_options for key in rates})
-    return QuotaTable(*values, *options)
+    return QuotaTable(*values, *options, replication=throttles_of(replication))
 
 
-def read(text: str) -> list[Entry]:
-    """Return the entries of a quota file, given its text, in the order of the file. Raises QuotaFileError."""
-    entries = []
+def read(text: str) -> Entries:
+    """Return the entries of a quota file, given its text. Raises QuotaFileError."""
+    entries = Entries([], [])
     for _place, entry in scan(text):
-        if isinstance(entry, QuotaFileError):
+        if isinstance(entry, Entry):
+            entries.quotas.append(entry)
+        elif isinstance(entry, ReplicationEntry):
+            entries.replication.append(entry)
+        else:
             raise entry
-        entries.append(entry)
     return entries
 
 
-def scan(text: str) -> Iterator[tuple[Callable[[], str], Entry | QuotaFileError]]:
-    """Yield (function that returns the entry's place, entry) for each entry of a quota file, in the order of
-    the file; instead of an invalid entry its error. Raises QuotaFileError if the text has no entries.
+def scan(text: str) -> Iterator[tuple[Callable[[], str], Entry | ReplicationEntry | QuotaFileError]]:
+    """Yield (function that returns the entry's place, entry) for each entry of a quota file: first the
+    quotas, then the replication throttles, each in the order of the file; instead of an invalid entry its
+    error. Raises QuotaFileError if the text has no entries.
     """
-    tables = _tables(text)
-    locator = _Locator(text, len(tables))
-    seen: dict[tuple[Entity, bool], int] = {}
+    document = _toml(text)
+    quotas, throttles = _tables(document, ENTRY), _tables(document, REPLICATION)
+    for unknown in document:
+        kind, entry = ENTRY, "quota"
+        if get_close_matches(unknown, [ENTRY, REPLICATION], n=1) == [REPLICATION]:
+            kind, entry = REPLICATION, "throttle"
+        raise QuotaFileError(f"unknown key {shown(unknown)}; begin each {entry} with [[{kind}]]")
+    locator = Locator(text, ENTRY, len(quotas))
+    yield from _scan(quotas, locator, read_entry, lambda entry: (entry.entity, entry.is_shadow))
+    locator = Locator(text, REPLICATION, len(throttles))
+    yield from _scan(throttles, locator, read_replication, lambda entry: entry.resource)
+
+
+def _scan(
+    tables: list[dict[str, object]],
+    locator: Locator,
+    read_one: Callable[[Mapping[str, object]], E],
+    subject: Callable[[E], Hashable],
+) -> Iterator[tuple[Callable[[], str], E | QuotaFileError]]:
+    """Yield the entries of one kind like `scan`. `subject` returns the part of an entry that only one entry
+    may have.
+    """
+    seen: dict[Hashable, int] = {}
     for number, table in enumerate(tables, start=1):
         place = partial(locator.entry, number)
         try:
-            entry = read_entry(table)
+            entry = read_one(table)
         except EntryError as error:
             yield place, QuotaFileError(f"{locator.key(number, error.key)}: {error}")
             continue
-        first = seen.setdefault((entry.entity, entry.is_shadow), number)
+        first = seen.setdefault(subject(entry), number)
         if first != number:
             where = f"{locator.entry(number)}: {entry} has an entry already, {locator.entry(first)}"
             yield place, QuotaFileError(f"{where}; merge the two")
@@ -104,27 +148,26 @@ def scan(text: str) -> Iterator[tuple[Callable[[], str], Entry | QuotaFileError]
             yield place, entry
 
 
-def _tables(text: str) -> list[dict[str, object]]:
-    document = _toml(text)
-    tables = document.pop(ENTRY, [])
-    for unknown in document:
-        raise QuotaFileError(f"unknown key {shown(unknown)}; begin each quota with [[{ENTRY}]]")
+def _tables(document: dict[str, object], kind: str) -> list[dict[str, object]]:
+    """Remove the entries of one kind from the document, and return them. Raises QuotaFileError."""
+    tables = document.pop(kind, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise QuotaFileError(f"{ENTRY!r} is not a list of tables; begin each entry with [[{ENTRY}]]")
+        raise QuotaFileError(f"{kind!r} is not a list of tables; begin each entry with [[{kind}]]")
     return tables
 
 
 def render(table: QuotaTable) -> str:
-    """Return a quota file that `parse` reads back as an equal table, the shadow entries last.
+    """Return a quota file that `parse` reads back as an equal table: first the enforced entries, then the
+    shadow entries, then the replication throttles.
 
     Raises QuotaFileError if the format cannot represent a quota: a name that is literally `<default>`, a lone
     surrogate in a name, a byte rate with a fraction.
     """
-    return render_entries(entries_of(table))
+    return render_entries([*entries_of(table), *replication_entries(table.replication)])
 
 
 def entries_of(table: QuotaTable) -> list[Entry]:
-    """Return the entries of a table, the shadow entries last."""
+    """Return the quota entries of a table, the shadow entries last."""
     enforced = [Entry(entity, False, rates, table.options_of(entity)) for entity, rates in table.entities()]
     shadow = (
         Entry(entity, True, rates, table.options_of(entity, shadow=True))
@@ -133,16 +176,13 @@ def entries_of(table: QuotaTable) -> list[Entry]:
     return [*enforced, *shadow]
 
 
-def render_entries(entries: list[Entry]) -> str:
+def render_entries(entries: Iterable[Entry | ReplicationEntry]) -> str:
     """Return the text of entries, separated by blank lines. Raises QuotaFileError like `render`."""
-    return "\n".join("".join(f"{line}\n" for line in entry_lines(entry)) for entry in entries)
+    return "\n".join("".join(f"{line}\n" for line in _lines(entry)) for entry in entries)
 
 
-def header_lines(text: str) -> list[int]:
-    """Return the numbers (from 0) of the lines of a quota file that look like the header of an entry,
-    `[[quota]]`.
-    """
-    return [number for number, line in enumerate(text.split("\n")) if _HEADER.match(line)]
+def _lines(entry: Entry | ReplicationEntry) -> Iterator[str]:
+    return entry_lines(entry) if isinstance(entry, Entry) else replication_lines(entry)
 
 
 def _toml(text: str) -> dict[str, object]:
@@ -153,42 +193,3 @@ def _toml(text: str) -> dict[str, object]:
         last = text.count("\n") + 1
         what = str(error).replace("(at end of document)", f"(at line {last}, the end)")
         raise QuotaFileError(f"not valid TOML: {' '.join(what.split())}; correct this place") from error
-
-
-class _Locator:
-    """Finds the lines of entries in the text, for error messages."""
-
-    def __init__(self, text: str, entries: int) -> None:
-        self._text = text
-        self._entries = entries
-
-    @cached_property
-    def _lines(self) -> list[str]:
-        return self._text.split("\n")
-
-    @cached_property
-    def _headers(self) -> list[int]:
-        headers = [line + 1 for line in header_lines(self._text)]
-        return headers if len(headers) == self._entries else []
-
-    def entry(self, number: int) -> str:
-        """Return the place of an entry in the file as text for error messages; entries and lines count from
-        1.
-        """
-        headers = self._headers
-        return f"[[{ENTRY}]] entry {number}" + (f" (line {headers[number - 1]})" if headers else "")
-
-    def key(self, number: int, key: str | None) -> str:
-        """Return the place of a key in an entry as text for error messages; the place of the entry if the key
-        is None or not found.
-        """
-        headers = self._headers
-        if headers and key is not None:
-            lines = self._lines
-            start = headers[number - 1]
-            stop = headers[number] - 1 if number < len(headers) else len(lines)
-            pattern = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
-            for line in range(start + 1, stop + 1):
-                if pattern.match(lines[line - 1]):
-                    return f"[[{ENTRY}]] entry {number} (line {line})"
-        return self.entry(number)

@@ -1,4 +1,4 @@
-"""The quota table: all configured quotas as one immutable value."""
+"""The quota table: all configured quotas, and the replication throttles, as one immutable value."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles
 from weir.quotas.table.entities import Entity
 from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from weir.quotas.replication.throttles import ConfigKey
 
 
 class QuotaKey(Enum):
@@ -58,6 +61,9 @@ class QuotaTable:
     Enforced entries and shadow entries are independent: an entity may have either, or both. Shadow entries do
     not change enforcement. For the counters of shadow quotas, shadow entries replace the enforced entries of
     the same entities.
+
+    Replication throttles (KIP-73) are part of the table, so that every store keeps them with the quotas. They
+    have no mode: `in_shadow` does not change them.
     """
 
     __slots__ = (
@@ -73,6 +79,7 @@ class QuotaTable:
         "_values",
         "is_prepared",
         "pacing",
+        "replication",
     )
 
     def __init__(
@@ -82,9 +89,12 @@ class QuotaTable:
         options: Mapping[Quota, Options] | None = None,
         shadow_options: Mapping[Quota, Options] | None = None,
         pacing: Pacing = Pacing.KAFKA,
+        *,
+        replication: ReplicationThrottles = NO_THROTTLES,
     ) -> None:
-        """Begin with these values (units per second, or percent of one thread) and options. `pacing` is the
-        default of entries without pacing. Raises ValueError if a value is not a finite number above 0.
+        """Begin with these values (units per second, or percent of one thread), options and throttles.
+        `pacing` is the default of entries without pacing. Raises ValueError if a value is not a finite number
+        above 0.
         """
         self._values = dict(values or {})
         self._shadow = dict(shadow or {})
@@ -95,6 +105,8 @@ class QuotaTable:
         self._shadow_options = _kept(shadow_options, self._shadow)
         self.pacing = pacing
         """Kind of limiter (Kafka's or smooth) of byte rates whose entries set no pacing."""
+        self.replication = replication
+        """Replication throttles of brokers and topics (KIP-73)."""
         self._keys = frozenset(key for _entity, key in chain(self._values, self._shadow))
         self._limits: dict[QuotaKey, Limits] = {}
         self._shadow_limits: dict[QuotaKey, Limits] = {}
@@ -204,9 +216,23 @@ class QuotaTable:
         for entity in {entity for entity, _key in changes}:
             its = self.options_of(entity, shadow=shadow) if options is None else options
             said.update({(entity, key): its for key in keys_of(entity)})
+        throttles = self.replication
         if shadow:
-            return QuotaTable(self._values, kept, self._options, said, self.pacing)
-        return QuotaTable(kept, self._shadow, said, self._shadow_options, self.pacing)
+            return QuotaTable(self._values, kept, self._options, said, self.pacing, replication=throttles)
+        return QuotaTable(kept, self._shadow, said, self._shadow_options, self.pacing, replication=throttles)
+
+    def replication_altered(self, changes: Mapping[ConfigKey, str | None]) -> QuotaTable:
+        """Return a table with changed replication throttles (None removes one), and the same quotas. Raises
+        ValueError for a throttle that does not exist, or a value of another form.
+        """
+        return QuotaTable(
+            self._values,
+            self._shadow,
+            self._options,
+            self._shadow_options,
+            self.pacing,
+            replication=self.replication.altered(changes),
+        )
 
     def in_shadow(self) -> QuotaTable:
         """Return a table in which every entry is a shadow entry (counted, not enforced), made at the first
@@ -220,6 +246,7 @@ class QuotaTable:
                 None,
                 {**enforced, **self._shadow_options},
                 self.pacing,
+                replication=self.replication,
             )
         return self._all_in_shadow
 
@@ -230,7 +257,14 @@ class QuotaTable:
         if self.pacing is pacing:
             return self
         if self._paced is None:
-            self._paced = QuotaTable(self._values, self._shadow, self._options, self._shadow_options, pacing)
+            self._paced = QuotaTable(
+                self._values,
+                self._shadow,
+                self._options,
+                self._shadow_options,
+                pacing,
+                replication=self.replication,
+            )
         return self._paced
 
     def has(self, key: QuotaKey) -> bool:
@@ -238,11 +272,13 @@ class QuotaTable:
         return key in self._keys
 
     def __len__(self) -> int:
-        """Return the number of configured values, enforced or in shadow."""
-        return len(self._values) + len(self._shadow)
+        """Return the number of configured values: enforced, in shadow, and of replication throttles."""
+        return len(self._values) + len(self._shadow) + len(self.replication)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if both tables have the same quotas. 100,000 equal entries take up to half a second."""
+        """Return True if both tables have the same quotas and replication throttles. 100,000 equal entries
+        take up to half a second.
+        """
         if self is other:
             return True
         if not isinstance(other, QuotaTable):
@@ -253,18 +289,21 @@ class QuotaTable:
             and self._options == other._options
             and self._shadow_options == other._shadow_options
             and self.pacing is other.pacing
+            and self.replication == other.replication
         )
 
     def __hash__(self) -> int:
         """Return the hash of the values; equal tables have equal hashes."""
-        return hash((frozenset(self._values.items()), frozenset(self._shadow.items())))
+        return hash((frozenset(self._values.items()), frozenset(self._shadow.items()), self.replication))
 
     def __repr__(self) -> str:
         """Return a text with all values and options, for test failures."""
         said = f"QuotaTable({self._values!r}, shadow={self._shadow!r}"
         if self._options or self._shadow_options:
             said += f", options={self._options!r}, shadow_options={self._shadow_options!r}"
-        return f"{said})" if self.pacing is Pacing.KAFKA else f"{said}, pacing={self.pacing!r})"
+        if self.pacing is not Pacing.KAFKA:
+            said += f", pacing={self.pacing!r}"
+        return f"{said}, replication={self.replication!r})" if len(self.replication) else f"{said})"
 
 
 def _old_if_same(new: Limits, old: Limits) -> Limits:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.cli.run_command import refused
 from weir.cli.exits import DONE, USAGE
 from weir.cli.main import weir
-from weir.quotas.table import quota_check, quota_file
+from weir.quotas.table import entry_places, quota_check
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,13 +146,13 @@ def test_check_warns_of_an_environment_variable_that_is_almost_one_of_weirs(
 
 def test_a_file_of_mistakes_and_warnings_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searches: list[str] = []
-    header_lines = quota_file.header_lines
+    entry_spans = entry_places.entry_spans
 
-    def searched(text: str) -> list[int]:
-        searches.append(text)
-        return header_lines(text)
+    def searched(lines: list[str], kind: str) -> list[entry_places.Span]:
+        searches.append(kind)
+        return entry_spans(lines, kind)
 
-    monkeypatch.setattr(quota_file, "header_lines", searched)
+    monkeypatch.setattr(entry_places, "entry_spans", searched)
     wrong = '[[quota]]\nuser = "User:a{0}"\nproducer_byte_rate = 1\n\n[[quota]]\nuser = "b{0}"\nrate = 1\n'
     found = quota_check.check("".join(map(wrong.format, range(50))))
     assert (len(found.mistakes), len(found.warnings), len(searches)) == (50, 50, 1)

@@ -79,6 +79,30 @@ def test_quotas_list_prints_json(file: Path) -> None:
     }
 
 
+def test_quotas_list_prints_throttles_after_the_quotas(file: Path) -> None:
+    throttles = """
+[[replication]]
+broker = "<default>"
+leader.replication.throttled.rate = "10MB"
+[[replication]]
+topic = "orders"
+leader.replication.throttled.replicas = ""
+"""
+    table = """\
+replication       throttle                               value
+broker <default>  leader.replication.throttled.rate      10000000
+topic orders      leader.replication.throttled.replicas  none
+"""
+    file.write_text(FILE + throttles)
+    assert done("list", "--quotas", str(file)) == f"{LISTED}\n{table}"
+    assert json.loads(done("list", "--quotas", str(file), "--json"))["replication"] == [
+        {"resource": {"broker": None}, "throttles": {"leader.replication.throttled.rate": "10000000"}},
+        {"resource": {"topic": "orders"}, "throttles": {"leader.replication.throttled.replicas": ""}},
+    ]
+    file.write_text(throttles)
+    assert done("list", "--quotas", str(file)) == table
+
+
 def test_quotas_list_reads_the_file_that_a_configuration_names(file: Path) -> None:
     config = file.with_name("weir.toml")
     config.write_text('upstream = "kafka:9092"\nquotas = "quotas.toml"\n')

@@ -79,6 +79,20 @@ scope = "cluster"
 """
 """An entry of each kind of entity, in both modes, with each option."""
 
+THROTTLES = """
+[[replication]]
+broker = 1
+leader.replication.throttled.rate = "10MB"
+
+[[replication]]
+broker = "<default>"
+follower.replication.throttled.rate = 0
+
+[[replication]]
+topic = "orders"
+leader.replication.throttled.replicas = "0:1,1:2"
+"""
+
 
 def listed(tmp_path: Path, file: Path) -> Path:
     """The file with what `weir quotas list --json` prints."""
@@ -101,6 +115,62 @@ def test_listed_quotas_are_applied_to_a_new_file(tmp_path: Path, file: Path) -> 
     assert parse(new.read_text()) == parse(FILE)
     again = run("import", "file", str(listed(tmp_path, file)), "--apply", "--quotas", str(new))
     assert f"nothing to change in {new}" in again.stderr
+
+
+def test_listed_throttles_are_read_back(tmp_path: Path, file: Path) -> None:
+    file.write_text(FILE + THROTTLES)
+    new = tmp_path / "new.toml"
+    done("import", "file", str(listed(tmp_path, file)), "--output", str(new))
+    assert parse(new.read_text()) == parse(FILE + THROTTLES)
+
+
+def test_throttles_are_applied_and_shown_with_their_values_before_and_after(
+    tmp_path: Path, file: Path
+) -> None:
+    file.write_text(THROTTLES)
+    new = tmp_path / "new.toml"
+    new.write_text("# ours\n[[replication]]\nbroker = 1\nleader.replication.throttled.rate = 5\n")
+    command = ("import", "file", str(file), "--apply", "--quotas", str(new))
+    expected = (
+        "broker 1: leader.replication.throttled.rate 5 -> 10000000\n"
+        "broker <default>: follower.replication.throttled.rate none -> 0\n"
+        "topic orders: leader.replication.throttled.replicas none -> 0:1,1:2\n"
+    )
+    assert done(*command, "--dry-run") == expected
+    assert parse(new.read_text()) != parse(THROTTLES)
+    assert done(*command) == expected
+    assert parse(new.read_text()) == parse(THROTTLES)
+    assert new.read_text().startswith("# ours\n")
+    said = json.loads(done(*command, "--json"))
+    assert said["replication_changes"][0] == {
+        "resource": {"broker": "1"},
+        "throttle": "leader.replication.throttled.rate",
+        "before": "10000000",
+        "after": "10000000",
+    }
+    assert said["replication"][1]["resource"] == {"broker": None}
+    assert done(*command).splitlines()[1].endswith("follower.replication.throttled.rate 0, unchanged")
+
+
+@pytest.mark.parametrize(
+    ("resource", "throttles", "words"),
+    [
+        ({"broker": "x"}, {"leader.replication.throttled.rate": "5"}, "broker must be a node id"),
+        ({"broker": "1"}, {}, "sets no throttle"),
+        ({"topic": None}, {"leader.replication.throttled.replicas": "*"}, "topic has no default"),
+        ({"topic": "t"}, {"leader.replication.throttled.rate": "5"}, "cannot be set for a topic"),
+    ],
+)
+def test_import_refuses_impossible_throttles_in_json(
+    tmp_path: Path, resource: dict[str, str | None], throttles: dict[str, str], words: str
+) -> None:
+    path = tmp_path / "quotas.json"
+    path.write_text(
+        json.dumps({"quotas": [], "replication": [{"resource": resource, "throttles": throttles}]})
+    )
+    error = failed(USAGE, "import", "file", str(path))
+    assert f"{path}: replication[0]: " in error
+    assert words in error
 
 
 def test_import_of_a_file_takes_pacing_and_scope_away_that_it_does_not_have(

@@ -201,7 +201,6 @@ IN_TABLES = {
         "unreadable_principal": "unreadable_principal",
         "ssl_principal_mapping_rules": "ssl_principal_mapping_rules",
         "super_users": "super_users",
-        "inter_broker": "inter_broker",
     },
     "tls": {
         "cert": "tls_cert",

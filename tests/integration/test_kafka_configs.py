@@ -8,7 +8,6 @@ keeps its own. What the tool prints must be the same, but for what `same` takes 
 from __future__ import annotations
 
 import json
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -18,7 +17,7 @@ import pytest
 from tests.clients.sasl import Login, java
 from tests.integration.traffic import until
 from tests.integration.with_sasl import Front
-from tests.java.config_tool import Said, kafka_configs
+from tests.java.config_tool import ADMIN, Call, Transcript, add, delete, kafka_configs, same, show
 from tests.kafka.sasl import ALICE, PLAIN, WEIR
 from tests.proxy.client_quotas import alter, component, describe, entry
 from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
@@ -46,13 +45,10 @@ if TYPE_CHECKING:
     from weir.protocol.messages import Message
 
 M = TypeVar("M", bound="Message")
-Call = tuple[str, ...]
-Transcript = list[tuple[Call, Said]]
 
 pytestmark = [pytest.mark.broker]
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
-ADMIN: Final = ("--quota-admins", "User:ANONYMOUS")
 PATIENCE_S: Final = 30.0
 
 
@@ -73,21 +69,6 @@ def ips(name: str | None = None) -> Call:
 
 def _named(name: str | None) -> Call:
     return () if name is None else ("--entity-name", name) if name else ("--entity-default",)
-
-
-def add(entity: Call, configs: str) -> Call:
-    """Set quotas."""
-    return ("--alter", *entity, "--add-config", configs)
-
-
-def delete(entity: Call, configs: str) -> Call:
-    """Remove quotas."""
-    return ("--alter", *entity, "--delete-config", configs)
-
-
-def show(entity: Call) -> Call:
-    """Describe quotas."""
-    return ("--describe", *entity)
 
 
 DEFAULT: Final = ""
@@ -188,22 +169,6 @@ FULL: Final[tuple[Call, ...]] = (
     delete((*users(DEFAULT), *clients("app")), "producer_byte_rate"),
     *SHORT[16:],
 )
-
-
-def same(said: Said) -> Said:
-    """Without what must differ: ports, and where in the tool an exception came from.
-
-    A description's lines are sorted, and the quotas in each: their order is that of Java's hash tables, in
-    which keys of the same slot stand in the order in which they came.
-    """
-    lines = [line for line in said.err.splitlines() if not line.startswith("\t")]
-    err = re.sub(r"--bootstrap-server \S+", "--bootstrap-server HERE", "\n".join(lines))
-    return Said(said.status, "\n".join(sorted(map(_in_order, said.out.splitlines()))), err)
-
-
-def _in_order(line: str) -> str:
-    whose, are, quotas = line.rpartition(" are ")
-    return whose + are + ", ".join(sorted(quotas.split(", ")))
 
 
 def transcript(release: str, bootstrap: str, calls: Sequence[Call]) -> Transcript:

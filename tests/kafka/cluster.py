@@ -42,8 +42,10 @@ class Cluster:
     Up to 2.8 with ZooKeeper, from 3.0 on in KRaft mode. Node ids count from `first_id`. `settings` override
     `server.properties`; `with_sasl` adds a listener as `sasl.py` tells; `with_jmx` opens JMX to this
     machine, without a login. Java starts brokers in half the time by optimizing their code little, unless
-    they are `optimized`: for tests that measure them. Use it as a context manager, or call `start` and
-    `stop`. Not thread-safe.
+    they are `optimized`: for tests that measure them. With `replication_at`, brokers have an inter-broker
+    listener, and tell each other that it is at this port (the first broker's), the next one, …: there a
+    proxy must forward connections to `replication_upstream` before `start` is called. Use it as a context
+    manager, or call `start` and `stop`. Not thread-safe.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Cluster:
         java: str | None = None,
         with_jmx: bool = False,
         optimized: bool = False,
+        replication_at: int | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
         if brokers < 1:
@@ -74,6 +77,8 @@ class Cluster:
         self._first_id = first_id
         self._settings = dict(settings or {})
         self._with_sasl = with_sasl
+        self._replication_at = replication_at
+        self._replication_port = 0 if replication_at is None else ports.free_range(brokers)
         self._topology = Topology(version, (), 0)
         self._classpath: list[Path] = []
         self._archive: ClassArchive | None = None
@@ -101,6 +106,16 @@ class Cluster:
     def sasl_bootstrap(self) -> str:
         """What clients that authenticate take as bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self.sasl_ports.values())
+
+    @property
+    def replication_upstream(self) -> str:
+        """Node ids and real addresses of the inter-broker listeners, as in `controller.quorum.voters`; empty
+        if brokers use those of clients. Known before `start`.
+        """
+        if not self._replication_port:
+            return ""
+        indices = range(self._brokers)
+        return ",".join(f"{self._first_id + i}@{HOST}:{self._replication_port + i}" for i in indices)
 
     def jmx(self, node_id: int) -> str:
         """Where a broker that was started with JMX tells its metrics, HOST:PORT. Raises KeyError."""
@@ -203,6 +218,8 @@ class Cluster:
 
     def add(self) -> int:
         """Start one more broker on a free port; return its node id when all know it. Raises ClusterError."""
+        if self._replication_at is not None:
+            raise ClusterError("no proxy forwards to the inter-broker listener of one more broker")
         port = ports.free_range(2)
         node = Node(max(self.ports) + 1, port, 0, port + 1 if self._with_sasl else 0)
         self._topology = replace(self._topology, joined=(*self._topology.joined, node))
@@ -270,6 +287,11 @@ class Cluster:
                 first_port + index,
                 internal + index,
                 with_sasl + index if self._with_sasl else 0,
+                *(
+                    ()
+                    if self._replication_at is None
+                    else (self._replication_port + index, self._replication_at + index)
+                ),
             )
             for index in range(self._brokers)
         )

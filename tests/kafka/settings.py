@@ -13,19 +13,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
+REPLICATION = "REPLICATION"
+"""Name of the inter-broker listener that a proxy stands in front of."""
 _MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One broker: its node id, its client port, under KRaft its controller's port, and that of its SASL
-    listener (0: it has none).
+    """One broker: its node id, its client port, under KRaft its controller's port, that of its SASL
+    listener, and those of its inter-broker listener: its own, and the one it advertises (0: it has none).
     """
 
     node_id: int
     port: int
     controller_port: int
     sasl_port: int = 0
+    replication_port: int = 0
+    advertised_replication_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ def server_properties(topology: Topology, node: Node, log_dir: Path) -> str:
     properties |= _kraft(topology, node) if topology.kraft else _zookeeper(topology, node)
     if node.sasl_port:
         properties |= sasl.server_settings(topology.version, kraft=topology.kraft)
+    if node.replication_port:
+        properties |= _replication(properties, node)
     return render(properties | dict(topology.settings))
 
 
@@ -99,12 +105,29 @@ def _listeners(node: Node) -> list[str]:
     return [f"PLAINTEXT://{HOST}:{node.port}", *with_sasl]
 
 
+def _replication(properties: Mapping[str, str], node: Node) -> dict[str, str]:
+    """The settings of a broker with an inter-broker listener that other brokers reach at another port."""
+    security = properties.get("listener.security.protocol.map", _security())
+    listener = f"{REPLICATION}://{HOST}:"
+    advertised = [*_listeners(node), f"{listener}{node.advertised_replication_port}"]
+    return {
+        "listeners": f"{properties['listeners']},{listener}{node.replication_port}",
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": f"{security},{REPLICATION}:PLAINTEXT",
+        "inter.broker.listener.name": REPLICATION,
+    }
+
+
+def _security() -> str:
+    """The security protocol of each of Kafka's usual listener names."""
+    return ",".join(f"{name}:{name}" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
+
+
 def _kraft(topology: Topology, node: Node) -> dict[str, str]:
     """Combined mode: the first odd number of nodes are controllers too."""
     is_voter = node in topology.voters
     listeners = _listeners(node)
     listeners += [f"CONTROLLER://{HOST}:{node.controller_port}"] if is_voter else []
-    protocols = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     return {
         "process.roles": "broker,controller" if is_voter else "broker",
         "broker.heartbeat.interval.ms": "500",
@@ -116,9 +139,7 @@ def _kraft(topology: Topology, node: Node) -> dict[str, str]:
         ),
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners),
-        "listener.security.protocol.map": ",".join(
-            ["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in protocols)]
-        ),
+        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{_security()}",
     }
 
 

@@ -76,6 +76,36 @@ def test_a_sasl_listener_stands_beside_the_plain_one() -> None:
     assert sasl.jaas_file("3.9.1") is None
 
 
+def replication_properties(version: str) -> dict[str, str]:
+    node = Node(0, 9092, 19092, 0, 9093, 29093)
+    text = server_properties(Topology(version, (node,), 2181), node, Path("/data/log"))
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
+def test_an_inter_broker_listener_is_advertised_at_another_port(version: str) -> None:
+    found = replication_properties(version)
+    kraft = version == "3.9.1"
+    controller = ",CONTROLLER://127.0.0.1:19092" if kraft else ""
+    listeners = f"PLAINTEXT://127.0.0.1:9092{controller},REPLICATION://127.0.0.1:9093"
+    assert found["listeners"] == listeners
+    assert found["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9092,REPLICATION://127.0.0.1:29093"
+    assert found["inter.broker.listener.name"] == "REPLICATION"
+    protocols = dict(pair.split(":") for pair in found["listener.security.protocol.map"].split(","))
+    assert protocols["REPLICATION"] == protocols["PLAINTEXT"] == "PLAINTEXT"
+    assert protocols["SASL_PLAINTEXT"] == "SASL_PLAINTEXT"
+    assert ("CONTROLLER" in protocols) is kraft
+
+
+def test_the_addresses_of_inter_broker_listeners_are_known_before_the_start() -> None:
+    assert Cluster("3.9.1", brokers=2).replication_upstream == ""
+    upstream = Cluster("3.9.1", brokers=2, first_id=7, replication_at=29093).replication_upstream
+    first, second = (part.partition("@")[::2] for part in upstream.split(","))
+    (host, port), (_host, next_port) = first[1].split(":"), second[1].split(":")
+    assert (first[0], second[0], host) == ("7", "8", "127.0.0.1")
+    assert int(next_port) == int(port) + 1
+
+
 def test_0_10_has_its_logins_in_a_file_of_their_own() -> None:
     found = sasl_properties("0.10.2.2")
     assert found["listeners"] == "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9192"

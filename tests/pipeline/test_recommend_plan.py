@@ -19,10 +19,12 @@ from weir.pipeline.recommend.capacity import fit
 from weir.pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
 from weir.pipeline.recommend.file import Proposed, lines
 from weir.pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
+from weir.pipeline.recommend.summary import notes_of_run
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
+from weir.quotas.table.entry_places import entry_spans
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_entry import Entry, comment, entry_lines
-from weir.quotas.table.quota_file import header_lines, read
+from weir.quotas.table.quota_file import read
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUESTS, CONNECTIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONNECTION_CREATION_RATE
@@ -193,13 +195,13 @@ def test_a_comment_in_a_recommended_file_is_one_line(before: str, text: str) -> 
     line = comment(text)
     assert tomllib.loads(f"a = 1\n{line}\nb = 2\n") == {"a": 1, "b": 2}
     assert len(line.splitlines()) == 1
-    assert header_lines(line) == []
+    assert entry_spans([line]) == []
 
 
 @given(texts, byte_rates, st.text())
 def test_comments_in_a_recommended_file_do_not_change_its_entries(name: str, rate: float, text: str) -> None:
     entry = Entry(Entity(name), False, {PRODUCE: rate, FETCH: 5.0})
-    assert read("\n".join(entry_lines(entry, {FETCH: [text, text]}))) == [entry]
+    assert read("\n".join(entry_lines(entry, {FETCH: [text, text]}))).quotas == [entry]
 
 
 @given(
@@ -269,6 +271,17 @@ def test_a_recommended_file_is_formatted_as_documented() -> None:
         "# as in quotas.toml\n"
         "producer_byte_rate = 5\n"
     )
+
+
+def test_a_recommended_file_keeps_the_replication_throttles_of_the_current_file() -> None:
+    throttles = (
+        "[[replication]]\nbroker = 1\nleader.replication.throttled.rate = 5\n\n"
+        '[[replication]]\ntopic = "orders"\nleader.replication.throttled.replicas = "*"\n'
+    )
+    current = parse(throttles)
+    rest = kept(current, PLAN, PAIRS, [])
+    assert parse("".join(lines([], [], PLAN, PAIRS, rest))).replication == current.replication
+    assert "2 values are kept from quotas.toml" in list(notes_of_run(PLAN, PAIRS, rest))
 
 
 def test_kept_entries_keep_their_pacing_and_scope() -> None:

@@ -110,6 +110,20 @@ def test_counting_topic_bytes_of_any_bytes_counts_or_refuses(body: bytes, versio
     assert sum(counting.counted.values()) <= len(body)
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_counting_topic_bytes_visits_no_more_elements_after_a_pause_than_allowed(version: int) -> None:
+    body = codec(ProduceRequest, version).encode(produce(*((name, 1) for name in TOPICS)))
+    counting = TopicBytes(ProduceRequest, version, WANTED)
+    position, counted, visited = 0, [], 0
+    for _ in range(6):
+        position = counting.feed(body, position, len(body), 1)
+        counted.append(sum(counting.begun.values()))
+        visited += 1 - counting.elements_left
+    assert counting.complete
+    assert counted == [0, 1, 1, 2, 2, 3], "a topic is one element, its partition is another"
+    assert visited == 6
+
+
 def test_newer_fetch_versions_and_share_fetches_name_topics_by_id_only() -> None:
     assert [v for v in schema_of(ProduceRequest).versions if not names_topics(ProduceRequest, v)] == [13]
     assert min(v for v in schema_of(FetchResponse).versions if not names_topics(FetchResponse, v)) == 13

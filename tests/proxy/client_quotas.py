@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from weir.protocol.messages import Message
     from weir.proxy.connection.connection import Connection
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
+    from weir.quotas.replication.throttles import ConfigKey
     from weir.quotas.table.quota_table import Quota
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class Managed:
     def __init__(self, table: QuotaTable = TABLE, *, denies: str | None = None, answers: bool = True) -> None:
         self.table = table
         self.asked: list[tuple[dict[Quota, float | None], str, str]] = []
+        self.asked_of_replication: list[tuple[dict[ConfigKey, str | None], str, str]] = []
         self.waiting: list[Callable[[str | None], None]] = []
         self.computing: list[Callable[[], None]] = []
         self.broker_alterations = 0
@@ -83,6 +85,16 @@ class Managed:
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
         """Take note."""
         self.asked.append((dict(changes), who, peer))
+        if self._answers:
+            done(None)
+        else:
+            self.waiting.append(done)
+
+    def alter_replication(
+        self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
+    ) -> None:
+        """Take note."""
+        self.asked_of_replication.append((dict(changes), who, peer))
         if self._answers:
             done(None)
         else:

@@ -56,13 +56,20 @@ def timed(
     broker: dict[int, VersionRange] | None = None,
     uplift: bool = False,
     manages_quotas: bool = False,
+    brokers: frozenset[str] | None = None,
     **kwargs: Any,
 ) -> Connection:
     """A session under a quota on request time, with the costs given: by default of `EACH_US`."""
-    plans = Plans(Counters(), costs=costs_ or costs(), uplift=uplift, manages_quotas=manages_quotas)
+    plans = Plans(
+        Counters(),
+        costs=costs_ or costs(),
+        uplift=uplift,
+        manages_quotas=manages_quotas,
+        replication=brokers is not None,
+    )
     if broker is not None:
         plans = plans.for_broker(broker)
-    return new_connection(time_table() if table is None else table, plans=plans, **kwargs)
+    return new_connection(time_table() if table is None else table, plans=plans, brokers=brokers, **kwargs)
 
 
 def budgets(session: Connection) -> list[RequestBudget]:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.proxy.fake_broker import HOST, FakeCluster
 from tests.proxy.following import Followed, until
+from tests.proxy.throttles import BROKER_1
 from tests.wire.frames import head_of, request_body_of, response
 from weir.protocol.api import ApiKey
 from weir.protocol.messages import (
@@ -312,6 +313,13 @@ def test_an_alteration_that_never_becomes_visible_is_an_error(monkeypatch: pytes
 def test_quotas_that_brokers_cannot_store_are_refused(entity: Entity) -> None:
     with pytest.raises(StoreError, match="Weir's own"):
         as_request({(entity, PRODUCE): 1.0})
+
+
+def test_the_broker_store_refuses_replication_throttles_in_one_line() -> None:
+    cluster = QuotaCluster()
+    with pytest.raises(StoreError, match="set replication_throttles = brokers") as refused:
+        play(cluster, lambda store: store.alter_replication({BROKER_1: "5"}))
+    assert "\n" not in str(refused.value)
 
 
 # What fails

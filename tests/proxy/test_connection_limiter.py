@@ -20,6 +20,7 @@ from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError, plain_ip
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.listeners import Listeners
+from weir.proxy.server.target import Target
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
     taken: list[float] = []
     all_taken = trio.Event()
 
-    async def receive(client: socket.socket, _node_id: int | None, _peer: Address) -> None:
+    async def receive(client: socket.socket, _target: Target, _peer: Address) -> None:
         client.close()
         taken.append(trio.current_time())
         if len(taken) == 3:
@@ -136,7 +137,7 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:
-        listeners.open([address.host], address.port, 7)
+        listeners.open([address.host], address.port, Target(7))
         nursery.start_soon(listeners.accept_forever, receive)
         clients = [await trio.open_tcp_stream(*address) for _ in range(3)]
         await all_taken.wait()

@@ -330,8 +330,7 @@ def test_hold_mode_delays_fetches_over_the_quota_with_their_records() -> None:
 
 def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> None:
     quotas = BrokerQuotas.create(quota_table(fetch=RATE, entity=Entity(user=DEFAULT)))
-    session = new_connection(quotas=quotas)
-    session.client.brokers = frozenset({"kafka"})
+    session = new_connection(quotas=quotas, brokers=frozenset({"kafka"}))
     session.client.become("kafka")
     budget = quotas.ledger("kafka", "app", 0).fetch
     assert budget is not None

@@ -18,11 +18,13 @@ import trio
 import trio.testing
 
 from tests.proxy.following import Followed, until
+from tests.proxy.throttles import BROKER_1, THROTTLES
 from weir.proxy import atomic_write, file_watch
 from weir.proxy.control.stores import file as file_module
-from weir.proxy.control.stores.file import FileStore, read_quota_file, rewrite
+from weir.proxy.control.stores.file import FileStore, read_quota_file, rewrite, rewrite_replication
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.replication.throttles import Role
 from weir.quotas.table.quota_edit import edited
 
 if TYPE_CHECKING:
@@ -62,6 +64,31 @@ def test_the_file_store_writes_a_change_and_keeps_all_other_text(path: Path) -> 
     written = path.read_text()
     assert written.startswith('# ours\n\n[[quota]]\nuser = "alice"  # batch jobs\nproducer_byte_rate = 2000')
     assert alone(path)
+
+
+def test_the_file_store_writes_throttles_and_keeps_all_other_text(path: Path) -> None:
+    table, _seen = rewrite_replication(path, dict(THROTTLES.values))
+    assert table == QuotaTable({(ALICE, PRODUCE): 1000.0}, replication=THROTTLES) == read_quota_file(path)
+    assert path.read_text().startswith(TEXT)
+    before = path.stat()
+    assert rewrite_replication(path, {BROKER_1: "10000000"}).table == table
+    assert path.stat() == before
+    rewrite_replication(path, dict.fromkeys(THROTTLES.values))
+    assert path.read_text() == TEXT
+    assert alone(path)
+
+
+def test_the_file_store_alters_throttles_for_an_admin(path: Path) -> None:
+    async def main() -> None:
+        store = FileStore(path)
+        store.start()
+        table = await store.alter_replication({BROKER_1: "5"})
+        assert table == read_quota_file(path) == await store.load()
+        assert table.replication.rate(Role.LEADER, 1) == 5
+        with pytest.raises(StoreError, match="a number of bytes"):
+            await store.alter_replication({BROKER_1: "fast"})
+
+    trio.run(main)
 
 
 def test_the_file_store_removes_the_last_quota(path: Path) -> None:
@@ -256,6 +283,8 @@ def test_a_file_store_without_a_file_is_empty_and_read_only() -> None:
         assert store.start() == QuotaTable() == await store.load()
         with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
             await store.alter({(ALICE, PRODUCE): 2.0})
+        with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
+            await store.alter_replication({BROKER_1: "5"})
         followed = Followed()
         await store.follow(followed.changed, followed.failed)
         assert (followed.tables, followed.failures) == ([], [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.config.principals import parse_principals
 
@@ -37,22 +36,3 @@ def test_malformed_principals_are_refused(text: str) -> None:
 def test_principals_separated_by_commas_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^quota_admins has '.*' as one name: separate principals by ;"):
         parse_principals(text, "quota_admins")
-
-
-@pytest.mark.parametrize(
-    ("options", "brokers"),
-    [
-        ({}, set()),
-        ({"super_users": "User:kafka"}, set()),
-        ({"super_users": "User:kafka;User:ANONYMOUS", "inter_broker": True}, {"kafka", "ANONYMOUS"}),
-    ],
-)
-def test_super_users_are_brokers_only_on_inter_broker_listeners(
-    options: dict[str, object], brokers: set[str]
-) -> None:
-    assert config.load(None, {"upstream": "kafka:9092", **options}).brokers == brokers
-
-
-def test_an_inter_broker_listener_needs_super_users() -> None:
-    with pytest.raises(ConfigError, match=r"^inter_broker is set, but super_users names nobody: say who"):
-        config.load(None, {"upstream": "kafka:9092", "inter_broker": True})

@@ -382,6 +382,16 @@ def test_remaining_topics_are_charged_to_the_mutation_quota() -> None:
     assert list(cluster.controller.topics) == [OURS]
 
 
+def test_remaining_topics_of_a_large_request_are_charged_to_the_mutation_quota() -> None:
+    """Weir decodes a request of more than 1 KB by a query."""
+    cluster = Cluster(table=limited())
+    cluster.delete(OURS, THEIRS, *(f"{'missing' * 20}-{number}" for number in range(20)))
+    budget = cluster.session.quotas.mutations.budget("ANONYMOUS", "app", 0)
+    assert budget is not None
+    assert budget.tokens(0) == 10 - 3
+    assert list(cluster.controller.topics) == [OURS]
+
+
 def test_versions_of_produce_with_topic_ids_are_not_offered_and_refused() -> None:
     session = connection()
     entries = [

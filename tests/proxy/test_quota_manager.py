@@ -13,15 +13,19 @@ from structlog.testing import capture_logs
 
 from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
+from tests.proxy.throttles import ALL_BROKERS, BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.alterations import QuotaAlteration, Request, write_audit
 from weir.proxy.control.stores.file import FileStore, read_quota_file
-from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager, _Alteration, _write_audit
+from weir.proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager
 from weir.proxy.control.stores.store import StoreError, StoreHealth
 from weir.proxy.control.supervisor import WAIT_S_MIN, Task
 from weir.proxy.counters import Counters
+from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
+from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table import quota_table as table_module
 from weir.quotas.table.limits import Limits
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weir.proxy.control.stores.store import Changed
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
@@ -66,6 +70,14 @@ class Store:
         if self.failure is not None:
             raise self.failure
         self.table = self.table.altered(changes)
+        return self.table
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        """When it may."""
+        await self.may_go.acquire()
+        if self.failure is not None:
+            raise self.failure
+        self.table = self.table.replication_altered(changes)
         return self.table
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
@@ -169,6 +181,63 @@ async def test_the_audit_log_has_a_line_for_each_changed_value(scene: Scene) -> 
 
 
 @scripted(play)
+async def test_altered_throttles_are_in_force_and_audited_before_the_response(scene: Scene) -> None:
+    expected = FIRST.replication_altered(dict(THROTTLES.values))
+    seen: list[QuotaTable] = []
+    with capture_logs() as logged:
+        for changes in (dict(THROTTLES.values), {BROKER_1: "5", ORDERS: None, ALL_BROKERS: "0"}):
+            scene.store.may_go.release()
+            scene.quota_manager.alter_replication(
+                changes, "admin", PEER, lambda _reason: seen.append(scene.registry.in_force)
+            )
+            await scene.settle()
+    assert seen == [expected, expected.replication_altered({BROKER_1: "5", ORDERS: None})]
+    assert seen[-1] == scene.quota_manager.table
+    keys = ("principal", "client", "resource", "config", "before", "after")
+    said = [
+        tuple(line[key] for key in keys) for line in logged if line["event"] == "replication throttle altered"
+    ]
+    admin = ("User:admin", PEER)
+    assert said == [
+        (*admin, "broker 1", "leader.replication.throttled.rate", None, "10000000"),
+        (*admin, "broker <default>", "follower.replication.throttled.rate", None, "0"),
+        (*admin, "topic orders", "leader.replication.throttled.replicas", None, "0:1,1:2"),
+        (*admin, "topic orders", "follower.replication.throttled.replicas", None, "*"),
+        (*admin, "broker 1", "leader.replication.throttled.rate", "10000000", "5"),
+        (*admin, "topic orders", "leader.replication.throttled.replicas", "0:1,1:2", None),
+    ]
+    assert scene.state.alterations == {"stored": 2}
+
+
+@scripted(play)
+async def test_alterations_of_quotas_and_throttles_run_in_the_order_of_requests(scene: Scene) -> None:
+    answers: list[tuple[str, str | None]] = []
+    scene.quota_manager.alter_replication({BROKER_1: "5"}, "a", PEER, lambda why: answers.append(("a", why)))
+    scene.quota_manager.alter({(ALICE, PRODUCE): 7.0}, "b", PEER, lambda why: answers.append(("b", why)))
+    scene.quota_manager.alter_replication({BROKER_1: "6"}, "c", PEER, lambda why: answers.append(("c", why)))
+    await scene.settle()
+    assert answers == []
+    scene.store.failure = StoreError("disk full")
+    scene.store.may_go.release()
+    await scene.settle()
+    assert answers == [("a", "disk full")]
+    scene.store.failure = None
+    for _ in range(2):
+        scene.store.may_go.release()
+    await scene.settle()
+    assert answers[1:] == [("b", None), ("c", None)]
+    assert scene.store.table == QuotaTable(
+        {(ALICE, PRODUCE): 7.0}, replication=ReplicationThrottles({BROKER_1: "6"})
+    )
+
+
+def test_throttles_are_not_altered_without_quota_administration() -> None:
+    answers: list[str | None] = []
+    NoQuotaAdmin().alter_replication({BROKER_1: "5"}, "admin", PEER, answers.append)
+    assert answers == ["quotas are not managed here"]
+
+
+@scripted(play)
 async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> None:
     """A request of a megabyte makes 18,000."""
     turns = 0
@@ -189,9 +258,9 @@ async def test_many_audit_log_lines_do_not_block_other_work(scene: Scene) -> Non
             before = turns
             with stopping:
                 table = QuotaTable()
-                alteration = _Alteration({}, "admin", PEER, scene.answers.append)
+                request = Request("admin", PEER, scene.answers.append)
                 changed: Changes = {(Entity(user=f"u{n}"), PRODUCE): 1.0 for n in range(1000)}
-                await _write_audit(alteration, table.values, changed)
+                await write_audit(QuotaAlteration(changed), request, table)
             scene.answers.append(None)
         assert len(audited([dict(line) for line in logged])) == 1000
         assert turns - before >= 10

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from weir.proxy.control.stores import records
+from weir.proxy.control.stores.record import Record, RecordError
 from weir.proxy.control.stores.records import (
-    Record,
-    RecordError,
     Slot,
     Stored,
     alteration,

@@ -39,9 +39,8 @@ def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QU
     return request(wanted, version, number)
 
 
-def playbook(user: str, brokers: frozenset[str] = KAFKA, table_: QuotaTable | None = None) -> Playbook:
-    session = new_connection(table_ or table())
-    session.client.brokers = brokers
+def playbook(user: str, brokers: frozenset[str] | None = KAFKA, table_: QuotaTable | None = None) -> Playbook:
+    session = new_connection(table_ or table(), brokers=brokers)
     session.client.become(user)
     return Playbook(session=session)
 
@@ -81,11 +80,11 @@ def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_i
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("user", "brokers"),
-    [("ANONYMOUS", KAFKA), ("mallory", KAFKA), ("kafka", frozenset[str]())],
+    [("ANONYMOUS", KAFKA), ("mallory", KAFKA), ("kafka", None)],
     ids=["before authentication", "another user", "a listener of clients"],
 )
 def test_a_clients_fetch_with_a_replica_id_is_charged(
-    version: int, user: str, brokers: frozenset[str]
+    version: int, user: str, brokers: frozenset[str] | None
 ) -> None:
     with playbook(user, brokers) as play:
         asked = fetch(1, version, 2)
@@ -143,8 +142,7 @@ def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> N
     asked = request(FetchRequest(topics=topics), 17)
     assert len(asked) > 2 * 256 * 1024 > REPLICA_FETCH_BYTES
     for user, counted in (("kafka", False), ("mallory", True)):
-        session = new_connection(table())
-        session.client.brokers = KAFKA
+        session = new_connection(table(), brokers=KAFKA)
         session.client.become(user)
         wire = Wire(session)
         wire.feed(0, client=asked)

@@ -227,8 +227,7 @@ def test_acks_0_requests_do_not_stall_serial_requests() -> None:
 
 def of_a_broker(table: QuotaTable | None = None, user: str = "kafka") -> Connection:
     """A session on a listener that brokers use, whose principal is `kafka`."""
-    session = timed(everybody() if table is None else table)
-    session.client.brokers = frozenset({"kafka"})
+    session = timed(everybody() if table is None else table, brokers=frozenset({"kafka"}))
     session.client.become(user)
     return session
 

@@ -307,8 +307,7 @@ def test_a_serial_request_larger_than_the_buffer_streams_through() -> None:
 
 def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:
     """Though its principal is near the limit."""
-    session = timed(everybody())
-    session.client.brokers = frozenset({"kafka"})
+    session = timed(everybody(), brokers=frozenset({"kafka"}))
     session.client.become("kafka")
     spend(session, LIMIT_US * 0.9, user="kafka")
     with Playbook(session=session) as play:

@@ -13,11 +13,13 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.proxy.following import Followed, until
+from tests.proxy.throttles import BROKER_1, THROTTLES
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
 from weir.proxy.control.stores.store import StoreError, UnfitError
 from weir.proxy.run import choose
 from weir.quotas import DEFAULT, Entity, QuotaTable
+from weir.quotas.replication.throttles import ReplicationThrottles
 from weir.quotas.table.entities import Prefix
 from weir.quotas.table.quota_table import QuotaKey
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weir.proxy.control.stores.store import Changed
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -63,6 +65,10 @@ class FakeStore:
         self.table = self.table.altered(changes)
         return self.table
 
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        self.table = self.table.replication_altered(changes)
+        return self.table
+
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         self.changed, self.failed = changed, failed
         await trio.sleep_forever()
@@ -77,7 +83,7 @@ def holds(path: Path, table: QuotaTable) -> bool:
 
 def test_a_quota_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "last.toml"
-    for table in (QuotaTable(), RICH, ALICES):
+    for table in (QuotaTable(), RICH, RICH.replication_altered(dict(THROTTLES.values)), ALICES):
         assert write_snapshot(path, table) == []
         assert read_snapshot(path) == table
     assert path.read_text().startswith("# ")
@@ -91,11 +97,12 @@ def test_a_quota_snapshot_omits_quotas_that_a_file_cannot_hold(tmp_path: Path) -
             (ALICE, PRODUCE): 1000.0,
             (ALICE, QuotaKey.CONSUMER_BYTE_RATE): 0.5,
             (ALICE, QuotaKey.REQUEST_PERCENTAGE): 1e300,
-        }
+        },
+        replication=ReplicationThrottles({BROKER_1: "5", BROKER_1._replace(resource_name="01"): "6"}),
     )
     left_out = write_snapshot(tmp_path / "last.toml", table)
-    assert len(left_out) == 3
-    assert read_snapshot(tmp_path / "last.toml") == ALICES
+    assert len(left_out) == 4
+    assert read_snapshot(tmp_path / "last.toml") == ALICES.replication_altered({BROKER_1: "5"})
 
 
 def test_a_failed_write_leaves_the_old_quota_snapshot(
@@ -241,6 +248,8 @@ async def test_the_snapshot_passes_loading_and_altering_to_the_store(
     store = LastKnown(FakeStore(ALICES), None)
     assert store.name == "fake"
     assert await store.load() == ALICES
+    table = await store.alter_replication({BROKER_1: "5"})
+    assert table.replication == ReplicationThrottles({BROKER_1: "5"})
     assert (await store.alter({(BOB, PRODUCE): 1.0})).values == {
         (ALICE, PRODUCE): 1000.0,
         (BOB, PRODUCE): 1.0,

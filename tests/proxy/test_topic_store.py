@@ -14,10 +14,12 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.proxy.following import Followed, until
+from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from tests.scripted import scripted
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores import topic
-from weir.proxy.control.stores.records import Batch, Found, Record, alteration
+from weir.proxy.control.stores.record import Batch, Found, Record
+from weir.proxy.control.stores.records import alteration
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
 from weir.quotas import Entity, QuotaTable
@@ -264,6 +266,32 @@ def test_an_alteration_is_stored_and_read_back() -> None:
     assert (log.open, log.idempotent) == (0, [True, True])
 
 
+def test_altered_throttles_are_read_back_after_a_restart_of_the_topic_store() -> None:
+    log = FakeLog()
+    log.append(written({(ALICE, PRODUCE): 1.0}))
+    expected = QuotaTable({(ALICE, PRODUCE): 1.0}, replication=THROTTLES)
+
+    async def main() -> None:
+        store = store_on(log)
+        assert await store.alter_replication(dict(THROTTLES.values)) == expected
+        assert await store.alter_replication({}) == expected
+
+    trio.run(main)
+    restarted = store_on(log)
+    assert trio.run(restarted.load) == expected
+    assert (restarted.skipped, restarted.foreign) == (0, 0)
+    fewer = trio.run(restarted.alter_replication, {ORDERS: None, BROKER_1: "5"})
+    assert fewer == expected.replication_altered({ORDERS: None, BROKER_1: "5"})
+    assert trio.run(store_on(log).load) == fewer
+
+
+def test_the_topic_store_refuses_an_impossible_throttle() -> None:
+    log = FakeLog()
+    with pytest.raises(StoreError, match="must be a whole number"):
+        trio.run(store_on(log).alter_replication, {BROKER_1: "fast"})
+    assert log.records == []
+
+
 def test_shadow_entries_are_altered_beside_the_enforced_ones() -> None:
     log = FakeLog()
     log.append(written({(ALICE, PRODUCE): 1.0}))
@@ -331,6 +359,16 @@ async def test_a_topic_store_alteration_returns_once_it_is_followed(follower: Fo
         expected = QuotaTable({(ALICE, PRODUCE): rate})
         assert await follower.store.alter({(ALICE, PRODUCE): rate}) == expected
         assert follower.followed.tables[-1] == expected
+
+
+@scripted(play)
+async def test_the_topic_store_follows_throttles_of_other_writers(follower: Follower) -> None:
+    await until(lambda: bool(follower.followed.tables))
+    expected = QuotaTable(replication=THROTTLES)
+    assert await follower.store.alter_replication(dict(THROTTLES.values)) == expected
+    assert follower.followed.tables[-1] == expected
+    await store_on(follower.log).alter_replication(dict.fromkeys(THROTTLES.values))
+    await until(lambda: follower.followed.tables[-1] == QuotaTable())
 
 
 @scripted(play)

@@ -163,8 +163,7 @@ def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
 
 
 def test_replica_fetches_have_no_charges_in_usage_records() -> None:
-    taken, wire = counted_wire(timed(QuotaTable()))
-    wire.session.client.is_broker = True
+    taken, wire = counted_wire(timed(QuotaTable(), brokers=frozenset()))
     asked_, answered = request(FetchRequest(replica_id=1), 11), response(FetchResponse(), 11)
     wire.exchange(1, asked_, answered)
     taken.drain()

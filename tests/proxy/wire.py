@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from weir.proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
+from weir.proxy.addresses import AddressBook, AdvertisedAddresses, PortRange, UnchangedAddresses
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection, ConnectionLimits
 from weir.proxy.connection.effects import Effects, End
@@ -56,13 +56,15 @@ def new_connection(
     held_bytes_max: int = 1024 * 1024,
     first_hold_ms_max: int = FIRST_HOLD_MS,
     throttle_ms_max: int = INT32_MAX,
+    brokers: frozenset[str] | None = None,
 ) -> Connection:
     """A session with everything of its own, but for `quotas` and `plans` if given."""
     counters = Counters()
+    addresses = AdvertisedAddresses if brokers is None else UnchangedAddresses
     return Connection(
-        plans=Plans(counters) if plans is None else plans,
+        plans=Plans(counters, replication=brokers is not None) if plans is None else plans,
         quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
-        addresses=AdvertisedAddresses("weir", AddressBook(ports, no_listener)),
+        addresses=addresses("weir", AddressBook(ports, no_listener)),
         counters=counters,
         limits=ConnectionLimits(
             frame_bytes_max=frame_bytes_max,
@@ -76,6 +78,7 @@ def new_connection(
         ),
         hold=hold,
         node_id=node_id,
+        brokers=brokers,
     )
 
 

@@ -19,14 +19,22 @@ EXCEPTIONS: Final = {
     "CHANGELOG.md": "it describes the past in the words of the past",
 }
 """Page → reason. Add one only if the words are Kafka's, TCP's or the operating system's."""
-FETCH_SESSIONS: Final = (
+SESSIONS: Final = (
     "proxy/handlers/bandwidth/bandwidth.py",
+    "proxy/control/replication/zookeeper_source.py",
+    "proxy/control/zookeeper.py",
     "proxy/handlers/plan.py",
+    "proxy/handlers/replication/fetched_bytes.py",
+    "proxy/handlers/replication/fetched_replicas.py",
+    "proxy/handlers/replication/replica_fetcher.py",
+    "proxy/handlers/replication/replica_session.py",
     "proxy/handlers/request_time/request_features.py",
     "proxy/handlers/topics/fetch_sessions.py",
     "proxy/handlers/topics/topic_rates.py",
 )
-"""Modules about Kafka's fetch sessions (KIP-227). A client's TCP connection is called a connection."""
+"""Modules about Kafka's fetch sessions (KIP-227), or about ZooKeeper's sessions. A client's TCP connection is
+called a connection.
+"""
 _SESSION: Final = re.compile(r"(?<!fetch )\bsessions?\b", re.IGNORECASE)
 
 
@@ -71,7 +79,7 @@ def test_a_session_is_a_fetch_session() -> None:
     found = [
         f"{path}:{number}: {line.strip()}"
         for path, text in sources()
-        if path.startswith("proxy/") and path not in FETCH_SESSIONS
+        if path.startswith("proxy/") and path not in SESSIONS
         for number, line in enumerate(text.splitlines(), 1)
         if line.lstrip().startswith(('"""', "#")) and _SESSION.search(line)
     ]
@@ -79,7 +87,7 @@ def test_a_session_is_a_fetch_session() -> None:
 
 
 def test_excluded_pages_exist() -> None:
-    for page in (*EXCEPTIONS, *FETCH_SESSIONS):
+    for page in (*EXCEPTIONS, *SESSIONS):
         assert (ROOT / page).is_file(), page
 
 

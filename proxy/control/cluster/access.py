@@ -57,7 +57,7 @@ class Access:
         self, address: Address, request: Message, answer: type[M], version: int, timeout_s: float
     ) -> M:
         """Open a connection to the broker, send one request in `version`, close the connection, and return
-        the response. The version must be one whose request header is v1.
+        the response.
 
         Raises the same errors as `connect`.
         """

@@ -10,9 +10,17 @@ from typing import Final, Self, TypeVar
 
 import trio
 
+from weir.protocol.api import request_header_version, response_header_version
 from weir.protocol.codec import codec
 from weir.protocol.errors import ProtocolError
-from weir.protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
+from weir.protocol.framing import (
+    INCOMPLETE,
+    LENGTH,
+    LENGTH_BYTES,
+    REQUEST_HEAD,
+    RESPONSE_HEAD_BYTES,
+    response_body,
+)
 from weir.protocol.values import Message, schema_of
 from weir.proxy.addresses import Address
 
@@ -23,6 +31,9 @@ CORRELATION_ID: Final = 0
 """Correlation id of every request that Weir itself sends. One id is enough, because each connection has at
 most one request in flight.
 """
+FLEXIBLE_HEADER: Final = 2
+"""Version of the request header that has tagged fields."""
+NO_TAGS: Final = b"\x00"
 RESPONSE_BYTES_MAX: Final = 16 * 1024 * 1024
 TLS_ALERT: Final = b"\x15\x03"
 
@@ -80,8 +91,8 @@ class Connection:
         return self._stream
 
     async def ask(self, request: Message, answer: type[M], version: int) -> M:
-        """Send the request in a version with header v1, and return the response. Raises QuestionError with
-        the address in its text.
+        """Send the request in this version, and return the response. Raises QuestionError with the address in
+        its text.
         """
         with failures(self.address, self._timeout_s):
             return decode(await self._exchange(_frame(request, version)), answer, version)
@@ -164,11 +175,14 @@ def _reason(error: Exception, timeout_s: float) -> str:
 
 
 def _frame(request: Message, version: int) -> bytes:
-    body = codec(type(request), version).encode(request)
-    client_id = len(CLIENT_ID).to_bytes(2, "big") + CLIENT_ID
-    length = REQUEST_HEAD.size - LENGTH_BYTES + len(client_id) + len(body)
     api_key = schema_of(type(request)).api_key
-    return REQUEST_HEAD.pack(length, api_key, version, CORRELATION_ID) + client_id + body
+    client_id = len(CLIENT_ID).to_bytes(2, "big") + CLIENT_ID
+    tags = NO_TAGS if request_header_version(api_key, version) == FLEXIBLE_HEADER else b""
+    rest = client_id + tags + codec(type(request), version).encode(request)
+    return (
+        REQUEST_HEAD.pack(REQUEST_HEAD.size - LENGTH_BYTES + len(rest), api_key, version, CORRELATION_ID)
+        + rest
+    )
 
 
 def decode(frame: bytes, answer: type[M], version: int) -> M:
@@ -179,7 +193,18 @@ def decode(frame: bytes, answer: type[M], version: int) -> M:
     if correlation_id != CORRELATION_ID:
         raise ProtocolError(f"its answer is to request {correlation_id}, which was not asked")
     try:
-        return codec(answer, version).decode(frame, start=LENGTH_BYTES)
+        return codec(answer, version).decode(frame, start=_body(frame, schema_of(answer).api_key, version))
     except ProtocolError as error:
         what = schema_of(answer).name.removesuffix("Response")
         raise ProtocolError(f"its answer is no {what} response: {error}") from None
+
+
+def _body(frame: bytes, api_key: int, version: int) -> int:
+    """Return the start of the body of a response that is given without its length prefix. Raises
+    ProtocolError.
+    """
+    flexible = response_header_version(api_key, version) == 1
+    start = response_body(frame, -LENGTH_BYTES, len(frame), flexible=flexible)
+    if start == INCOMPLETE:
+        raise ProtocolError("its header is not complete")
+    return start

@@ -1,9 +1,10 @@
 """Quota stores: a file, a topic of the cluster, the brokers; and the quota manager.
 
 `store` defines the interface of stores, `choose` in `proxy.run` opens the configured store: a new store is a
-class and a line in `choose`. `file`, `topic` (with `records`, `topic_log`) and `broker` are stores;
-`snapshot` keeps the last known quotas for a start without the store. `quota_manager` puts a store's quotas in
-force and alters them.
+class and a line in `choose`. `file`, `topic` and `broker` are stores; `record`, `records`,
+`replication_records` and `topic_log` belong to `topic`. `snapshot` keeps the last known quotas for a start
+without the store. `quota_manager` puts a store's quotas in force, and makes the `alterations` that admins
+ask for.
 
 - An alteration is in force before its response is sent, so that a tool which then describes the quotas sees
   the values that it has set. At most 100 alterations may wait.

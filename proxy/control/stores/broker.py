@@ -32,7 +32,7 @@ from weir.proxy.control.cluster.discovery import METADATA_VERSION
 from weir.proxy.control.stores.store import Changed, StoreError, UnfitError
 from weir.proxy.control.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
 from weir.proxy.handlers.api_versions.api_versions import ranges
-from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaTable
 from weir.quotas.table.imported import Skipped
 
@@ -126,6 +126,16 @@ class BrokerStore:
         """
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        """Refuse the changes, because brokers store throttles as configurations, not as quotas: raise
+        StoreError.
+        """
+        del changes
+        raise StoreError(
+            "quota_store = broker has no replication throttles: set replication_throttles = brokers, or use "
+            "another quota_store"
+        )
 
     async def _in_turn(self, work: Callable[[], Awaitable[QuotaTable]]) -> QuotaTable:
         async with self._turn:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import trio
 
@@ -21,10 +21,13 @@ from weir.proxy.atomic_write import PRIVATE, replace
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.stores.store import Changed, StoreError
 from weir.proxy.file_watch import FileWatch, Stamp, stamp
-from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaFileError, QuotaTable, parse
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_edit import edited
+from weir.quotas.table.replication_edit import edited_replication
+
+C = TypeVar("C", Changes, ReplicationChanges)
 
 TRIES: Final = 3
 """Number of attempts at an alteration; an attempt fails if another process writes the file meanwhile."""
@@ -74,10 +77,19 @@ class FileStore:
 
     async def alter(self, changes: Changes) -> QuotaTable:
         """Make the changes in the file, in a thread; return all its quotas. Raises StoreError."""
+        return await self._rewrite(rewrite, changes)
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        """Make the changes of replication throttles in the file, in a thread; return all its quotas. Raises
+        StoreError.
+        """
+        return await self._rewrite(rewrite_replication, changes)
+
+    async def _rewrite(self, make: Callable[[Path, C], Found], changes: C) -> QuotaTable:
         if self._path is None:
             raise StoreError("there is no quota file: start weir with --quotas FILE, or set quotas")
         async with self._turn:
-            return self._known(await trio.to_thread.run_sync(rewrite, self._path, changes))
+            return self._known(await trio.to_thread.run_sync(make, self._path, changes))
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Read the file whenever it has changed, until cancelled. Await `changed` with the quotas; call
@@ -132,9 +144,29 @@ def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Opti
     these values already. If another process has written the file since it was read, it is read again, and the
     changes are made in its new text.
     """
+    return _rewritten(
+        path,
+        lambda text: edited(text, changes, shadow=shadow, options=options),
+        lambda table: table.altered(changes, shadow=shadow, options=options),
+    )
+
+
+def rewrite_replication(path: Path, changes: ReplicationChanges) -> Found:
+    """Make the changes of replication throttles in the quota file, like `rewrite`. Blocks. Raises
+    StoreError.
+    """
+    return _rewritten(
+        path,
+        lambda text: edited_replication(text, changes),
+        lambda table: table.replication_altered(changes),
+    )
+
+
+def _rewritten(path: Path, edit: Callable[[str], str], alter: Callable[[QuotaTable], QuotaTable]) -> Found:
+    """Edit the text of the quota file, in a way that alters its quotas like `alter`. Raises StoreError."""
     with _held(path):
         for _try in range(TRIES):
-            found = _rewrite(path, changes, shadow=shadow, options=options)
+            found = _rewrite(path, edit, alter)
             if found is not None:
                 return found
     raise StoreError(f"{path}: somebody else keeps writing the quota file: try again")
@@ -206,7 +238,9 @@ def _read(path: Path) -> Found:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _rewrite(path: Path, changes: Changes, *, shadow: bool, options: Options | None) -> Found | None:
+def _rewrite(
+    path: Path, edit: Callable[[str], str], alter: Callable[[QuotaTable], QuotaTable]
+) -> Found | None:
     """Try once to make the changes in the quota file, and return its quotas. Return None if another process
     has written the file since it was read. Raises StoreError.
     """
@@ -218,13 +252,13 @@ def _rewrite(path: Path, changes: Changes, *, shadow: bool, options: Options | N
     try:
         before = path.read_bytes()
         stored = parse(before.decode("utf-8"))
-        after = edited(before.decode("utf-8"), changes, shadow=shadow, options=options).encode("utf-8")
+        after = edit(before.decode("utf-8")).encode("utf-8")
         table = parse(after.decode("utf-8"))
     except OSError as error:
         raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
     except (QuotaFileError, UnicodeError) as error:
         raise StoreError(f"{path}: not altered, correct it first: {error}") from None
-    if table != stored.altered(changes, shadow=shadow, options=options):
+    if table != alter(stored):
         raise StoreError(f"{path}: cannot be altered without other changes: edit it by hand")
     if table == stored:
         return Found(stored, seen)

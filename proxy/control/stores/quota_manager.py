@@ -6,14 +6,20 @@ force, and in the audit log. If the store fails, the last known quotas stay in f
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 import trio
 
+from weir.proxy.control.stores.alterations import (
+    Alteration,
+    QuotaAlteration,
+    ReplicationAlteration,
+    Request,
+    write_audit,
+)
 from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
 from weir.proxy.control.supervisor import Supervisor, Task, Works, in_steps
 from weir.proxy.logs import audit_logger
@@ -22,27 +28,14 @@ from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
     from weir.proxy.control.quota_registry import QuotaRegistry
-    from weir.proxy.handlers.quota_api.quota_admin import Changes
-    from weir.quotas.table.quota_table import Quota
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 
 log = structlog.get_logger("weir.quotas")
 audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
 """Maximum number of alterations that may wait."""
-AUDIT_LINES: Final = 50
-"""Number of audit lines written in one step, which takes about a millisecond."""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Alteration:
-    """The requested changes, the principal and address of the client, and the callback for the result."""
-
-    changes: Changes
-    who: str
-    peer: str
-    done: Callable[[str | None], None]
 
 
 class QuotaManager:
@@ -77,13 +70,15 @@ class QuotaManager:
         would take time from the sockets.
         """
         self._reread_asked = False
+        self.on_altered_at_broker: list[Callable[[], None]] = []
+        """Functions to call when a broker has answered an alteration that Weir has forwarded."""
         self._outage = Outage(
             log,
             "quotas not loaded, the last known stay in force",
             "quotas loaded again",
             clock=trio.current_time,
         )
-        self._queue, self._alterations = trio.open_memory_channel[_Alteration](WAITING_MAX)
+        self._queue, self._alterations = trio.open_memory_channel[tuple[Alteration, Request]](WAITING_MAX)
 
     # Called by connections, on Trio's thread but outside of Trio's tasks
 
@@ -109,7 +104,13 @@ class QuotaManager:
         """Queue the changes to be stored and put in force. `done` is then called with None for success, or
         with the error's text.
         """
-        self._soon(partial(self._enqueue, _Alteration(changes, who, peer, done)))
+        self._soon(partial(self._enqueue, QuotaAlteration(changes), Request(who, peer, done)))
+
+    def alter_replication(
+        self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
+    ) -> None:
+        """Queue changes of replication throttles, like `alter`."""
+        self._soon(partial(self._enqueue, ReplicationAlteration(changes), Request(who, peer, done)))
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Call `work` in a thread; then call `done` with its result, or with None if `work` raised an
@@ -121,6 +122,8 @@ class QuotaManager:
         """Begin to read the brokers' quotas, because Weir has forwarded an alteration to a broker. Calls
         before the read begins cause no further read.
         """
+        for call in self.on_altered_at_broker:
+            call()
         if not self._reread_asked:
             self._reread_asked = True
             self._soon(partial(self._start_soon, self._reread))
@@ -224,41 +227,39 @@ class QuotaManager:
         assert self._token is not None
         self._token.run_sync_soon(call)
 
-    def _enqueue(self, alteration: _Alteration) -> None:
+    def _enqueue(self, alteration: Alteration, request: Request) -> None:
         try:
-            self._queue.send_nowait(alteration)
+            self._queue.send_nowait((alteration, request))
         except trio.WouldBlock:
-            _tell(alteration.done, f"{WAITING_MAX} alterations of quotas are waiting already: try again")
+            _tell(request.done, f"{WAITING_MAX} alterations of quotas are waiting already: try again")
 
     async def _alter_forever(self) -> None:
-        async for alteration in self._alterations:
-            _tell(alteration.done, await self._alter(alteration))
+        async for alteration, request in self._alterations:
+            _tell(request.done, await self._alter(alteration, request))
 
-    async def _alter(self, alteration: _Alteration) -> str | None:
+    async def _alter(self, alteration: Alteration, request: Request) -> str | None:
         """Store the changes and put them in force; return the error for the client, None for success."""
         try:
-            changed = await self._make(alteration)
+            changed = await self._make(alteration, request)
         except StoreError as error:
-            return self._not_altered(alteration, str(error))
+            return self._not_altered(request, str(error))
         except Exception:
             log.exception("internal error while quotas were altered")
-            return self._not_altered(alteration, "internal error, Weir's log has more")
+            return self._not_altered(request, "internal error, Weir's log has more")
         self._state.note_alteration("stored" if changed else "unchanged")
         return None
 
-    async def _make(self, alteration: _Alteration) -> bool:
+    async def _make(self, alteration: Alteration, request: Request) -> bool:
         """Store the changes, put them in force and write the audit log; return True if any value has changed.
         Raises StoreError.
         """
-        before = self._table.values
-        await self._put_in_force(await self._store.alter(alteration.changes))
-        changed = {quota: value for quota, value in alteration.changes.items() if before.get(quota) != value}
-        await _write_audit(alteration, before, changed)
-        return bool(changed)
+        before = self._table
+        await self._put_in_force(await alteration.make(self._store))
+        return await write_audit(alteration, request, before) > 0
 
-    def _not_altered(self, alteration: _Alteration, reason: str) -> str:
+    def _not_altered(self, request: Request, reason: str) -> str:
         self._state.note_alteration("failed")
-        log.error("quotas not altered", principal=f"User:{alteration.who}", reason=reason)
+        log.error("quotas not altered", principal=f"User:{request.who}", reason=reason)
         return reason
 
     # Computing
@@ -288,25 +289,3 @@ def _tell(done: Callable[[T], None], result: T) -> None:
         done(result)
     except Exception:
         log.exception("internal error while a quota request was answered")
-
-
-async def _write_audit(
-    alteration: _Alteration, before: Mapping[Quota, float], changed: Mapping[Quota, float | None]
-) -> None:
-    """Write an audit line for each changed value, even if cancelled; sockets are served between the steps."""
-    for number, ((entity, key), value) in enumerate(changed.items(), start=1):
-        if number % AUDIT_LINES == 0:
-            await trio.lowlevel.cancel_shielded_checkpoint()
-        audit.info(
-            "quota altered",
-            principal=f"User:{alteration.who}",
-            client=alteration.peer,
-            entity=str(entity),
-            quota=key.value,
-            before=_shown(before.get((entity, key))),
-            after=_shown(value),
-        )
-
-
-def _shown(value: float | None) -> int | float | None:
-    return int(value) if value is not None and value.is_integer() else value

@@ -6,17 +6,21 @@
 Both are JSON, sorted and without spaces, so that an entity has exactly one key. A null name is the default
 entity, as in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce`
 or `shadow`. The options of an entry are beside its quotas: `"pacing":"smooth"`, `"scope":"cluster"`. A record
-without a value removes the quotas of its entity and mode.
+without a value removes the quotas of its entity and mode. `replication_records` has the records of
+replication throttles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
 from weir.protocol.sasl import NAME_BYTES_MAX
+from weir.proxy.control.stores import replication_records
+from weir.proxy.control.stores.record import VERSION, Record, RecordError, version_of
+from weir.proxy.control.stores.replication_records import StoredThrottles
 from weir.proxy.handlers.quota_api.quota_admin import Changes
 from weir.quotas import Entity, QuotaTable
 from weir.quotas.table.entities import DEFAULT, Name, Prefix
@@ -24,20 +28,12 @@ from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
 from weir.quotas.table.quota_entry import least, most
 from weir.quotas.table.quota_table import Quota, QuotaKey, keys_of
 
-VERSION: Final = 1
-"""Version of the records that this release of Weir writes and reads; records of other versions are
-ignored.
-"""
 ENTITIES_MAX: Final = 500_000
 ENFORCE: Final = "enforce"
 SHADOW: Final = "shadow"
 
 _KEYS: Final = {key.value: key for key in QuotaKey}
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
-
-
-class RecordError(ValueError):
-    """A record was not written by Weir, or has another version."""
 
 
 class Slot(NamedTuple):
@@ -47,40 +43,9 @@ class Slot(NamedTuple):
     shadow: bool
 
 
-class Record(NamedTuple):
-    """Encoded key and value of a record that Weir writes. The value is None if the record removes the
-    entity's quotas.
-    """
-
-    key: bytes
-    value: bytes | None
-
-
-class Found(NamedTuple):
-    """A record read from the topic; any client may have written it."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    marked: bool = False
-    """True if the record has the header that Weir adds to the records it writes."""
-
-
-class Batch(NamedTuple):
-    """Consecutive records, read from the topic in one call."""
-
-    records: Sequence[Found]
-    at_end: bool
-    """True if these are the last records of the topic."""
-
-
 class _Key(msgspec.Struct, forbid_unknown_fields=True):
     entity: dict[str, str | None]
     mode: str
-
-
-class _Version(msgspec.Struct):
-    version: int
 
 
 class _Value(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -98,7 +63,6 @@ class Said(NamedTuple):
 
 
 _KEY_DECODER: Final = msgspec.json.Decoder(_Key)
-_VERSION_DECODER: Final = msgspec.json.Decoder(_Version)
 _VALUE_DECODER: Final = msgspec.json.Decoder(_Value)
 
 
@@ -159,9 +123,7 @@ def _entity(parts: dict[str, str | None]) -> Entity:
 def read_value(value: bytes) -> Said:
     """Return the quotas and options in a record's value. Raises RecordError if Weir cannot read the value."""
     try:
-        version = _VERSION_DECODER.decode(value).version
-        if version != VERSION:
-            raise RecordError(f"it is of version {version}, this Weir knows {VERSION}")
+        version_of(value)
         read = _VALUE_DECODER.decode(value)
         found = {_KEYS[key]: rate for key, rate in read.quotas.items()}
     except KeyError as error:
@@ -174,8 +136,8 @@ def read_value(value: bytes) -> Said:
 
 
 class Stored:
-    """The quotas that result from the records read so far, in which a later record replaces an earlier one of
-    the same key.
+    """The quotas and replication throttles that result from the records read so far, in which a later record
+    replaces an earlier one of the same key.
     """
 
     def __init__(self) -> None:
@@ -186,11 +148,15 @@ class Stored:
         have the form that QuotaTable uses, because converting many quotas would be slow.
         """
         self._options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
+        self._replication = StoredThrottles()
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Replace the quotas of the record's entity and mode by those in its value. Raises RecordError, and
-        changes nothing, if the record cannot be used.
+        """Replace the quotas of the record's entity and mode, or the throttles of its broker or topic, by
+        those in its value. Raises RecordError, and changes nothing, if the record cannot be used.
         """
+        if key is not None and key.startswith(replication_records.PREFIX):
+            self._replication.apply(key, value)
+            return
         slot = read_key(key)
         quotas, options = Said({}) if value is None else read_value(value)
         misplaced = quotas.keys() - set(keys_of(slot.entity))
@@ -210,8 +176,8 @@ class Stored:
                 all_options[slot.entity, quota_key] = options
 
     def table(self) -> QuotaTable:
-        """Return all quotas as a table."""
-        return QuotaTable(*self._values, *self._options)
+        """Return all quotas and replication throttles as a table."""
+        return QuotaTable(*self._values, *self._options, replication=self._replication.throttles())
 
 
 def alteration(

@@ -6,9 +6,10 @@ and logged once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 import trio
@@ -16,13 +17,17 @@ import trio
 from weir.proxy.atomic_write import replace
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
-from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.outage import Outage
-from weir.quotas import QuotaFileError, QuotaTable, parse
+from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 from weir.quotas.table.quota_entry import Entry
 from weir.quotas.table.quota_file import entries_of, render_entries
+from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
 
 log = structlog.get_logger("weir.quotas")
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 HEAD: Final = "# The last known quotas, written by weir; changes made here are lost.\n\n"
 
@@ -71,6 +76,12 @@ class LastKnown:
     async def alter(self, changes: Changes) -> QuotaTable:
         """Make the changes in the store, and return all its quotas. Raises StoreError."""
         return await self._store.alter(changes)
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        """Make the changes of replication throttles in the store, and return all its quotas. Raises
+        StoreError.
+        """
+        return await self._store.alter_replication(changes)
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Await `changed` with each new table of the store until cancelled, and write the table to the
@@ -150,7 +161,10 @@ def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
     """Write the quotas to the snapshot, atomically. Return one text for each quota that the format of quota
     files cannot express. Raises OSError.
     """
-    entries = entries_of(table)
+    entries: list[Entry | ReplicationEntry] = [
+        *entries_of(table),
+        *replication_entries(table.replication),
+    ]
     try:
         text, left_out = render_entries(entries), list[str]()
     except QuotaFileError:
@@ -159,20 +173,36 @@ def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
     return left_out
 
 
-def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
+def _what_can_be_said(entries: Iterable[Entry | ReplicationEntry]) -> tuple[str, list[str]]:
     """Render the quotas that the format of quota files can express. Return the file's text, and an error text
     for each of the other quotas.
     """
-    said, left_out = [], []
+    said: list[Entry | ReplicationEntry] = []
+    left_out: list[str] = []
     for entry in entries:
-        kept = {}
-        for key, rate in entry.rates.items():
-            try:
-                render_entries([entry._replace(rates={key: rate})])
-            except QuotaFileError as error:
-                left_out.append(str(error))
-            else:
-                kept[key] = rate
-        if kept:
-            said.append(entry._replace(rates=kept))
+        if isinstance(entry, Entry):
+            said += _kept(entry.rates, partial(_with_rates, entry), left_out)
+        else:
+            said += _kept(entry.values, partial(ReplicationEntry, entry.resource), left_out)
     return render_entries(said), left_out
+
+
+def _with_rates(entry: Entry, rates: dict[QuotaKey, float]) -> Entry:
+    return entry._replace(rates=rates)
+
+
+def _kept(
+    values: Mapping[K, V], entry_of: Callable[[dict[K, V]], Entry | ReplicationEntry], left_out: list[str]
+) -> list[Entry | ReplicationEntry]:
+    """Return an entry of the values that the format can express, as a list of at most one entry; add an error
+    text to `left_out` for each other value.
+    """
+    kept: dict[K, V] = {}
+    for key, value in values.items():
+        try:
+            render_entries([entry_of({key: value})])
+        except QuotaFileError as error:
+            left_out.append(str(error))
+        else:
+            kept[key] = value
+    return [entry_of(kept)] if kept else []

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal, Protocol, TypeAlias
 
-from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaTable
 
 Changed: TypeAlias = Callable[[QuotaTable], Awaitable[None]]
@@ -45,6 +45,11 @@ class QuotaStore(Protocol):
 
     async def alter(self, changes: Changes) -> QuotaTable:
         """Store the changes durably, and return all stored quotas. Raises StoreError."""
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        """Store the changed replication throttles durably, and return all stored quotas. Raises
+        StoreError.
+        """
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Await `changed` with each new table until cancelled; call `failed` with the error while the store

@@ -24,9 +24,11 @@ from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.cluster.access import Access
 from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.cluster.discovery import DiscoveryError, ask_versions, discover
-from weir.proxy.control.stores.records import Batch, Record, RecordError, Stored, alteration
+from weir.proxy.control.stores import replication_records
+from weir.proxy.control.stores.record import Batch, Record, RecordError
+from weir.proxy.control.stores.records import Stored, alteration
 from weir.proxy.control.stores.store import Changed, StoreError
-from weir.proxy.handlers.quota_api.quota_admin import Changes
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.quotas import QuotaTable
 from weir.quotas.table.options import Options
 
@@ -180,11 +182,23 @@ class TopicStore:
         """Append a record for each altered entity to the topic. Wait until Weir has read the records back,
         and return all quotas. Raises StoreError.
         """
+        return await self._alter(lambda table: alteration(table, changes, shadow=shadow, options=options))
+
+    async def alter_replication(self, changes: ReplicationChanges) -> QuotaTable:
+        """Append a record for each altered broker and topic, as `alter` does for entities. Raises
+        StoreError.
+        """
+        return await self._alter(lambda table: replication_records.alteration(table.replication, changes))
+
+    async def _alter(self, make: Callable[[QuotaTable], list[Record]]) -> QuotaTable:
+        """Append the records that `make` returns for the newest table; wait until Weir has read them back,
+        and return all quotas. Raises StoreError.
+        """
         async with self._altering:
             with _bounded(ALTER_S, UNALTERED):
                 table = await self._newest()
                 try:
-                    records = alteration(table, changes, shadow=shadow, options=options)
+                    records = make(table)
                 except RecordError as error:
                     raise StoreError(str(error)) from None
                 offset = await self._append(records) if records else -1

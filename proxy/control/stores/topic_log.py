@@ -16,14 +16,14 @@ from confluent_kafka.admin._config import ConfigResource  # the types of both ar
 from confluent_kafka.cimpl import NewTopic
 
 from weir.proxy.addresses import Address
-from weir.proxy.control.stores.records import Batch, Found
+from weir.proxy.control.stores.record import Batch, Found
 from weir.proxy.control.stores.store import StoreError, UnfitError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from weir.proxy.config.config import Config
-    from weir.proxy.control.stores.records import Record
+    from weir.proxy.control.stores.record import Record
 
 Properties: TypeAlias = dict[str, str | int | float | bool]
 K = TypeVar("K")

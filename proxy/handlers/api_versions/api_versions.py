@@ -72,6 +72,24 @@ def plan_api_versions(plan: Plan) -> None:
     plan.rewrite = rewrite
 
 
+def plan_learn_versions(plan: Plan) -> None:
+    """Learn the broker's versions from ApiVersions responses, and leave the responses unchanged: brokers use
+    the versions that they tell each other.
+    """
+    codec_ = codec(ApiVersionsResponse, plan.version)
+
+    def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+        if end - body > VERSIONS_BYTES_MAX:
+            raise ProtocolError(f"more than {VERSIONS_BYTES_MAX} bytes of versions")
+        if not complete:
+            return WAIT
+        if not refused(data, body, end):
+            context.meet_broker(ranges(codec_.decode(data, body, end)))
+        return None
+
+    plan.rewrite = rewrite
+
+
 def refused(data: bytearray, start: int, end: int) -> bool:
     """Return True if the response says that the broker lacks the requested version of ApiVersions.
 

@@ -3,7 +3,7 @@
 Two kinds of topics are protected: `quota_topic`, if `quota_store` is `topic`, and the topics of
 `usage_topic`. If no topic is protected, no plan is changed. Admins are the principals that may alter quotas
 over the wire (`quota_admins`). Another Weir that reaches the cluster through this one is an ordinary client:
-its principal must be among the admins. Brokers' own principals (`inter_broker`) are exempt. Each refused
+its principal must be among the admins. Brokers at replication listeners are exempt. Each refused
 change, and each change by an admin, is in the audit log.
 
 Refusals have the form of an authorizer's: TOPIC_AUTHORIZATION_FAILED for the protected topics, while the

@@ -38,7 +38,7 @@ from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply,
 from weir.proxy.handlers.mutations.topic_queries import broker_topics
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.proxy.handlers.whole_requests import whole_request
+from weir.proxy.handlers.whole_requests import keep, whole_request
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Admit, Context, Plan
@@ -196,7 +196,9 @@ class _Guarded:
         plan, frame = self._plan, bytearray(self._head)
         frame += codec(type(request), plan.version).encode(request)
         LENGTH.pack_into(frame, 0, len(frame) - LENGTH_BYTES)
+        keep(self._context, request)  # else a large request would be decoded by a query, and pass undecided
         decision = FORWARD if self._inner is None else self._inner(self._context, frame, 0, len(frame), True)
+        keep(self._context, None)
         if isinstance(decision, Query):
             answer = yield from decision.query
             if answer is not None:

@@ -65,20 +65,29 @@ def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
 
 def plan_produce(plan: Plan, protected: ProtectedTopics) -> None:
     """Refuse records for protected topics, unless the client is an admin."""
-    if plan.version > NAMED_MAX:
-        plan.admit = _refuse_ids
-        return
     inner, timeout = plan.admit, field_offset(ProduceRequest, plan.version, "timeout_ms")
     if inner is None or timeout is None:
         raise AssertionError("produce requests are admitted by bandwidth, and have a timeout")
+    if plan.version > NAMED_MAX:
+        plan.admit = _with_ids(inner)
+        return
     plan.admit, plan.whole = _guarded(plan, protected, inner, timeout), True
 
 
-def _refuse_ids(context: Context, data: bytearray, frame: int, _end: int, _complete: bool) -> Wait:
-    _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
-    detail = f"{ApiKey(api_key).name} v{version} does not name its topics, and some are protected"
-    context.violate(CloseReason.TOPICS_UNNAMED, detail)
-    return WAIT
+def _with_ids(inner: Admit) -> Admit:
+    """Return an `admit` that closes the connections of clients, because their requests have ids instead of
+    names. Brokers' requests are decided by `inner`.
+    """
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if context.client.is_broker:
+            return inner(context, data, frame, end, complete)
+        _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
+        detail = f"{ApiKey(api_key).name} v{version} does not name its topics, and some are protected"
+        context.violate(CloseReason.TOPICS_UNNAMED, detail)
+        return WAIT
+
+    return admit
 
 
 def _guarded(plan: Plan, protected: ProtectedTopics, inner: Admit, timeout: FieldOffset) -> Admit:

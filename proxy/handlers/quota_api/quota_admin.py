@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
+    from weir.quotas.replication.throttles import ConfigKey
     from weir.quotas.table.quota_table import Quota
 
 Changes: TypeAlias = "Mapping[Quota, float | None]"
 """Quota → new value; None removes the quota."""
+ReplicationChanges: TypeAlias = "Mapping[ConfigKey, str | None]"
+"""Replication throttle → new value in Kafka's form; None removes the throttle."""
 T = TypeVar("T")
 
 
@@ -34,6 +37,11 @@ class QuotaAdmin(Protocol):
         `who` is the principal's name, `peer` its address.
         """
 
+    def alter_replication(
+        self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
+    ) -> None:
+        """Change replication throttles as `alter` changes quotas."""
+
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Call `work` in a thread, then `done` with its result; call `done(None)` if `work` failed."""
 
@@ -51,6 +59,16 @@ class NoQuotaAdmin:
         return "quotas are not managed here"
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:  # noqa: ARG002
+        """Call `done` with the reason why nothing was changed."""
+        done("quotas are not managed here")
+
+    def alter_replication(
+        self,
+        changes: ReplicationChanges,  # noqa: ARG002
+        who: str,  # noqa: ARG002
+        peer: str,  # noqa: ARG002
+        done: Callable[[str | None], None],
+    ) -> None:
         """Call `done` with the reason why nothing was changed."""
         done("quotas are not managed here")
 

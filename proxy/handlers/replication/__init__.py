@@ -1,8 +1,12 @@
-"""Replication quotas (KIP-73): brokers' fetches from each other, on replication listeners.
+"""Replication quotas (KIP-73): brokers' fetches from each other, and the configurations that throttle them.
 
-`replica_fetches` recognises replica fetches, `fetches` decides about them, `replica_fetcher` chooses the
-partitions that a fetch may have records of, `fetch_session` rewrites fetches within a fetch session
-(KIP-227), `fetched_bytes` charges the responses. `replication` is what all connections share.
+At replication listeners: `replica_fetches` recognises replica fetches, `fetches` decides about them,
+`replica_fetcher` has the state of a connection, `fetched_replicas` chooses the replicas that may get records,
+`replica_session` keeps the follower's fetch session apart from the leader's (KIP-227), `incoming_fetch` makes
+the frames, `fetched_bytes` charges the responses. `replication` is shared by all connections.
+
+At listeners for clients: `configs` takes throttles out of requests that alter configurations,
+`described_configs` shows them.
 
 Weir changes the request, as a follower that obeys KIP-73 does: throttled partitions are taken out of it. If
 Weir removed records from responses instead, the leader would read them from disk again and again, and each

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[bytes, int]
 """A partition as fetches identify it: the topic (name in UTF-8, or topic id) and the partition's number."""
 
-QUANTUM_S: Final = 0.1
-"""A replica that was held back gets records again when its budget allows those of this time (s). With less,
-each fetch would get a single batch, and a session's partitions would be forgotten and added for each.
+QUANTUM_S: Final = 1.0
+"""A replica that was held back gets records again when its budget allows the bytes that it asks for, or those
+of this time (s). Smaller fetches would waste more: a leader cuts records at the limit, not at the end of a
+batch, and a follower discards a batch that is cut.
 """
 FIRST_VERSION_WITH_WHOLE_BATCHES: Final = 3
 """First version of Fetch in which a response has a batch even if it is larger than the limits (KIP-74).
@@ -52,7 +53,9 @@ class FetchedReplica:
         self.asked = asked
         """The partition as the follower has last named it, with its fetch offset and epochs."""
         self.is_mentioned = True
-        """True if the follower's present fetch names the partition."""
+        """True if the follower has named the partition and the leader has not been told since. A fetch that
+        Weir answers itself does not reach the leader.
+        """
         self.roles = roles
         """Roles in which the replica is throttled: the leader's, the follower's, or both."""
         self.progress = progress
@@ -96,12 +99,12 @@ def choose(
         asked, roles = replica.asked.partition_max_bytes, replica.roles
         is_free = replica.progress.is_in_sync or not quotas.enforced
         replica.is_held_back = not is_free and any(
-            left[role] <= 0 or left[role] < min(asked, budgets[role].limit * QUANTUM_S) for role in roles
+            left[role] < _least(budgets[role].limit, asked) for role in roles
         )
         replica.progress.is_held_back = replica.is_held_back
         replica.max_bytes = asked
         if replica.is_held_back:
-            waits = (budgets[role].wait_ms(now_ms, _quantum(budgets[role].limit)) for role in roles)
+            waits = (budgets[role].wait_ms(now_ms, _least(budgets[role].limit, asked)) for role in roles)
             wait_ms = min(wait_ms, max(waits))
         elif not is_free:
             if cut:
@@ -111,6 +114,8 @@ def choose(
     return wait_ms
 
 
-def _quantum(limit: float) -> float:
-    """Return the bytes that a budget with this limit (bytes/s) must allow before it gives records again."""
-    return 0 if limit == math.inf else limit * QUANTUM_S
+def _least(limit: float, asked: int) -> float:
+    """Return the bytes that a budget with this limit (bytes/s) must allow before a replica that was held back
+    gets records again. `asked` is the replica's own limit (bytes).
+    """
+    return max(min(asked, limit * QUANTUM_S), 1)

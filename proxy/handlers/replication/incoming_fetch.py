@@ -22,8 +22,10 @@ class IncomingFetch(NamedTuple):
     end: int
     version: int
 
-    def forward(self, changed: FetchRequest | None, counter: ByteCounter) -> Forward:
-        """Return the decision to forward the fetch, or `changed` instead of it. `counter` reads the response."""
+    def forward(self, changed: FetchRequest | None, counter: ByteCounter | None = None) -> Forward:
+        """Return the decision to forward the fetch, or `changed` instead of it. `counter` reads the
+        response.
+        """
         frame = None
         if changed is not None:
             rest = bytes(self.data[self.frame + LENGTH_BYTES : self.body])

@@ -37,7 +37,7 @@ EXEMPT: Final = Forward(exempt=True)
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 """First version of Fetch with fetch sessions (KIP-227)."""
 WHOLE_BYTES_MAX: Final = 1024 * 1024
-"""Limit (bytes) of the records in the response to a full fetch with replicas that are held back. Weir reads
+"""Limit (bytes) of the records in a response that Weir completes, or removes records from. Weir reads
 such a response as a whole.
 """
 
@@ -59,16 +59,23 @@ class ReplicaFetcher:
 
     @property
     def reads(self) -> bool:
-        """True if fetches must be read, because replicas are throttled, or were until now."""
-        return self._session is not None or self._replication.is_active
+        """True if fetches must be read, because replicas are throttled, or were at the latest fetch."""
+        active = self._replication.is_active or self._session is not None
+        return active or self._answer_by_ms is not None
 
     def decide(self, context: Context, fetch: IncomingFetch, request: FetchRequest) -> Decision:
         """Return the decision about a complete replica fetch."""
         is_full = fetch.version < FIRST_VERSION_WITH_SESSIONS or request.session_epoch <= 0
+        answer_by_ms, self._answer_by_ms = self._answer_by_ms, None
+        if answer_by_ms is None:
+            answer_by_ms = context.now_ms + request.max_wait_ms
+        left_ms = max(answer_by_ms - context.now_ms, 0)
         if is_full:
             self._session = None
             if not self._replication.is_active:
-                return EXEMPT
+                if left_ms == request.max_wait_ms:
+                    return EXEMPT
+                return fetch.forward(replace(request, max_wait_ms=left_ms))
             pair = Pair(self._leader, _follower(request))
             session = ReplicaSession(self._replication, pair, fetch.version)
         elif (known := self._known(request)) is None:
@@ -76,7 +83,7 @@ class ReplicaFetcher:
             return fetch.reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         else:
             session = known
-        return self._limited(context, fetch, request, session, is_full=is_full)
+        return self._limited(context, fetch, request, session, left_ms, is_full=is_full)
 
     def _known(self, request: FetchRequest) -> ReplicaSession | None:
         """Return the session that an incremental fetch continues; None if Weir does not know the session, or
@@ -94,10 +101,13 @@ class ReplicaFetcher:
         fetch: IncomingFetch,
         request: FetchRequest,
         session: ReplicaSession,
+        left_ms: int,
         *,
         is_full: bool,
     ) -> Decision:
-        """Return the decision to forward a fetch without the partitions that are held back, or to hold it."""
+        """Return the decision to forward a fetch without the partitions that are held back, or to hold it.
+        `left_ms` is the time (ms) in which the follower must have its response.
+        """
         now_ms = context.now_ms
         session.read(request, now_ms)
         wait_ms = choose(
@@ -107,37 +117,26 @@ class ReplicaFetcher:
             cut=fetch.version >= FIRST_VERSION_WITH_WHOLE_BATCHES,
             now_ms=now_ms,
         )
-        whole = is_full and fetch.version >= FIRST_VERSION_WITH_SESSIONS and wait_ms < math.inf
-        unseen = _unseen(session) if whole else {}
+        unseen = _unseen(session)
         if not session.has_partitions_to_ask_for and not unseen:
-            hold_ms = self._hold_ms(request, wait_ms, now_ms)
-            if hold_ms > 0:
-                return Hold(hold_ms, first=False)
-            self._answer_by_ms = None
+            if left_ms > 0:
+                self._answer_by_ms = now_ms + left_ms
+                return Hold(max(int(min(left_ms, wait_ms)), 1), first=False)
             session.answered(by_leader=False)
             response = FetchResponse(session_id=0 if is_full else request.session_id)
-            return fetch.reply(_completed(response, session, fetch.version) if whole else response)
-        self._answer_by_ms = None
-        if whole:
-            return Query(self._whole(context, fetch.version, request, session, unseen))
+            return fetch.reply(_completed(response, session, fetch.version) if is_full else response)
+        named, max_wait_ms = request, int(min(left_ms, max(wait_ms, 1)))
+        if max_wait_ms < request.max_wait_ms:
+            request = replace(request, max_wait_ms=max_wait_ms)
+        if unseen or (is_full and wait_ms < math.inf):
+            return Query(self._whole(context, fetch.version, request, session, unseen, is_full=is_full))
         changed = session.request_for_leader(request)
-        if wait_ms < changed.max_wait_ms:
-            changed = replace(changed, max_wait_ms=max(int(wait_ms), 1))
         if not is_full:
             session.answered(by_leader=True)
         elif fetch.version >= FIRST_VERSION_WITH_SESSIONS:
             self._session = session
         counter = FetchedBytes(context, self._replication.quotas, session, fetch.version, self._answered)
-        return fetch.forward(None if changed == request else changed, counter)
-
-    def _hold_ms(self, request: FetchRequest, wait_ms: float, now_ms: int) -> int:
-        """Return the time (ms) for which to hold a fetch whose partitions are all held back; 0 once the
-        follower's `max_wait_ms` is over.
-        """
-        if self._answer_by_ms is None:
-            self._answer_by_ms = now_ms + request.max_wait_ms
-        left_ms = self._answer_by_ms - now_ms
-        return 0 if left_ms <= 0 else max(int(min(left_ms, wait_ms)), 1)
+        return fetch.forward(None if changed == named else changed, counter)
 
     def _whole(
         self,
@@ -146,12 +145,15 @@ class ReplicaFetcher:
         request: FetchRequest,
         session: ReplicaSession,
         unseen: Mapping[Key, FetchedReplica],
+        *,
+        is_full: bool,
     ) -> BrokerQuery:
-        """Answer a full fetch of which partitions are held back. A follower discards a response to a full
-        fetch that lacks a partition, so those that the leader is not asked for are added without records.
+        """Answer a fetch with partitions that are held back. A follower discards a response to a full fetch
+        that lacks a partition, so those that the leader is not asked for are added without records. (Since
+        Kafka 1.1, followers do so with versions before fetch sessions, too.)
 
         The leader is asked for `unseen` partitions, because their high watermark is not known, but their
-        records are removed.
+        records are removed. If a replica is in sync, it is not held back any more.
         """
         for replica in unseen.values():
             replica.is_held_back, replica.max_bytes = False, 1
@@ -159,6 +161,8 @@ class ReplicaFetcher:
         for replica in unseen.values():
             replica.is_held_back = True
         changed = replace(changed, max_bytes=min(request.max_bytes, WHOLE_BYTES_MAX))
+        if not is_full:
+            session.answered(by_leader=True)
         response = yield from ask(changed, version, FetchResponse)
         counter = FetchedBytes(context, self._replication.quotas, session, version, self._answered)
         for topic in response.responses:
@@ -171,7 +175,7 @@ class ReplicaFetcher:
                 counter.note(name, data.partition_index, data.error_code, data.high_watermark, size)
         self._session = session
         self._answered(response.error_code, response.session_id)
-        return response if response.error_code else _completed(response, session, version)
+        return _completed(response, session, version) if is_full and not response.error_code else response
 
     def _answered(self, error_code: int, session_id: int) -> None:
         """Note the error code and the session id in a response of the leader. A session without id has ended,

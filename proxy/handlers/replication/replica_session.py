@@ -59,9 +59,7 @@ class ReplicaSession:
         """Partitions that the leader must be told to forget."""
 
     def read(self, request: FetchRequest, now_ms: int) -> None:
-        """Note the partitions that a fetch names and forgets. A second call for the same fetch has no effect."""
-        for replica in self.replicas.values():
-            replica.is_mentioned = False
+        """Note the partitions that a fetch names and forgets. A second call for a fetch has no effect."""
         for key, asked in _named(request, self._version):
             self._ask(key, asked, now_ms)
         for topic in request.forgotten_topics_data:
@@ -115,7 +113,7 @@ class ReplicaSession:
                     self._forgotten.add(key)
                 replica.at_leader = None
             elif replica.is_mentioned or replica.at_leader != replica.max_bytes:
-                replica.at_leader = replica.max_bytes
+                replica.at_leader, replica.is_mentioned = replica.max_bytes, False
                 named.append((key, replica.cut()))
         forgotten, self._forgotten = self._forgotten, set()
         return replace(

@@ -14,16 +14,19 @@ FIRST_VERSION_WITH_IDS: Final = 13
 class Replication:
     """The replication quotas of one cluster, as connections use them. One per process."""
 
-    __slots__ = ("_names_changed", "_topic_names", "on_unknown_topic", "quotas")
+    __slots__ = ("_names_changed", "_topic_names", "_unknown", "on_unknown_topic", "quotas")
 
     def __init__(self, quotas: ReplicationQuotas | None = None) -> None:
         """Begin with these quotas; without throttles if `quotas` is None."""
         self.quotas = quotas or ReplicationQuotas()
         self.on_unknown_topic: Callable[[], None] | None = None
-        """Function to call when a fetch has a topic id whose name is not known while replicas are throttled.
+        """Function to call when a fetch has a topic id for the first time whose name is not known, while
+        replicas are throttled.
         """
         self._topic_names: Mapping[bytes, str] = {}
         self._names_changed = 0
+        self._unknown: set[bytes] = set()
+        """Topic ids whose names are not known. Most of them are of topics without throttled replicas."""
 
     @property
     def topic_names(self) -> Mapping[bytes, str]:
@@ -53,6 +56,8 @@ class Replication:
         if version < FIRST_VERSION_WITH_IDS:
             return topic.decode("utf-8", "replace")
         name = self._topic_names.get(topic)
-        if name is None and self.on_unknown_topic is not None:
-            self.on_unknown_topic()
+        if name is None and topic not in self._unknown:
+            self._unknown.add(topic)
+            if self.on_unknown_topic is not None:
+                self.on_unknown_topic()
         return name or ""

@@ -2,7 +2,7 @@
 
 `CLASSES` has every API of the schemas. Requests that brokers exempt are exempt here: the SASL exchange, and
 requests between brokers. Requests between brokers are exempt only for the brokers' own principals
-(`super_users` with `inter_broker`), because any client can pretend to be a broker. Produce requests are
+(`super_users` at replication listeners), because any client can pretend to be a broker. Produce requests are
 exempt if they have acks=0. All other requests are charged, even unknown ones.
 
 Costs depend on the broker's release, which is derived from its ApiVersions: Fetch got a new version in most

@@ -92,7 +92,7 @@ def _table() -> QuotaTable:
 
 def connection(settings: int) -> Connection:
     """Return a new connection with these settings."""
-    plans = Plans(Counters(), uplift=bool(settings & UPLIFTING))
+    plans = Plans(Counters(), uplift=bool(settings & UPLIFTING), throttles="weir")
     release = RELEASES[settings >> FROM_RELEASE & 3]
     if release is not None:
         plans = plans.for_broker(broker_of(release))

@@ -25,6 +25,7 @@ from weir.protocol.messages import (
     ShareFetchResponse,
 )
 from weir.protocol.scanning.array_mask import ArrayMask
+from weir.protocol.scanning.fetched_partitions import FetchedPartitions
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
 from weir.protocol.scanning.least_fetch import ask_least
 from weir.protocol.scanning.records_remover import RecordsRemover
@@ -189,7 +190,7 @@ def run_streams(data: bytes) -> None:
     index, rest = chosen(data, len(_streamed()))
     message, version = _streamed()[index]
     length, body = (rest[0] or 256 if rest else 1), rest[1:]
-    for follow in (_tags_found, _masked, _array_masked, _topic_bytes, _removed):
+    for follow in (_tags_found, _masked, _array_masked, _topic_bytes, _partitions, _removed):
         whole = _outcome(follow, message, version, body, max(len(body), 1))
         assert _outcome(follow, message, version, body, length) == whole, (follow, message, version)
     value = decoded(message, version, body)
@@ -249,6 +250,18 @@ def _topic_bytes(message: type[Message], version: int, body: bytes, length: int)
     return dict(counter.counted), counter.complete
 
 
+def _partitions(message: type[Message], version: int, body: bytes, length: int) -> object:
+    if message is not FetchResponse:
+        return None
+    noted: list[tuple[object, ...]] = []
+    scan = FetchedPartitions(version, lambda *partition: noted.append(partition))
+    for chunk in chunks(body, length):
+        position = 0
+        while position < len(chunk):
+            position = scan.feed(chunk, position, len(chunk), length)
+    return noted, scan.error_code, scan.session_id, scan.complete
+
+
 def _removed(message: type[Message], version: int, body: bytes, length: int) -> object:
     if message is not FetchResponse:
         return None
@@ -272,11 +285,28 @@ def _compare(message: type[Message], version: int, body: bytes, value: Any) -> N
             value.node_endpoints, value.unknown_tagged_fields = [], hidden.unknown_tagged_fields
         assert hidden == value
     if message is FetchResponse:
+        reported = _reported(value, version), value.error_code, value.session_id, True
+        assert _partitions(message, version, body, len(body)) == reported
         emptied = decoded(message, version, _removed(message, version, body, len(body)))  # type: ignore[arg-type]  # bytes
         for topic in value.responses:
             for partition in topic.partitions:
                 partition.records = partition.records and b""
         assert codec(message, version).encode(emptied) == codec(message, version).encode(value)
+
+
+def _reported(value: FetchResponse, version: int) -> list[tuple[object, ...]]:
+    """Return the partitions of a decoded fetch response, as `FetchedPartitions` reports them."""
+    return [
+        (
+            topic.topic.encode() if version <= 12 else topic.topic_id.bytes,
+            part.partition_index,
+            part.error_code,
+            part.high_watermark,
+            len(part.records or b""),
+        )
+        for topic in value.responses
+        for part in topic.partitions
+    ]
 
 
 def _counted(message: type[Message], value: Any) -> dict[bytes, int]:

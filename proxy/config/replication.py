@@ -1,0 +1,140 @@
+"""Replication listeners in the configuration: listeners at which brokers reach each other through Weir.
+
+Each broker advertises Weir's address for its inter-broker listener. So the real addresses of these listeners
+cannot be discovered, and the operator configures them by node id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from weir.proxy.addresses import PORT_MAX, Address
+from weir.proxy.config.addresses import parse_address
+from weir.proxy.config.principals import parse_principals
+from weir.proxy.config.settings import ConfigError
+
+if TYPE_CHECKING:
+    from weir.proxy.config.settings import Settings
+
+Keeper: TypeAlias = Literal["weir", "brokers"]
+_VOTER: Final = re.compile(r"(0|[1-9][0-9]{0,9})@(.*)", re.ASCII)
+_NODE_ID_MAX: Final = 2**31 - 1
+_THIS_HOST: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationRules:
+    """The replication listeners, and the principals that are brokers there."""
+
+    upstream: Mapping[int, Address]
+    """Real address of each broker's inter-broker listener, by node id; empty if there are no replication
+    listeners.
+    """
+    listen: Mapping[int, Address]
+    """Address of Weir's replication listener for each broker of `upstream`, by node id. The host may be
+    empty, which stands for all interfaces.
+    """
+    principals: frozenset[str]
+    """Names of the brokers' principals; empty if every principal at a replication listener is a broker."""
+    keeper: Keeper | None = None
+    """Side that stores the replication throttles which clients set over Kafka's protocol; None without
+    replication listeners, and if ZooKeeper has the throttles.
+    """
+
+
+def replication_rules(settings: Settings, taken: Mapping[str, tuple[int, int]]) -> ReplicationRules:
+    """Return the rules that the settings describe. `taken` has the first and the last port of Weir's other
+    listeners, by the key that sets them. Raises ConfigError.
+    """
+    principals = parse_principals(settings.super_users, "super_users")
+    upstream = dict(_voters(settings.replication_upstream))
+    if not (upstream or settings.replication_listen):
+        _check_unused(settings)
+        return ReplicationRules({}, {}, principals)
+    if not upstream:
+        raise ConfigError(
+            "replication_listen is set without replication_upstream: say where the brokers' inter-broker "
+            "listeners are, ID@HOST:PORT[,ID@HOST:PORT...]"
+        )
+    if not settings.replication_listen:
+        raise ConfigError(
+            "replication_upstream is set without replication_listen: say where brokers reach Weir, HOST:PORT"
+        )
+    first = parse_address(settings.replication_listen, "replication_listen", host_needed=False)
+    listen = {node_id: _listen(node_id, first, settings.first_node_id) for node_id in upstream}
+    _check_ports(listen, taken)
+    _check_loops(upstream, listen)
+    keeper = None if settings.replication_zookeeper else settings.replication_throttles
+    return ReplicationRules(upstream, listen, principals, keeper)
+
+
+def _check_unused(settings: Settings) -> None:
+    for key, is_set in (
+        ("replication_zookeeper", bool(settings.replication_zookeeper)),
+        ("replication_throttles", settings.replication_throttles != "weir"),
+    ):
+        if is_set:
+            raise ConfigError(f"{key} goes with replication_upstream: set that too, or leave {key} out")
+
+
+def _voters(text: str) -> Iterator[tuple[int, Address]]:
+    """Yield node ids and addresses of text in the syntax of Kafka's `controller.quorum.voters`. Raises
+    ConfigError.
+    """
+    key = "replication_upstream"
+    seen: set[int] = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = _VOTER.fullmatch(part)
+        if match is None or int(match[1]) > _NODE_ID_MAX:
+            raise ConfigError(f"{key} has {part!r}, must be ID@HOST:PORT, for example 1@kafka-1:9093")
+        node_id = int(match[1])
+        if node_id in seen:
+            raise ConfigError(f"{key} has broker {node_id} twice: leave out one of its addresses")
+        seen.add(node_id)
+        yield node_id, parse_address(match[2], f"{key} of broker {node_id}")
+
+
+def _listen(node_id: int, first: Address, first_node_id: int) -> Address:
+    """Return the address of Weir's replication listener for a broker. Raises ConfigError."""
+    port = first.port + node_id - first_node_id
+    if node_id < first_node_id:
+        raise ConfigError(
+            f"replication_upstream has broker {node_id}, but first_node_id is {first_node_id}: set "
+            "first_node_id to the smallest node id of the cluster"
+        )
+    if port > PORT_MAX:
+        raise ConfigError(
+            f"replication_listen gives broker {node_id} port {port}, above {PORT_MAX}: choose a smaller "
+            "port, or set first_node_id to the smallest node id of the cluster"
+        )
+    return first._replace(port=port)
+
+
+def _check_ports(listen: Mapping[int, Address], taken: Mapping[str, tuple[int, int]]) -> None:
+    for node_id, address in listen.items():
+        for key, (first, last) in taken.items():
+            if first <= address.port <= last:
+                shown = key if first == last else f"{key} ({first}-{last})"
+                raise ConfigError(
+                    f"replication_listen gives broker {node_id} port {address.port}, which belongs to "
+                    f"{shown}: choose other ports"
+                )
+
+
+def _check_loops(upstream: Mapping[int, Address], listen: Mapping[int, Address]) -> None:
+    ours = {_plain(address) for address in listen.values()}
+    for node_id, address in upstream.items():
+        if _plain(address) in ours:
+            raise ConfigError(
+                f"replication_upstream has {address} for broker {node_id}, which is Weir's own address: give "
+                "the address at which the broker itself listens"
+            )
+
+
+def _plain(address: Address) -> Address:
+    """Return the address in lower case, with an empty host for this machine."""
+    host = address.host.lower()
+    return Address("" if host in _THIS_HOST else host, address.port)

@@ -1,0 +1,119 @@
+"""Alterations that admins ask for: of quotas, and of replication throttles. Each knows how a store makes it,
+and its lines in the audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import trio
+
+from weir.proxy.logs import audit_logger
+from weir.quotas.table.replication_entry import Resource
+
+if TYPE_CHECKING:
+    from weir.proxy.control.stores.store import QuotaStore
+    from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
+    from weir.quotas import QuotaTable
+
+audit = audit_logger("weir.audit")
+
+AUDIT_LINES: Final = 50
+"""Number of audit lines written in one step, which takes about a millisecond."""
+
+Fields: TypeAlias = Mapping[str, str | int | float | None]
+"""Fields of an audit line that tell the value, and its content before and after the alteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The principal and address of the client, and the callback for the result."""
+
+    who: str
+    peer: str
+    done: Callable[[str | None], None]
+
+
+class Alteration(Protocol):
+    """Changes of stored values."""
+
+    @property
+    def event(self) -> str:
+        """Text of the alteration's lines in the audit log."""
+
+    async def make(self, store: QuotaStore) -> QuotaTable:
+        """Store the changes, and return all stored quotas. Raises StoreError."""
+
+    def changed(self, before: QuotaTable) -> Iterator[Fields]:
+        """Yield the fields of the audit line for each value that is not the same in the table `before`."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAlteration:
+    """Changes of enforced quotas."""
+
+    changes: Changes
+
+    @property
+    def event(self) -> str:
+        """Text of the alteration's lines in the audit log."""
+        return "quota altered"
+
+    async def make(self, store: QuotaStore) -> QuotaTable:
+        """Store the changes, and return all stored quotas. Raises StoreError."""
+        return await store.alter(self.changes)
+
+    def changed(self, before: QuotaTable) -> Iterator[Fields]:
+        """Yield the entity, the quota and both values of each change."""
+        values = before.values
+        for (entity, key), value in self.changes.items():
+            was = values.get((entity, key))
+            if was != value:
+                yield {
+                    "entity": str(entity),
+                    "quota": key.value,
+                    "before": _shown(was),
+                    "after": _shown(value),
+                }
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationAlteration:
+    """Changes of replication throttles."""
+
+    changes: ReplicationChanges
+
+    @property
+    def event(self) -> str:
+        """Text of the alteration's lines in the audit log."""
+        return "replication throttle altered"
+
+    async def make(self, store: QuotaStore) -> QuotaTable:
+        """Store the changes, and return all stored quotas. Raises StoreError."""
+        return await store.alter_replication(self.changes)
+
+    def changed(self, before: QuotaTable) -> Iterator[Fields]:
+        """Yield the broker or topic, the configuration and both values of each change."""
+        values = before.replication.values
+        for key, value in self.changes.items():
+            was = values.get(key)
+            if was != value:
+                yield {"resource": str(Resource.of(key)), "config": key.name, "before": was, "after": value}
+
+
+async def write_audit(alteration: Alteration, request: Request, before: QuotaTable) -> int:
+    """Write an audit line for each changed value, even if cancelled; sockets are served between the steps.
+    Return the number of lines.
+    """
+    number = 0
+    for number, fields in enumerate(alteration.changed(before), start=1):
+        if number % AUDIT_LINES == 0:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        audit.info(alteration.event, principal=f"User:{request.who}", client=request.peer, **fields)
+    return number
+
+
+def _shown(value: float | None) -> int | float | None:
+    return int(value) if value is not None and value.is_integer() else value

@@ -1,0 +1,71 @@
+"""Real brokers that reach each other through Weir: followers stay in sync, also after restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.clients import Librdkafka
+from tests.integration.admin_port import Admin
+from tests.integration.replicated import ReplicatedCluster
+from tests.integration.traffic import create_spread, wait_in_sync
+from tests.kafka.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.broker
+
+EVERYWHERE: Final = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+"""The replicas of three partitions, each led by another broker."""
+FROM_BROKERS: Final = {"from": "brokers"}
+"""Label of bytes that Weir has received from brokers."""
+MESSAGES: Final = [b"x" * 1000] * 300
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "2.8.2", "0.10.2.2"])
+def test_followers_get_and_stay_in_sync_through_weir(version: str, topic: str) -> None:
+    client, admin = Librdkafka(), Admin()
+    with ReplicatedCluster(version, weir_options=admin.options) as replicated:
+        cluster = replicated.cluster
+        create_spread(cluster.bootstrap, topic, EVERYWHERE, min_in_sync=2)
+        client.produce(cluster.bootstrap, topic, MESSAGES, acks="all")
+        wait_in_sync(cluster.bootstrap, topic)
+        copied_bytes = 2 * sum(map(len, MESSAGES))
+        received_bytes = admin.metrics().value("weir_received_bytes_total", **FROM_BROKERS)
+        assert received_bytes > copied_bytes, "followers fetch through Weir"
+
+        cluster.kill(2)
+        cluster.wait_until_ready()
+        client.produce(replicated.weir.bootstrap, topic, MESSAGES, acks="all")
+        cluster.restart(2)
+        wait_in_sync(cluster.bootstrap, topic)
+
+        replicated.stop_weir()
+        replicated.start_weir()
+        client.produce(replicated.weir.bootstrap, topic, MESSAGES, acks="all")
+        wait_in_sync(cluster.bootstrap, topic)
+        found = client.consume(replicated.weir.bootstrap, topic, 3 * len(MESSAGES))
+        assert found.values == 3 * MESSAGES
+        assert admin.metrics()["weir_requests_not_understood_total"] == 0
+
+
+def test_followers_fall_behind_while_weir_is_stopped(topic: str) -> None:
+    """So followers have no way around Weir."""
+    settings = {"replica.lag.time.max.ms": "2000"}
+    with ReplicatedCluster("3.9.1", settings=settings) as replicated:
+        bootstrap = replicated.cluster.bootstrap
+        create_spread(bootstrap, topic, [[0, 1, 2]])
+        replicated.stop_weir()
+        Librdkafka().produce(bootstrap, topic, MESSAGES, acks=1)
+        assert eventually(in_sync(bootstrap, topic, 1))
+        replicated.start_weir()
+        wait_in_sync(bootstrap, topic)
+
+
+def in_sync(bootstrap: str, topic: str, count: int) -> Callable[[], bool]:
+    """A function that says whether so many replicas of the only partition are in sync."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].isrs) == count

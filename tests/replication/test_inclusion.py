@@ -1,0 +1,115 @@
+"""Which partitions of a fetch reach the leader: KIP-73's rules of inclusion, fetch by fetch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.replication.conversation import LIMIT, TOPIC, Conversation
+from tests.replication.script import rate, replicas
+from weir.quotas.replication.throttles import Role
+
+VERSIONS = [3, 6, 7, 12, 13, 17]
+WITH_SESSIONS = [version for version in VERSIONS if version >= 7]
+BOTH = [Role.LEADER, Role.FOLLOWER]
+
+
+def test_an_offset_named_in_a_fetch_that_weir_answers_reaches_the_leader_with_a_later_fetch() -> None:
+    talk = Conversation(17, (rate(Role.LEADER, LIMIT * 10), replicas(Role.LEADER, TOPIC)))
+    assert talk.fetch({0: 0}) == {0: 0}
+    assert talk.answer({0: 100}) == {0: 100}
+    talk.use_up(size=LIMIT * 100)
+    assert talk.fetch({0: 5}) is None  # held back: the leader still has offset 0
+    assert talk.after(500) is None
+    assert talk.told() == {}
+    talk.now_ms += 30_000
+    assert talk.fetch({}) == {0: 5}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_full_response_has_the_replicas_that_are_held_back_without_records(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC, "0:1")))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 100}, session_id=0)
+    talk.use_up()
+    assert talk.fetch({0: 5, 1: 5}) == {1: 5}
+    assert talk.answer({1: 100}, session_id=0) == {0: 0, 1: 100}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_the_high_watermark_of_a_new_replica_is_asked_for_while_the_rate_is_exceeded(
+    version: int, role: Role
+) -> None:
+    talk = Conversation(version, (rate(role, 0), replicas(role, TOPIC)))
+    assert talk.fetch({0: 1000}) == {0: 1000}
+    assert talk.answer({0: 100}) == {0: 0}
+    fetched = talk.fetch({0: 1000} if version < 7 else {})
+    assert fetched == {0: 1000}, "a replica in sync is held back"
+    assert talk.limits[0] == LIMIT
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_the_high_watermark_of_a_replica_that_joins_a_session_is_asked_for(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, 0), replicas(Role.LEADER, TOPIC, "1:1")))
+    talk.fetch({0: 0})
+    talk.answer({0: 100})
+    assert talk.fetch({1: 1000}) == {1: 1000}
+    assert talk.answer({1: 100}) == {1: 0}
+    assert talk.fetch({}) == {1: 1000}
+    assert talk.limits[1] == LIMIT
+    assert talk.answer({1: 100}) == {1: 100}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_fetch_that_was_held_waits_at_the_leader_only_for_the_time_that_is_left(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    talk.fetch({0: 0})
+    talk.answer({0: 100})
+    talk.use_up(size=LIMIT)
+    assert talk.fetch({0: 5}) is None
+    talk.throttle((rate(Role.LEADER, 10 * LIMIT), replicas(Role.LEADER, TOPIC)))
+    assert talk.after(400) == {0: 5}
+    assert talk.request.max_wait_ms == 100
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_a_fetch_is_held_for_max_wait_ms_after_a_session_was_restarted_during_a_hold(version: int) -> None:
+    everything = replicas(Role.LEADER, TOPIC)
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), everything))
+    talk.fetch({0: 0})
+    talk.answer({0: 100})
+    talk.use_up()
+    assert talk.fetch({0: 5}) is None
+    talk.throttle((rate(Role.LEADER, LIMIT), everything, replicas(Role.FOLLOWER, TOPIC)))
+    assert talk.after(500) is None
+    assert talk.told() == {}
+    assert talk.response.error_code == 70
+    talk.session = (0, 0)
+    assert talk.fetch({0: 5}) is None
+    assert talk.after(499) is None
+    assert talk.told() is None
+    assert talk.after(1) is None
+    assert talk.told() == {0: 0}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_fetch_that_was_held_until_throttles_were_lifted_is_answered_within_max_wait_ms(
+    version: int,
+) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    talk.fetch({0: 0})
+    talk.answer({0: 100}, session_id=0)
+    talk.use_up(size=2 * LIMIT)
+    assert talk.fetch({0: 5}) is None
+    talk.throttle(())
+    assert talk.after(500) == {0: 5}
+    assert talk.request.max_wait_ms == 0
+
+
+@pytest.mark.parametrize("role", BOTH)
+def test_a_rate_of_0_does_not_shorten_the_waits_of_other_replicas_at_the_leader(role: Role) -> None:
+    talk = Conversation(17, (rate(role, 0), replicas(role, TOPIC, "0:1,0:2")))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 100})
+    talk.fetch({1: 5})
+    assert talk.request.max_wait_ms == 500
