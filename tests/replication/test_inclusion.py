@@ -64,10 +64,10 @@ def test_the_high_watermark_of_a_replica_that_joins_a_session_is_asked_for(versi
 def test_a_fetch_that_was_held_waits_at_the_leader_only_for_the_time_that_is_left(version: int) -> None:
     talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
     talk.fetch({0: 0})
-    talk.answer({0: 100})
-    talk.use_up(size=LIMIT)
+    talk.answer({0: 0})
+    talk.use_up(size=LIMIT * 13 // 10)
+    talk.now_ms += 1000
     assert talk.fetch({0: 5}) is None
-    talk.throttle((rate(Role.LEADER, 10 * LIMIT), replicas(Role.LEADER, TOPIC)))
     assert talk.after(400) == {0: 5}
     assert talk.request.max_wait_ms == 100
 

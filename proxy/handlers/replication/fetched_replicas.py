@@ -97,12 +97,12 @@ def choose(
         asked, roles = replica.asked.partition_max_bytes, replica.roles
         is_free = replica.progress.is_in_sync or not quotas.enforced
         replica.is_held_back = not is_free and any(
-            left[role] < _least(budgets[role].limit, asked) for role in roles
+            left[role] < min(max(asked, 1), _quantum(budgets[role].limit)) for role in roles
         )
         replica.progress.is_held_back = replica.is_held_back
         replica.max_bytes = asked
         if replica.is_held_back:
-            waits = (budgets[role].wait_ms(now_ms, _least(budgets[role].limit, asked)) for role in roles)
+            waits = (budgets[role].wait_ms(now_ms, _quantum(budgets[role].limit)) for role in roles)
             wait_ms = min(wait_ms, max(waits))
         elif not is_free:
             if cut:
@@ -112,8 +112,6 @@ def choose(
     return wait_ms
 
 
-def _least(limit: float, asked: int) -> float:
-    """Return the bytes that a budget with this limit (bytes/s) must allow before a replica that was held back
-    gets records again. `asked` is the replica's own limit (bytes).
-    """
-    return max(min(asked, limit * QUANTUM_S), 1)
+def _quantum(limit: float) -> float:
+    """Return the bytes that a budget with this limit (bytes/s) must allow before it gives records again."""
+    return max(limit * QUANTUM_S, 1)
