@@ -33,7 +33,7 @@ def shrink(script: Script, reason: str) -> Script:
     while went_on:
         went_on = False
         for candidate in smaller():
-            if (fault(candidate) or "")[-9:] == reason[-9:]:
+            if (fault(candidate) or "")[-11:] == reason[-11:]:
                 script, went_on = candidate, True
                 break
     return script

@@ -253,6 +253,8 @@ class Link:
         session.replica_fetcher = ReplicaFetcher(self.world.replication, LEADER)
         self.wire = Wire(session)
         self._sent_ms: int | None = None
+        self._throttled: dict[Partition, list[tuple[Role, int]]] = {}
+        self._listings = 0
         self._request = b""
         self._answer = b""
         self._asked_leader = False
@@ -296,13 +298,7 @@ class Link:
             return
         self._correlation_id += 1
         self._was_listed |= bool(world.throttles.topics)
-        self._listings = world.listings
-        self._free = self._find_free()
-        self._throttled = {
-            partition: roles
-            for partition in self.follower.asked
-            if (roles := world.roles(partition, self)) and not self._is_told_in_sync(partition)
-        }
+        self._free, self._throttled = self._find_free(), {}
         self._request = request(message, version, self._correlation_id, b"broker-2-fetcher-0")
         self._sent_ms, self._asked_leader = world.now_ms, False
         self._feed(client=self._request)
@@ -354,6 +350,12 @@ class Link:
         if not self._was_listed:
             assert frame == self._request, "a fetch was changed although nothing is listed"
         self._count_poll()
+        self._listings = world.listings
+        self._throttled = {
+            partition: roles
+            for partition in self.follower.asked
+            if (roles := world.roles(partition, self)) and not self._is_told_in_sync(partition)
+        }
         message = request_body_of(frame, FetchRequest, version)
         send = _Send(self, head_of(frame).correlation_id)
         poll = world.leader.fetch(message, version, send, world.now_ms)
@@ -416,7 +418,7 @@ class Link:
             name = topic.topic if self.follower.version < 13 else topic.topic_id.bytes.lstrip(b"\1").decode()
             for data in topic.partitions:
                 partition = name, data.partition_index
-                same = self._listings == self.world.listings
+                same = self._asked_leader and self._listings == self.world.listings
                 if same and not data.error_code and self.world.roles(partition, self):
                     self.world.told[partition, self.node_id] = data.high_watermark
                 for key in self._throttled.get(partition, ()):
