@@ -133,11 +133,11 @@ class Leader:
                 self._refuse(session, send)
                 return None
             session.epoch += 1
+            session.partitions.update(asked)
             for topic in request.forgotten_topics_data:
                 for index in topic.partitions:
                     session.partitions.pop((_name(topic, version), index), None)
                     session.sent.pop((_name(topic, version), index), None)
-            session.partitions.update(asked)
             partitions = session.partitions
             if not partitions:
                 del self.sessions[session.id]

@@ -113,3 +113,20 @@ def test_a_rate_of_0_does_not_shorten_the_waits_of_other_replicas_at_the_leader(
     talk.answer({0: 100, 1: 100})
     talk.fetch({1: 5})
     assert talk.request.max_wait_ms == 500
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_a_held_back_replica_that_left_and_joined_again_leaves_the_leaders_session(version: int) -> None:
+    everything = replicas(Role.LEADER, TOPIC)
+    never = rate(Role.FOLLOWER, 0), replicas(Role.FOLLOWER, TOPIC, f"1:{FOLLOWER}")
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), everything, *never))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 0})
+    talk.use_up(size=4 * LIMIT)
+    for fetched, forgotten in (({0: 5}, (1,)), ({1: 7}, ())):
+        assert talk.fetch(fetched, forget=forgotten) is None
+        assert talk.after(500) is None
+        assert talk.told() == {}
+    talk.now_ms += 30_000
+    assert talk.fetch({}) == {0: 5}
+    assert [topic.partitions for topic in talk.request.forgotten_topics_data] == [[1]]

@@ -85,7 +85,6 @@ class ReplicaSession:
                 known.ask(asked, now_ms)
             else:
                 self._others.add(key)
-        self._forgotten.discard(key)
 
     def _forget(self, key: Key) -> None:
         replica = self.replicas.pop(key, None)
@@ -115,7 +114,7 @@ class ReplicaSession:
             elif replica.is_mentioned or replica.at_leader != replica.max_bytes:
                 replica.at_leader, replica.is_mentioned = replica.max_bytes, False
                 named.append((key, replica.cut()))
-        forgotten, self._forgotten = self._forgotten, set()
+        forgotten, self._forgotten = self._forgotten.difference(key for key, _asked in named), set()
         return replace(
             request,
             session_epoch=self.leader_epoch if request.session_epoch > 0 else request.session_epoch,
