@@ -130,3 +130,24 @@ def test_a_held_back_replica_that_left_and_joined_again_leaves_the_leaders_sessi
     talk.now_ms += 30_000
     assert talk.fetch({}) == {0: 5}
     assert [topic.partitions for topic in talk.request.forgotten_topics_data] == [[1]]
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_replicas_take_turns_when_the_rate_allows_one_of_them_at_a_time(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    offsets = dict.fromkeys(range(4), 0)
+    talk.fetch(offsets)
+    talk.answer(dict.fromkeys(range(4), 0))
+    talk.use_up(size=LIMIT)
+    talk.now_ms += 1000
+    named: dict[int, int] = {}
+    turns = []
+    for _turn in range(8):
+        talk.now_ms += 200
+        talk.fetch(named)
+        (index,) = talk.limits
+        turns.append(index)
+        talk.answer({index: 200_000})
+        offsets[index] += 1
+        named = {index: offsets[index]}
+    assert sorted(turns) == [0, 0, 1, 1, 2, 2, 3, 3]
