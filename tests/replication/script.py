@@ -186,24 +186,22 @@ class _Draw:
         draw = self.rng
         follower, partition = draw.choice(followers), draw.choice(self.partitions)
         own = draw.choice(follower.partitions)
-        truncated = ()
+        truncated: tuple[tuple[Partition, int], ...] = ()
         if draw.random() < 0.5 and all(one.version >= 12 for one in followers):
             truncated = ((partition, draw.randint(1, 5)),)
-        return draw.choices(
-            [
-                Produce(partition, self._sizes(10)),
-                Throttle(self._throttles()),
-                Throttle(()),
-                Restart(truncated),
-                Cut(follower.node_id),
-                RestartWeir(),
-                Remove(follower.node_id, own),
-                Add(follower.node_id, own),
-                Evict(follower.node_id),
-                LearnIds(),
-            ],
-            [10, 5, 1, 1, 1, 1, 2, 2, 1, 0.5],
-        )[0]
+        events: list[Event] = [
+            Produce(partition, self._sizes(10)),
+            Throttle(self._throttles()),
+            Throttle(()),
+            Restart(truncated),
+            Cut(follower.node_id),
+            RestartWeir(),
+            Remove(follower.node_id, own),
+            Add(follower.node_id, own),
+            Evict(follower.node_id),
+            LearnIds(),
+        ]
+        return draw.choices(events, [10, 5, 1, 1, 1, 1, 2, 2, 1, 0.5])[0]
 
     def _throttles(self, *, slow: bool = True) -> Throttles:
         draw, found = self.rng, list[tuple[ConfigKey, str]]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.replication.conversation import FOLLOWER, LIMIT, TOPIC, Conversation
-from tests.replication.script import LEADER, rate, replicas
+from tests.replication.script import rate, replicas
 from weir.quotas.replication.throttles import Role
 
 VERSIONS = [3, 6, 7, 12, 13, 17]

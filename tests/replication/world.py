@@ -6,7 +6,6 @@ Every rule is checked while the run goes on; an AssertionError says which one do
 from __future__ import annotations
 
 import heapq
-import math
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -40,7 +39,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.replication.replication import Replication
-from weir.quotas.replication.replication_quotas import Replica, ReplicationQuotas
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles, Role
 
 PLANS: Final = Plans(Counters())
@@ -70,8 +69,7 @@ class World:
         """Number of times at which other replicas were listed."""
         self.refusals_allowed = 0
         for produce in script.logs:
-            for size in produce.sizes:
-                self.leader.produce(produce.partition, size, self.now_ms)
+            self._produce(produce)
         self.replication = self._new_weir()
         self.links = {one.node_id: Link(self, one) for one in script.followers}
         self.events_ms: deque[int] = deque()
@@ -154,21 +152,18 @@ class World:
     def _handle(self, event: Event) -> None:
         match event:
             case Produce():
-                for size in event.sizes:
-                    self.leader.produce(event.partition, size, self.now_ms)
+                self._produce(event)
             case Throttle():
                 self._throttle(event.values)
             case Restart():
                 self.refusals_allowed += len(self.links)
                 self.leader.restart(dict(event.truncated))
-                for link in self.links.values():
-                    link.cut()
+                self._cut_all()
             case Cut():
                 self.links[event.follower].cut()
             case RestartWeir():
                 self.replication = self._new_weir()
-                for link in self.links.values():
-                    link.cut()
+                self._cut_all()
             case Remove():
                 self.links[event.follower].follow(event.partition, followed=False)
             case Add():
@@ -177,10 +172,21 @@ class World:
                 self.refusals_allowed += 1
                 self.leader.sessions.pop(self.links[event.follower].follower.session_id, None)
             case LearnIds():
-                if not self.ids_known:
-                    self.ids_known = True
-                    self.listings += 1
-                    self._learn(self.replication)
+                self._learn_ids()
+
+    def _produce(self, produce: Produce) -> None:
+        for size in produce.sizes:
+            self.leader.produce(produce.partition, size, self.now_ms)
+
+    def _cut_all(self) -> None:
+        for link in self.links.values():
+            link.cut()
+
+    def _learn_ids(self) -> None:
+        if not self.ids_known:
+            self.ids_known = True
+            self.listings += 1
+            self._learn(self.replication)
 
     def _throttle(self, values: Throttles) -> None:
         before, self.throttles = self.throttles, ReplicationThrottles(dict(values))
@@ -274,7 +280,7 @@ class Link:
     def cut(self) -> None:
         """End the connection, and begin another one."""
         self._generation += 1
-        self.world.leader.polls[:] = [poll for poll in self.world.leader.polls if poll.send.link is not self]
+        self.world.leader.polls[:] = [poll for poll in self.world.leader.polls if poll.owner is not self]
         self.wire.session.end(self.world.now_ms)
         self.follower.lost_connection(self.world.now_ms)
         self.connect()
@@ -358,7 +364,7 @@ class Link:
         }
         message = request_body_of(frame, FetchRequest, version)
         send = _Send(self, head_of(frame).correlation_id)
-        poll = world.leader.fetch(message, version, send, world.now_ms)
+        poll = world.leader.fetch(message, version, send, self, world.now_ms)
         if poll is not None:
             self._check_free(poll)
             world.at(poll.until_ms, lambda: world.leader.complete(world.now_ms))
@@ -413,7 +419,6 @@ class Link:
 
     def _charge(self, message: FetchResponse) -> None:
         sizes: dict[tuple[Role, int], int] = {}
-        batch = limit = 0
         for topic in message.responses:
             name = topic.topic if self.follower.version < 13 else topic.topic_id.bytes.lstrip(b"\1").decode()
             for data in topic.partitions:
@@ -426,7 +431,18 @@ class Link:
         for key, size in sizes.items():
             if size:
                 slack_ms = self.follower.limits.max_wait_ms + 2 * self.world.script.latency_ms
-                self.world.usages.note(key, self.node_id, size, self.world.now_ms, slack_ms)
+                self.world.usages.note(
+                    key, self.node_id, size, self.world.now_ms, slack_ms=slack_ms, uncut=self._uncut_bytes()
+                )
+
+    def _uncut_bytes(self) -> int:
+        """Return the bytes by which one response may exceed the rate: limits of partitions are cut since
+        version 3, and then a response has at least one batch.
+        """
+        if self.follower.version < 3:
+            return self.follower.limits.partition_max_bytes
+        hosted = self.world.leader.hosted.values()
+        return max(len(batch.data) for one in hosted for batch in one.log.batches)
 
 
 class _Send:

@@ -52,7 +52,7 @@ class ReplicaSession:
         """Epochs of the follower's next fetch (`epoch`) and of the next fetch to the leader (`leader_epoch`).
         """
         self.replicas: dict[Key, FetchedReplica] = {}
-        """Throttled replicas in the follower's session; those that the leader was asked for last come last."""
+        """Throttled replicas in the session; those that the leader was last asked for come last."""
         self._others: set[Key] = set()
         """Partitions in the follower's session that are not throttled; the leader's session has them, too."""
         self._forgotten: set[Key] = set()
