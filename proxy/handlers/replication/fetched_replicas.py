@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[bytes, int]
 """A partition as fetches identify it: the topic (name in UTF-8, or topic id) and the partition's number."""
 
-QUANTUM_S: Final = 0.1
+QUANTUM_S: Final = 1.0
 """A replica that was held back gets records again when its budget allows those of this time (s). With less,
-each fetch would get a single batch, and a session's partitions would be forgotten and added for each.
+each fetch would get a single batch, and a session's partitions would be forgotten and added for each. And the
+limit that is cut to these bytes usually cuts a batch, which the follower discards and fetches again.
 """
 FIRST_VERSION_WITH_WHOLE_BATCHES: Final = 3
 """First version of Fetch in which a response has a batch even if it is larger than the limits (KIP-74).
