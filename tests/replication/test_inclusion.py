@@ -141,7 +141,7 @@ def test_replicas_take_turns_when_the_rate_allows_one_of_them_at_a_time(version:
     talk.answer(dict.fromkeys(range(4), 0))
     talk.use_up(size=LIMIT)
     talk.now_ms += 1000
-    named: dict[int, int] = {}
+    named = dict.fromkeys(range(4), 1)
     turns = []
     for _turn in range(8):
         talk.now_ms += 1000
