@@ -32,8 +32,8 @@ class Usage:
 
         When the last of the fetches of that time was sent, the usage was at most rate x 12 s. Each follower
         had at most one other fetch in flight then. So the bound is rate x 12 s, and a response per follower.
-        A response has at most rate x 12 s, and `uncut` bytes. Rates that were in force up to `slack_ms` before
-        these 11 s count, because fetches that were decided under them may have been in flight.
+        A response has at most rate x 12 s, and `uncut` bytes. Rates that were in force up to `slack_ms`
+        before these 11 s count, because fetches that were decided under them may have been in flight.
         """
         begin_ms = now_ms - WINDOW_MS
         self._sent.append((now_ms, follower, size))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.matrix import in_one_test
 from tests.replication.conversation import FOLLOWER, LIMIT, TOPIC, Conversation
-from tests.replication.script import rate, replicas
+from tests.replication.script import LEADER, rate, replicas
 from weir.quotas.replication.throttles import Role
 
 VERSIONS = [3, 6, 7, 12, 13, 17]
@@ -65,7 +66,7 @@ def test_a_fetch_that_was_held_waits_at_the_leader_only_for_the_time_that_is_lef
     talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
     talk.fetch({0: 0})
     talk.answer({0: 0})
-    talk.use_up(size=LIMIT * 13 // 10)
+    talk.use_up(size=LIMIT * 4 // 10)
     talk.now_ms += 1000
     assert talk.fetch({0: 5}) is None
     assert talk.after(400) == {0: 5}
@@ -140,14 +141,105 @@ def test_replicas_take_turns_when_the_rate_allows_one_of_them_at_a_time(version:
     talk.answer(dict.fromkeys(range(4), 0))
     talk.use_up(size=LIMIT)
     talk.now_ms += 1000
-    named: dict[int, int] = {}
+    named = dict.fromkeys(range(4), 1)
     turns = []
     for _turn in range(8):
-        talk.now_ms += 200
+        talk.now_ms += 1000
         talk.fetch(named)
         (index,) = talk.limits
         turns.append(index)
-        talk.answer({index: 200_000})
+        talk.answer({index: LIMIT})
         offsets[index] += 1
         named = {index: offsets[index]}
     assert sorted(turns) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def exceeded(version: int, lists: str, role: Role, offset: int = 5) -> Conversation:
+    """Return a conversation whose replicas have the high watermark 1000, and offset 5 if not told otherwise,
+    while the rate of `role` is exceeded.
+    """
+    talk = Conversation(version, (rate(role, LIMIT), replicas(role, TOPIC, lists)))
+    talk.fetch({0: offset, 1: offset})
+    talk.answer({0: 0, 1: 0}, session_id=0)
+    talk.use_up(role)
+    return talk
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_a_listed_replica_out_of_sync_is_left_out_while_its_rate_is_exceeded(
+    version: int, role: Role
+) -> None:
+    broker = LEADER if role is Role.LEADER else FOLLOWER
+    for lists in (f"0:{broker}", f"7:{broker},0:{broker},0:9"):
+        assert exceeded(version, lists, role).fetch({0: 5, 1: 5}) == {1: 5}
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_replicas_of_other_brokers_and_partitions_in_a_list_change_nothing(version: int, role: Role) -> None:
+    other = FOLLOWER if role is Role.LEADER else LEADER
+    for lists in (f"0:{other},1:{other}", f"2:{LEADER},2:{FOLLOWER}", "none", ""):
+        talk = exceeded(version, lists, role)
+        assert talk.fetch({0: 5, 1: 5}) == {0: 5, 1: 5}
+        assert (set(talk.limits.values()), talk.request.max_wait_ms) == ({LIMIT}, 500)
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_a_replica_in_sync_is_included_while_its_rate_is_exceeded(version: int, role: Role) -> None:
+    for offset in (1000, 1003):
+        assert exceeded(version, "*", role).fetch({0: offset, 1: 999}) == {0: offset}
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_the_rate_of_the_other_role_holds_nothing_back(version: int, role: Role) -> None:
+    other = Role.FOLLOWER if role is Role.LEADER else Role.LEADER
+    talk = Conversation(version, (rate(role, LIMIT), rate(other, LIMIT), replicas(role, TOPIC)))
+    talk.fetch({0: 5})
+    talk.answer({0: 0}, session_id=0)
+    talk.use_up(other)
+    assert talk.fetch({0: 5}) == {0: 5}
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_replica_listed_in_both_roles_needs_both_rates(version: int) -> None:
+    for role in BOTH:
+        values = [configure for one in BOTH for configure in (rate(one, LIMIT), replicas(one, TOPIC))]
+        talk = Conversation(version, tuple(values))
+        talk.fetch({0: 5})
+        talk.answer({0: 0}, session_id=0)
+        talk.use_up(role)
+        assert talk.fetch({0: 5}) is None
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_a_fetch_of_which_everything_is_held_back_is_answered_without_records_after_max_wait_ms(
+    version: int, role: Role
+) -> None:
+    talk = exceeded(version, "*", role)
+    assert talk.fetch({0: 5, 1: 6}) is None
+    assert talk.after(499) is None
+    assert talk.told() is None
+    assert talk.after(1) is None
+    assert talk.told() == {0: 0, 1: 0}
+    assert talk.response.session_id == talk.response.error_code == 0
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_records_of_listed_replicas_are_charged_to_the_roles_that_list_them(version: int, role: Role) -> None:
+    talk = Conversation(version, (rate(role, LIMIT), replicas(role, TOPIC, f"0:{LEADER},0:{FOLLOWER}")))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 700, 1: 50})
+    charged = {key: budget.charged for key, budget in talk.quotas.budgets.items() if budget.charged}
+    assert charged == {(role, LEADER if role is Role.LEADER else FOLLOWER): 700}

@@ -47,6 +47,7 @@ PLANS: Final = Plans(Counters(), replication=True)
 TURN_MS: Final = 1
 """Time between a response and the follower's next fetch."""
 IDS_LATE_MS: Final = 40
+BEGIN_MS: Final = 1_000_000
 
 
 class World:
@@ -55,7 +56,7 @@ class World:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.rng = Random(script.seed)
-        self.now_ms = 1_000_000
+        self.now_ms = BEGIN_MS
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         partitions = [produce.partition for produce in script.logs]

@@ -80,7 +80,8 @@ class ReplicaSession:
                 if progress is None:
                     progress = Progress(self.pair.leader, asked.fetch_offset, now_ms)
                     quotas.progress[replica] = progress
-                progress.leader = self.pair.leader
+                if progress.leader != self.pair.leader:
+                    progress.leader, progress.high_watermark = self.pair.leader, -1
                 known = self.replicas[key] = FetchedReplica(asked, roles, progress)
                 known.ask(asked, now_ms)
             else:
