@@ -486,6 +486,27 @@ def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
         assert weir_run.process.wait(20) == 0
 
 
+@pytest.mark.parametrize("has_listeners", [True, False])
+def test_weir_run_shows_replication_quotas_only_with_replication_listeners(
+    broker: int, has_listeners: bool
+) -> None:
+    port = free_range(5)
+    options = {
+        "--upstream": f"{HOST}:{broker}",
+        "--listen": f"{HOST}:{port}",
+        "--broker-ports": f"{port + 1}-{port + 2}",
+        "--admin": f"{HOST}:{port + 3}",
+    }
+    if has_listeners:
+        options["--replication-upstream"] = f"0@{HOST}:{broker}"
+        options["--replication-listen"] = f"{HOST}:{port + 4}"
+    with running(*(word for option in options.items() for word in option)) as weir_run:
+        weir_run.logged("admin endpoint listening")
+        asked = ["replication", "status", "--admin", f"{HOST}:{port + 3}", "--json"]
+        shown = json.loads(CliRunner().invoke(weir, asked).stdout)
+    assert shown["configured"] is has_listeners
+
+
 def used(directory: Path) -> dict[str, int]:
     """What the finished files in a directory say of the bytes that each client-id has sent."""
     total: dict[str, int] = {}
