@@ -19,7 +19,7 @@ from weir.proxy.config.settings import ConfigError
 if TYPE_CHECKING:
     from weir.proxy.config.settings import Settings
 
-Keeper: TypeAlias = Literal["weir", "brokers"]
+StoredBy: TypeAlias = Literal["weir", "brokers"]
 _VOTER: Final = re.compile(r"(0|[1-9][0-9]{0,9})@(.*)", re.ASCII)
 _NODE_ID_MAX: Final = 2**31 - 1
 _THIS_HOST: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
@@ -39,7 +39,7 @@ class ReplicationRules:
     """
     principals: frozenset[str]
     """Names of the brokers' principals; empty if every principal at a replication listener is a broker."""
-    keeper: Keeper | None = None
+    throttles_stored_by: StoredBy | None = None
     """Side that stores the replication throttles which clients set over Kafka's protocol; None without
     replication listeners, and if ZooKeeper has the throttles.
     """
@@ -67,8 +67,8 @@ def replication_rules(settings: Settings, taken: Mapping[str, tuple[int, int]]) 
     listen = {node_id: _listen(node_id, first, settings.first_node_id) for node_id in upstream}
     _check_ports(listen, taken)
     _check_loops(upstream, listen)
-    keeper = None if settings.replication_zookeeper else settings.replication_throttles
-    return ReplicationRules(upstream, listen, principals, keeper)
+    throttles_stored_by = None if settings.replication_zookeeper else settings.replication_throttles
+    return ReplicationRules(upstream, listen, principals, throttles_stored_by)
 
 
 def _check_unused(settings: Settings) -> None:

@@ -91,7 +91,7 @@ class Server:
         self._plans = make_plans(
             uplift=config.settings.uplift,
             identities=Identities(config.identity),
-            throttles=config.replication.keeper,
+            throttles=config.replication.throttles_stored_by,
         )
         self._replication_plans = make_plans(replication=True, identities=Identities(config.identity))
         """Plans of replication listeners. They have identities of their own, because one broker may require
