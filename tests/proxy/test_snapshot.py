@@ -13,7 +13,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.proxy.following import Followed, until
-from tests.proxy.throttles import BROKER_1, THROTTLES
+from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
 from weir.proxy.control.stores.store import StoreError, UnfitError
