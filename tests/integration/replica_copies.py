@@ -39,6 +39,7 @@ _LOOK_S: Final = 0.02
 _TICK_S: Final = 0.02
 _RECORDS_PER_TICK: Final = 10
 _TIMED_BYTES: Final = 2_000
+_CALM_S: Final = 3.0
 _IN_SYNC_LOOK_S: Final = 0.1
 
 
@@ -213,6 +214,21 @@ class TimedProducer(Talker):
             assert latency_s is not None
             self._times.append((time.monotonic(), latency_s))
 
+    def wait_until_calm(self, p99_ms: float, within_s: float = PATIENCE_S) -> None:
+        """Return when the acknowledgements of the last seconds were faster than this: brokers have optimized
+        their code, and nothing waits. Raises ClientError.
+        """
+        deadline_s = time.monotonic() + within_s
+        began_s = time.monotonic()
+        while True:
+            self.check()
+            time.sleep(_IN_SYNC_LOOK_S)
+            now_s = time.monotonic()
+            if now_s - began_s > _CALM_S and self.between(now_s - _CALM_S, now_s).p99_ms < p99_ms:
+                return
+            if now_s > deadline_s:
+                raise ClientError(f"{self.name}: p99 is not below {p99_ms} ms within {within_s:.0f} s")
+
     def between(self, first_s: float, last_s: float) -> Timed:
         """The acknowledgements that came between two times (s)."""
         found = sorted(1000 * latency_s for at_s, latency_s in list(self._times) if first_s <= at_s <= last_s)
@@ -226,7 +242,7 @@ class InSync(Talker):
 
     def __init__(self, bootstrap: str, topics: Iterable[str]) -> None:
         super().__init__("in-sync replicas")
-        self._admin, self._topics = AdminClient({"bootstrap.servers": bootstrap}), tuple(topics)
+        self._admin, self._topics = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2}), tuple(topics)
         self.looks = 0
         """Number of looks at all topics."""
         self.shrunk: list[str] = []

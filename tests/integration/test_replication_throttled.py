@@ -50,6 +50,8 @@ MOVING, FREE, OTHER = "moving", "free", "other"
 EVERYWHERE: Final = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 BEFORE_S: Final = 8.0
 """Time (s) for which a client is measured before the copy."""
+CALM_P99_MS: Final = 60.0
+"""The client is measured once its acknowledgements are as fast as this."""
 UNTHROTTLED: Final = 3.0
 """Least rate of a replica that is not throttled, as a multiple of the throttle."""
 
@@ -73,7 +75,7 @@ def say(text: str) -> None:
 
 def has_replicas(cluster: Cluster, topic: str, wanted: list[int]) -> None:
     """Return when these replicas of partition 0, and no others, are in sync. Raises ClientError."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
 
     def in_sync() -> list[int]:
         return sorted(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].isrs)
@@ -158,16 +160,17 @@ class Story:
         """Run it. `bootstrap` is where the tool and the client begin."""
         create_spread(cluster.bootstrap, OTHER, EVERYWHERE, min_in_sync=2)
         create_spread(cluster.bootstrap, MOVING, [[0]])
-        load(cluster.bootstrap, MOVING, WHOLE)
         tool = ReassignmentTool(cluster, directory, bootstrap)
+        with TimedProducer(bootstrap, OTHER, len(EVERYWHERE)):
+            load(cluster.bootstrap, MOVING, WHOLE)
         with (
             InSync(cluster.bootstrap, [OTHER]) as in_sync,
             TimedProducer(bootstrap, OTHER, len(EVERYWHERE)) as producer,
             Copy(cluster, MOVING, 0, 1) as copy,
         ):
-            time.sleep(2)  # until connections are there
+            producer.wait_until_calm(CALM_P99_MS)
             begin_s = time.monotonic()
-            time.sleep(BEFORE_S)
+            time.sleep(BEFORE_S)  # the time that is measured
             before_s = time.monotonic()
             tool.execute({MOVING: [0, 1]}, RATE)
             copy.wait_for(1.0)
