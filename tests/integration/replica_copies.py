@@ -82,7 +82,7 @@ def log_bytes(directory: Path) -> int:
 
 
 def log_digest(directory: Path) -> tuple[int, str]:
-    """Size and SHA-256 of a replica's log: all segment files, one after the other. A follower begins a segment
+    """Size and SHA-256 of a replica's log: all segment files, one after the other. A follower begins segments
     at other offsets than its leader, because it appends a whole fetch at once.
     """
     digest, size = hashlib.sha256(), 0
@@ -102,7 +102,7 @@ class Sample(NamedTuple):
 
 
 class Copy(Talker):
-    """Watches the log of a new replica grow. `began` and `ended` are None until the first and the last byte."""
+    """Watches the log of a new replica grow."""
 
     def __init__(self, cluster: Cluster, topic: str, leader: int, follower: int) -> None:
         super().__init__(f"copy of {topic} at {follower}")
@@ -242,7 +242,10 @@ class InSync(Talker):
 
     def __init__(self, bootstrap: str, topics: Iterable[str]) -> None:
         super().__init__("in-sync replicas")
-        self._admin, self._topics = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2}), tuple(topics)
+        self._admin, self._topics = (
+            AdminClient({"bootstrap.servers": bootstrap, "log_level": 2}),
+            tuple(topics),
+        )
         self.looks = 0
         """Number of looks at all topics."""
         self.shrunk: list[str] = []

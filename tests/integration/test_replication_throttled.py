@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import ExitStack
+import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.integration.replica_copies import (
     SETTINGS,
     Copy,
     InSync,
     ReassignmentTool,
-    Timed,
     TimedProducer,
     is_driven_over_kafkas_protocol,
     load,
@@ -26,15 +26,12 @@ from tests.integration.replica_copies import (
     log_directory,
 )
 from tests.integration.replicated import ReplicatedCluster
-from tests.integration.traffic import create_spread, until, wait_in_sync
+from tests.integration.traffic import create_spread, until
 from tests.java.config_tool import ADMIN
 from tests.kafka import Cluster
 
-import time
-from confluent_kafka.admin import AdminClient
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
@@ -50,6 +47,10 @@ MOVING, FREE, OTHER = "moving", "free", "other"
 EVERYWHERE: Final = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 BEFORE_S: Final = 8.0
 """Time (s) for which a client is measured before the copy."""
+EXPIRED_S: Final = 12.0
+"""Time (s) after which a budget has forgotten a copy. An earlier copy may begin with the bytes that were not
+used since (KIP-73 averages over 11 s).
+"""
 CALM_P99_MS: Final = 60.0
 """The client is measured once its acknowledgements are as fast as this."""
 UNTHROTTLED: Final = 3.0
@@ -135,6 +136,7 @@ def test_listed_replicas_keep_the_rate_of_one_role_and_others_are_not_slowed(
             assert free.is_whole
             has_replicas(cluster, MOVING, [0, 1])
             tool.verify()
+            time.sleep(EXPIRED_S)  # the time that the budgets count
             with Copy(cluster, MOVING, 0, 2) as lifted:
                 tool.execute({MOVING: [0, 1, 2]})
                 lifted.wait_for(0.3)
@@ -149,7 +151,8 @@ def test_listed_replicas_keep_the_rate_of_one_role_and_others_are_not_slowed(
         assert_near("bytes/s of the listed replica", moving.rate(), RATE, 0.1)
         say(f"bytes/s of the replica that is not listed: {free.rate():.4g}, 200 MB in {free.took_s:.2f} s")
         assert free.rate() > UNTHROTTLED * RATE
-        say(f"bytes/s before the lift {lifted.rate(0.12, 0.3):.4g}, after {lifted.rate(0.6, 0.99):.4g}")
+        assert_near("bytes/s before the throttle is lifted", lifted.rate(0.12, 0.3), RATE, 0.25)
+        say(f"bytes/s after the throttle is lifted: {lifted.rate(0.6, 0.99):.4g}")
         assert lifted.rate(0.6, 0.99) > UNTHROTTLED * RATE
 
 
@@ -247,9 +250,7 @@ def throttle_is_changed(replicated: ReplicatedCluster, _copy: Copy) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault", [leader_is_killed, follower_is_killed, weir_is_killed, throttle_is_changed]
-)
+@pytest.mark.parametrize("fault", [leader_is_killed, follower_is_killed, weir_is_killed, throttle_is_changed])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_throttled_copy_is_completed_and_equal_although(
     version: str, fault: Callable[[ReplicatedCluster, Copy], None], tmp_path: Path
