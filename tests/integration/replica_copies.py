@@ -167,7 +167,7 @@ class Copy(Talker):
 class Timed(NamedTuple):
     """Acknowledgements in a span of time."""
 
-    count: int
+    records: int
     per_s: float
     p50_ms: float
     p99_ms: float
@@ -176,7 +176,7 @@ class Timed(NamedTuple):
     def __str__(self) -> str:
         """All figures, for a report."""
         times = f"p50 {self.p50_ms:.1f} ms, p99 {self.p99_ms:.1f} ms, max {self.max_ms:.1f} ms"
-        return f"{self.count} records, {self.per_s:.1f} records/s, {times}"
+        return f"{self.records} records, {self.per_s:.1f} records/s, {times}"
 
 
 class TimedProducer(Talker):
