@@ -27,9 +27,12 @@ class ReplicatedCluster:
         quotas: str = "",
         *,
         weir_options: tuple[str, ...] = (),
+        throttles_in_zookeeper: bool = False,
         **options: Unpack[ClusterOptions],
     ) -> None:
-        """`quotas` is the text of a quota file, `weir_options` further options of `weir run`."""
+        """`quotas` is the text of a quota file, `weir_options` further options of `weir run`. With
+        `throttles_in_zookeeper` Weir reads replication throttles from the brokers' ZooKeeper.
+        """
         count = options.setdefault("brokers", 3)
         self.replication_port = ports.free_range(count)
         """Port of Weir's replication listener for the first broker; the next broker has the next port."""
@@ -41,6 +44,7 @@ class ReplicatedCluster:
             *("--first-node-id", str(options.get("first_id", 0))),
             *("--replication-upstream", self.cluster.replication_upstream),
             *("--replication-listen", f"{HOST}:{self.replication_port}"),
+            *(("--replication-zookeeper", self.cluster.zookeeper) if throttles_in_zookeeper else ()),
             *weir_options,
         )
         self.weir = self._new_weir()

@@ -79,7 +79,8 @@ class Cluster:
         self._with_sasl = with_sasl
         self._replication_at = replication_at
         self._replication_port = 0 if replication_at is None else ports.free_range(brokers)
-        self._topology = Topology(version, (), 0)
+        self._zookeeper_port = 0 if replication_at is None else ports.free_range(1)
+        self._topology = Topology(version, (), self._zookeeper_port)
         self._classpath: list[Path] = []
         self._archive: ClassArchive | None = None
         self._recorded: dict[str, Path] | None = None
@@ -138,7 +139,9 @@ class Cluster:
 
     @property
     def zookeeper(self) -> str:
-        """Where ZooKeeper listens, HOST:PORT. Raises ClusterError if there is none."""
+        """Where ZooKeeper listens, HOST:PORT; with `replication_at` known before `start`, because the proxy
+        starts first. Raises ClusterError if there is none.
+        """
         if self._topology.kraft:
             raise ClusterError(f"Kafka {self.version} runs without ZooKeeper")
         return f"{HOST}:{self._topology.zookeeper_port}"
@@ -295,7 +298,8 @@ class Cluster:
             )
             for index in range(self._brokers)
         )
-        return Topology(self.version, nodes, internal + self._brokers, self._settings)
+        zookeeper_port = self._zookeeper_port or internal + self._brokers
+        return Topology(self.version, nodes, zookeeper_port, self._settings)
 
     def _start_all(self) -> None:
         for node in self._topology.nodes:

@@ -96,11 +96,14 @@ def choose(
         Role.LEADER: quotas.budget(Role.LEADER, pair.leader),
         Role.FOLLOWER: quotas.budget(Role.FOLLOWER, pair.follower),
     }
-    left = {role: budget.allowed_bytes(now_ms) for role, budget in budgets.items()}
+    left: dict[Role, float] = {}
     wait_ms = math.inf
     for replica in replicas:
         asked, roles = replica.asked.partition_max_bytes, replica.roles
         is_free = replica.progress.is_in_sync or not quotas.enforced
+        for role in () if is_free else roles:
+            if role not in left:  # a reading begins the window of an idle budget, so others are not read
+                left[role] = budgets[role].allowed_bytes(now_ms)
         replica.is_held_back = not is_free and any(
             left[role] < _least(budgets[role].limit, asked) for role in roles
         )
