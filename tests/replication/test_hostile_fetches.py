@@ -13,6 +13,7 @@ from tests.replication.leader import topic_id
 from tests.replication.script import rate, replicas
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import FetchRequest
+from weir.proxy.handlers.replication import replication
 from weir.quotas.replication.throttles import Role
 
 THROTTLED: Final = rate(Role.LEADER, 10 * LIMIT), replicas(Role.LEADER, TOPIC)
@@ -50,6 +51,18 @@ def test_a_fetch_session_ends_if_topics_are_named_by_ids_instead_of_names(begun:
     assert talk.send(FetchRequest(topics=asked(0, 1))) is None
     assert talk.told() == {}
     assert talk.response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_the_number_of_remembered_topic_ids_without_a_name_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replication, "UNKNOWN_MAX", 3)
+    shared, called = replication.Replication(), []
+    shared.on_unknown_topic = lambda: called.append(True)
+    for number in (1, 1, 2, 3, 2, 3, 4, 4, 1):
+        assert shared.name_of(number.to_bytes(16), 13) == ""
+    assert len(called) == 5
+    assert len(shared._unknown) == 2
 
 
 @in_one_test
