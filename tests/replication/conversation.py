@@ -62,6 +62,10 @@ class Conversation:
             message.forgotten_topics_data = [
                 FetchRequest.ForgottenTopic(topic=TOPIC, topic_id=topic_id(TOPIC), partitions=list(forget))
             ]
+        return self.send(message)
+
+    def send(self, message: FetchRequest) -> dict[int, int] | None:
+        """Send this fetch, as the follower's next one; as `fetch`."""
         if self.version >= 7:
             message.session_id, message.session_epoch = self.session
         if self.version < 15:

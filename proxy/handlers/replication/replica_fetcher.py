@@ -78,21 +78,23 @@ class ReplicaFetcher:
                 return fetch.forward(replace(request, max_wait_ms=left_ms))
             pair = Pair(self._leader, _follower(request))
             session = ReplicaSession(self._replication, pair, fetch.version)
-        elif (known := self._known(request)) is None:
+        elif (known := self._known(request, fetch.version)) is None:
             self._session = None
             return fetch.reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         else:
             session = known
         return self._limited(context, fetch, request, session, left_ms, is_full=is_full)
 
-    def _known(self, request: FetchRequest) -> ReplicaSession | None:
+    def _known(self, request: FetchRequest, version: int) -> ReplicaSession | None:
         """Return the session that an incremental fetch continues; None if Weir does not know the session, or
-        has divided its partitions by throttles that are no longer in force.
+        has divided its partitions by throttles that are no longer in force. A session keeps its version,
+        because versions name topics differently.
         """
         session = self._session
         if session is None or not self._replication.is_active:
             return None
-        same = (session.id, session.epoch) == (request.session_id, request.session_epoch)
+        asked = request.session_id, request.session_epoch, version
+        same = (session.id, session.epoch, session.version) == asked
         return session if same and session.generation == self._replication.generation else None
 
     def _limited(

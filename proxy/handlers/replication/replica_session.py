@@ -62,9 +62,8 @@ class ReplicaSession:
         """Note the partitions that a fetch names and forgets. A second call for a fetch has no effect."""
         for key, asked in _named(request, self._version):
             self._ask(key, asked, now_ms)
-        for topic in request.forgotten_topics_data:
-            for partition in topic.partitions:
-                self._forget((identity(topic, self._version), partition))
+        for key in _forgotten_keys(request, self._version):
+            self._forget(key)
 
     def _ask(self, key: Key, asked: FetchRequest.FetchPartition, now_ms: int) -> None:
         known = self.replicas.get(key)
@@ -94,6 +93,11 @@ class ReplicaSession:
             self._forgotten.add(key)
 
     @property
+    def version(self) -> int:
+        """Version of Fetch with which the session began."""
+        return self._version
+
+    @property
     def has_partitions_to_ask_for(self) -> bool:
         """True if a partition is not held back, so that the leader can be asked for it."""
         return bool(self._others) or not all(replica.is_held_back for replica in self.replicas.values())
@@ -102,7 +106,12 @@ class ReplicaSession:
         """Return the fetch that the leader is sent instead of the follower's, and note its partitions as
         those of the leader's session.
         """
-        named = [(key, asked) for key, asked in _named(request, self._version) if key not in self.replicas]
+        gone = set(_forgotten_keys(request, self._version))
+        named = [
+            (key, asked)
+            for key, asked in _named(request, self._version)
+            if key not in self.replicas and key not in gone
+        ]
         for key, replica in self.replicas.items():
             if replica.is_held_back:
                 if replica.at_leader is not None:
@@ -145,6 +154,13 @@ def _named(request: FetchRequest, version: int) -> Iterator[tuple[Key, FetchRequ
         name = identity(topic, version)
         for asked in topic.partitions:
             yield (name, asked.partition), asked
+
+
+def _forgotten_keys(request: FetchRequest, version: int) -> Iterator[Key]:
+    for topic in request.forgotten_topics_data:
+        name = identity(topic, version)
+        for partition in topic.partitions:
+            yield name, partition
 
 
 def _topics(
