@@ -29,15 +29,15 @@ def put(file: Path, text: str, section: str = FIGURES) -> None:
 
 
 def check(file: Path, section: str = FIGURES) -> None:
-    """Check that the page has the marker lines of a section, before a measurement of minutes. Raises DocumentError,
-    OSError.
+    """Check that the page has the marker lines of a section, before a measurement of minutes. Raises
+    DocumentError, OSError.
     """
     replaced(file.read_text(), "", str(file), section)
 
 
 def replaced(document: str, text: str, where: str, section: str = FIGURES) -> str:
-    """Return `document` with `text` between the marker lines of a section; `where` names the document in errors. Raises
-    DocumentError.
+    """Return `document` with `text` between the marker lines of a section; `where` names the document in
+    errors. Raises DocumentError.
     """
     opening, closing = markers(section)
     before, begin, rest = document.partition(opening)

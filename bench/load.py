@@ -47,8 +47,10 @@ class Load:
     """Steps of each connection before the load begins: TLS handshake and authentication."""
     generator: str = "bench.generator"
     """Name of the module whose processes send the load."""
-    response_bytes_min: int = 0
-    """Length (bytes) below which a response to a follower is an error."""
+    payload_bytes: int = 0
+    """Size (bytes) of the records in a response to a follower. A response that is shorter, or half as long
+    again, is an error.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,8 @@ def together(parts: Sequence[Counted]) -> Measured:
 
 
 def generate(load: Load, frames: Sequence[bytes], processes: int = 1) -> Measured:
-    """Send `frames`, all of equal length for `bench.generator`, in turn from `processes` load generator processes; return the
-    measurements. Raises LoadError.
+    """Send `frames`, for `bench.generator` all of equal length, in turn from `processes` load generator
+    processes; return the measurements. Raises LoadError.
     """
     begin_s = time.monotonic() + START_S + load.warm_up_s
     content = b"".join(frames)

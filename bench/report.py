@@ -56,8 +56,8 @@ Figure = Callable[[Row, Target], str]
 
 
 def tables(outcome: Outcome, section: str | None = None) -> list[Table]:
-    """Return the tables of those parts of the run that have results: of one section of SECTIONS, by default of
-    all.
+    """Return the tables of those parts of the run that have results: those of one section of SECTIONS, by
+    default of all.
     """
     of_section = {FIGURES: _figure_tables, REPLICATION: _replication_tables}
     return [table for name in SECTIONS if section in (None, name) for table in of_section[name](outcome)]
@@ -177,7 +177,7 @@ def _has_cpu(results: Results, target: Target) -> bool:
 
 
 def _comparisons(proxies: Sequence[Target], references: Sequence[str]) -> list[tuple[Target, Target]]:
-    """Return the pairs (Weir, reference) to compare, for every target among `proxies` that is no reference."""
+    """Return the pairs (target, reference) to compare, for every one of `proxies` that is no reference."""
     others = [target for target in proxies if target.name in references]
     return [(ours, theirs) for ours in proxies if ours.name not in references for theirs in others]
 
@@ -248,8 +248,8 @@ def _memory(cells: Sequence[Measured]) -> str:
 
 
 def notes(outcome: Outcome, section: str | None = None) -> list[str]:
-    """Return notes for readers of the tables of a section, by default of all: targets not measured, other load,
-    a busy generator.
+    """Return notes for readers of the tables of a section, by default of all: targets not measured, other
+    load, a busy generator.
     """
     by_section = {
         FIGURES: {"": outcome.load, " with TLS": outcome.tls, " with SASL": outcome.sasl},

@@ -1,9 +1,9 @@
 """The load generator that fetches as a follower, a process that `load.generate` starts:
 `python -m bench.replication.follower`.
 
-One connection has one fetch in flight. The first fetch is full and begins a fetch session; the following ones
-are incremental, with the session's epoch. All ask for the same offsets. A leader that does not know the session
-is sent a full fetch again, which is an error while the load is measured.
+One connection has one fetch in flight. The first fetch is full and begins a fetch session; the following
+ones are incremental, with the session's epoch. All ask for the same offsets. A leader that does not know the
+session is sent a full fetch again, which is an error while the load is measured.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _HEAD: Final = Struct(">iixihi")
 """Beginning of a response to Fetch from v12 on: length, correlation id, tagged fields (none), throttle time,
 error code, session id.
 """
+_HEAD_BYTES_MAX: Final = 10_000
+"""Length (bytes) that no response has without its records."""
 _EPOCH_MAX: Final = 2**31 - 1
 _SESSION_ERRORS: Final = (70, 71)
 """FETCH_SESSION_ID_NOT_FOUND and INVALID_FETCH_SESSION_EPOCH."""
@@ -43,7 +45,7 @@ class Follower:
         end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
         self._full, self._incremental = content[:end], bytearray(content[end:])
         self._session_at = self._incremental.index(SESSION_ID)
-        self._least_bytes = load.response_bytes_min
+        self._payload_bytes = load.payload_bytes
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._session_id = self._epoch = 0
@@ -69,8 +71,8 @@ class Follower:
             raise LoadError(f"the leader answers error code {error_code}")
         elif not session_id:
             raise LoadError("the leader begins no fetch session")
-        elif length < self._least_bytes:
-            raise LoadError(f"a response has {length} bytes, less than {self._least_bytes}")
+        elif not self._payload_bytes <= length < 1.5 * self._payload_bytes + _HEAD_BYTES_MAX:
+            raise LoadError(f"a response has {length} bytes, of {self._payload_bytes} bytes of records")
         else:
             self._epoch = self._epoch % _EPOCH_MAX + 1 if self._session_id else 1
             self._session_id = session_id

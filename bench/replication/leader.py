@@ -1,8 +1,8 @@
 """Prepare the broker as the leader of topics that a follower fetches.
 
-A leader answers replica fetches of the replicas in a partition's assignment only. So the benchmark registers a
-broker that does not exist at the controller, and assigns a replica of each partition to it. That broker sends no
-heartbeats: it is fenced from the beginning, and never in sync.
+A leader answers replica fetches of the replicas in a partition's assignment only. So the benchmark registers
+a broker that does not exist at the controller, and assigns a replica of each partition to it. That broker
+sends no heartbeats: it is fenced from the beginning, and never in sync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from weir.protocol.messages import (
     BrokerRegistrationRequest,
     CreateTopicsRequest,
     MetadataResponse,
-    ProduceRequest,
 )
 
 LEADER: Final = 0
@@ -31,8 +30,8 @@ FEATURES: Final = {"metadata.version": (1, 100)}
 
 
 def prepare(port: int, controller_port: int, rows: Sequence[FollowerRow] = ROWS) -> dict[str, UUID]:
-    """Register the follower, create the topics of these loads with their records, and return the topics' ids by
-    name. Raises BrokerError, OSError.
+    """Register the follower, create the topics of these loads with their records, and return the topics' ids
+    by name. Raises BrokerError, OSError.
     """
     broker.ask_until_ready(controller_port, _registration(_cluster_id(port)))
     return {row.topic: _prepared(port, row) for row in rows}
@@ -63,8 +62,9 @@ def _registration(cluster_id: str) -> frames.Request:
 
 def _prepared(port: int, row: FollowerRow) -> UUID:
     broker.ask(port, _create(row, FOR_EVER))
-    for _batch in range(row.batches):
-        broker.ask_until_ready(port, _produce(row))
+    for partition in range(row.with_records):
+        for _batch in range(row.batches):
+            broker.ask_until_ready(port, _produce(row, partition))
     return broker.topic_id(port, row.topic)
 
 
@@ -86,6 +86,9 @@ def _create(row: FollowerRow, configs: Mapping[str, str]) -> frames.Request:
     return frames.request(frames.CREATE_TOPICS_VERSION, body)
 
 
-def _produce(row: FollowerRow) -> frames.Request:
-    body: ProduceRequest = bodies.produce({row.topic: range(row.with_records)}, row.batch, timeout_ms=10_000)
+def _produce(row: FollowerRow, partition: int) -> frames.Request:
+    """Return the request that writes one batch. It has one partition, so that a second attempt writes nothing
+    twice.
+    """
+    body = bodies.produce({row.topic: [partition]}, row.batch, timeout_ms=10_000)
     return frames.request(frames.PRODUCE_VERSION, body)

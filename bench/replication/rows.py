@@ -66,4 +66,4 @@ ROWS: Final = (
     _row("replica-100", "100 partitions, 10 of which have 100 KB of records", 100, 10, 100_000),
     _row("replica-100-small", "100 partitions, 10 of which have 1 KB of records", 100, 10, 1_000),
 )
-"""A leader cuts records at the limit of a partition (1 MiB), so the batches of the first row are not whole."""
+"""A leader cuts records at the limit of a partition (1 MiB): in the first row the last batch is not whole."""
