@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.replication.conversation import LIMIT, TOPIC, Conversation
+from tests.replication.conversation import FOLLOWER, LIMIT, TOPIC, Conversation
 from tests.replication.script import rate, replicas
 from weir.quotas.replication.throttles import Role
 
@@ -64,10 +64,10 @@ def test_the_high_watermark_of_a_replica_that_joins_a_session_is_asked_for(versi
 def test_a_fetch_that_was_held_waits_at_the_leader_only_for_the_time_that_is_left(version: int) -> None:
     talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
     talk.fetch({0: 0})
-    talk.answer({0: 100})
-    talk.use_up(size=LIMIT)
+    talk.answer({0: 0})
+    talk.use_up(size=LIMIT * 13 // 10)
+    talk.now_ms += 1000
     assert talk.fetch({0: 5}) is None
-    talk.throttle((rate(Role.LEADER, 10 * LIMIT), replicas(Role.LEADER, TOPIC)))
     assert talk.after(400) == {0: 5}
     assert talk.request.max_wait_ms == 100
 
@@ -113,3 +113,41 @@ def test_a_rate_of_0_does_not_shorten_the_waits_of_other_replicas_at_the_leader(
     talk.answer({0: 100, 1: 100})
     talk.fetch({1: 5})
     assert talk.request.max_wait_ms == 500
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_a_held_back_replica_that_left_and_joined_again_leaves_the_leaders_session(version: int) -> None:
+    everything = replicas(Role.LEADER, TOPIC)
+    never = rate(Role.FOLLOWER, 0), replicas(Role.FOLLOWER, TOPIC, f"1:{FOLLOWER}")
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), everything, *never))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 0})
+    talk.use_up(size=4 * LIMIT)
+    for fetched, forgotten in (({0: 5}, (1,)), ({1: 7}, ())):
+        assert talk.fetch(fetched, forget=forgotten) is None
+        assert talk.after(500) is None
+        assert talk.told() == {}
+    talk.now_ms += 30_000
+    assert talk.fetch({}) == {0: 5}
+    assert [topic.partitions for topic in talk.request.forgotten_topics_data] == [[1]]
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_replicas_take_turns_when_the_rate_allows_one_of_them_at_a_time(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    offsets = dict.fromkeys(range(4), 0)
+    talk.fetch(offsets)
+    talk.answer(dict.fromkeys(range(4), 0))
+    talk.use_up(size=LIMIT)
+    talk.now_ms += 1000
+    named: dict[int, int] = {}
+    turns = []
+    for _turn in range(8):
+        talk.now_ms += 200
+        talk.fetch(named)
+        (index,) = talk.limits
+        turns.append(index)
+        talk.answer({index: 200_000})
+        offsets[index] += 1
+        named = {index: offsets[index]}
+    assert sorted(turns) == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -1,9 +1,8 @@
 """The throttled replicas of one fetch, and the choice of those that may get records now.
 
 KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate.
-Weir
-also cuts the partition limits of the others, so that one fetch asks for no more records of throttled replicas
-than both budgets allow.
+Weir also cuts the partition limits of the others, so that one fetch asks for no more records of throttled
+replicas than both budgets allow.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class ReplicaFetcher:
         now_ms = context.now_ms
         session.read(request, now_ms)
         wait_ms = choose(
-            session.in_turn(),
+            session.replicas.values(),
             self._replication.quotas,
             session.pair,
             cut=fetch.version >= FIRST_VERSION_WITH_WHOLE_BATCHES,
