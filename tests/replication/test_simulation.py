@@ -155,7 +155,7 @@ def _plant_uncut(monkeypatch: pytest.MonkeyPatch) -> None:
     true_choose = fetched_replicas.choose
     monkeypatch.setattr(
         "weir.proxy.handlers.replication.replica_fetcher.choose",
-        lambda *args, cut, now_ms: true_choose(*args, cut=False, now_ms=now_ms),
+        lambda *args, **options: true_choose(*args, **{**options, "cut": False}),
     )
 
 
