@@ -42,7 +42,7 @@ from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles, Role
 
-PLANS: Final = Plans(Counters())
+PLANS: Final = Plans(Counters(), replication=True)
 """Shared by all runs, because making them takes longer than a run."""
 TURN_MS: Final = 1
 """Time between a response and the follower's next fetch."""
@@ -254,8 +254,12 @@ class Link:
 
     def connect(self) -> None:
         """Begin with a new connection, and fetch soon."""
-        session = new_connection(plans=PLANS, node_id=LEADER, buffer_bytes=self.world.script.buffer_bytes)
-        session.client.brokers, session.client.is_broker = frozenset(), True
+        session = new_connection(
+            plans=PLANS,
+            node_id=LEADER,
+            buffer_bytes=self.world.script.buffer_bytes,
+            brokers=frozenset(),
+        )
         session.replica_fetcher = ReplicaFetcher(self.world.replication, LEADER)
         self.wire = Wire(session)
         self._sent_ms: int | None = None
