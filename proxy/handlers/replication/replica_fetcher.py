@@ -114,12 +114,11 @@ class ReplicaFetcher:
         session.read(request, now_ms)
         wait_ms = choose(
             session.replicas.values(),
-            self._replication.quotas,
-            session.pair,
+            enforced=self._replication.quotas.enforced,
             cut=fetch.version >= FIRST_VERSION_WITH_WHOLE_BATCHES,
             now_ms=now_ms,
         )
-        unseen = _unseen(session)
+        unseen = _unseen(session) if wait_ms < math.inf else {}
         if not session.has_partitions_to_ask_for and not unseen:
             if left_ms > 0:
                 self._answer_by_ms = now_ms + left_ms
@@ -137,7 +136,7 @@ class ReplicaFetcher:
             session.answered(by_leader=True)
         elif fetch.version >= FIRST_VERSION_WITH_SESSIONS:
             self._session = session
-        counter = FetchedBytes(context, self._replication.quotas, session, fetch.version, self._answered)
+        counter = FetchedBytes(context, session, fetch.version, self._answered)
         return fetch.forward(None if changed == named else changed, counter)
 
     def _whole(
@@ -166,7 +165,7 @@ class ReplicaFetcher:
         if not is_full:
             session.answered(by_leader=True)
         response = yield from ask(changed, version, FetchResponse)
-        counter = FetchedBytes(context, self._replication.quotas, session, version, self._answered)
+        counter = FetchedBytes(context, session, version, self._answered)
         for topic in response.responses:
             name = identity(topic, version)
             for data in topic.partitions:

@@ -18,6 +18,7 @@ from weir.protocol.messages import FetchRequest, FetchResponse
 from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica, Key, Pair
 from weir.proxy.handlers.replication.replication import FIRST_VERSION_WITH_IDS, Replication
 from weir.quotas.replication.replication_quotas import Progress, Replica
+from weir.quotas.replication.throttles import Role
 
 UNKNOWN: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
@@ -81,7 +82,9 @@ class ReplicaSession:
                     quotas.progress[replica] = progress
                 if progress.leader != self.pair.leader:
                     progress.leader, progress.high_watermark = self.pair.leader, -1
-                known = self.replicas[key] = FetchedReplica(asked, roles, progress)
+                pair = {Role.LEADER: self.pair.leader, Role.FOLLOWER: self.pair.follower}
+                budgets = tuple(quotas.budget(role, pair[role]) for role in roles)
+                known = self.replicas[key] = FetchedReplica(asked, budgets, progress)
                 known.ask(asked, now_ms)
             else:
                 self._others.add(key)
@@ -112,16 +115,19 @@ class ReplicaSession:
             for key, asked in _named(request, self._version)
             if key not in self.replicas and key not in gone
         ]
+        held_back = False
         for key, replica in self.replicas.items():
             if replica.is_held_back:
+                held_back = True
                 if replica.at_leader is not None:
                     self._forgotten.add(key)
                 replica.at_leader = None
             elif replica.is_mentioned or replica.at_leader != replica.max_bytes:
                 replica.at_leader, replica.is_mentioned = replica.max_bytes, False
                 named.append((key, replica.cut()))
-        for key in [key for key, replica in self.replicas.items() if not replica.is_held_back]:
-            self.replicas[key] = self.replicas.pop(key)
+        if held_back:  # otherwise the order stays as it is
+            for key in [key for key, replica in self.replicas.items() if not replica.is_held_back]:
+                self.replicas[key] = self.replicas.pop(key)
         forgotten, self._forgotten = self._forgotten.difference(key for key, _asked in named), set()
         return replace(
             request,
