@@ -122,7 +122,7 @@ def test_only_budgets_and_progress_are_kept_when_connections_have_ended() -> Non
     gc.collect()
     kept = ReplicaFetcher | ReplicaSession | FetchedReplica
     assert not [thing for thing in gc.get_objects() if isinstance(thing, kept)]
-    assert quotas.budgets.keys() == {(Role.LEADER, LEADER), (Role.FOLLOWER, 2)}
+    assert quotas.budgets.keys() == {(Role.LEADER, LEADER)}
     assert quotas.progress.keys() == {("t0", 0, 2)}
 
 

@@ -94,7 +94,7 @@ def choose(replicas: Iterable[FetchedReplica], *, enforced: bool, cut: bool, now
     `cut`, the limits of partitions are cut to the bytes that are left.
     """
     left: dict[ReplicationBudget, float] = {}
-    wait_ms = math.inf
+    waits: dict[tuple[tuple[ReplicationBudget, ...], int], int] = {}
     for replica in replicas:
         progress, asked = replica.progress, replica.asked.partition_max_bytes
         replica.is_held_back = progress.is_held_back = False
@@ -110,14 +110,16 @@ def choose(replicas: Iterable[FetchedReplica], *, enforced: bool, cut: bool, now
             if budget_left < _least(budget.limit, asked):
                 replica.is_held_back = progress.is_held_back = True
         if replica.is_held_back:
-            waits = (budget.wait_ms(now_ms, _least(budget.limit, asked)) for budget in budgets)
-            wait_ms = min(wait_ms, max(waits))
+            if (budgets, asked) not in waits:  # thousands of replicas share their budgets
+                waits[budgets, asked] = max(
+                    budget.wait_ms(now_ms, _least(budget.limit, asked)) for budget in budgets
+                )
             continue
         if cut:
             replica.max_bytes = max(int(min(asked, allowed)), 1)
         for budget in budgets:
             left[budget] -= replica.max_bytes
-    return wait_ms
+    return min(waits.values(), default=math.inf)
 
 
 def _least(limit: float, asked: int) -> float:
