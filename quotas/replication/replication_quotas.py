@@ -46,6 +46,7 @@ class Progress:
         "_sent_ms",
         "_start",
         "high_watermark",
+        "is_fetched",
         "is_held_back",
         "leader",
         "next_offset",
@@ -62,6 +63,8 @@ class Progress:
         """The leader's high watermark in the latest response; -1 before the first response."""
         self.sent_bytes = 0
         """Bytes of records sent to the replica since its first fetch."""
+        self.is_fetched = True
+        """False while the follower does not fetch the partition, such as after it has been moved away."""
         self.is_held_back = False
         """True if the latest fetch got no records of this partition, because a rate is exceeded."""
         self._seen_ms, self._seen_bytes, self._sent_ms = now_ms, 0, now_ms

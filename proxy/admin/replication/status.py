@@ -128,7 +128,7 @@ def read(
     """
     if quotas is None:
         return NOT_CONFIGURED
-    known, sums = list(quotas.progress.items()), _Sums()  # a replica may be added between two steps
+    known, sums = [one for one in quotas.progress.items() if one[1].is_fetched], _Sums()
     for part in _slices(known):
         for replica, progress in part:
             sums.add(replica, progress, quotas, now_ms)

@@ -76,7 +76,7 @@ class FetchedReplica:
         """
         if asked.current_leader_epoch != self.asked.current_leader_epoch:
             self.progress.high_watermark = -1
-        self.asked, self.is_mentioned = asked, True
+        self.asked, self.is_mentioned, self.progress.is_fetched = asked, True, True
         self.progress.next_offset, self.progress.seen_ms = asked.fetch_offset, now_ms
 
     def cut(self) -> FetchRequest.FetchPartition:

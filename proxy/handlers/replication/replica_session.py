@@ -92,20 +92,15 @@ class ReplicaSession:
     def _forget(self, key: Key) -> None:
         replica = self.replicas.pop(key, None)
         if replica is not None:
-            self._forget_progress(key)
+            self._end_progress(replica.progress)
         if replica is None or replica.at_leader is not None:
             self._others.discard(key)
             self._forgotten.add(key)
 
-    def _forget_progress(self, key: Key) -> None:
-        """Forget the progress of a replica that the follower does not fetch any more, unless it fetches from
-        another leader already.
-        """
-        topic, partition = key
-        name = self._replication.name_of(topic, self._version)
-        replica, progress = Replica(name, partition, self.pair.follower), self._replication.quotas.progress
-        if replica in progress and progress[replica].leader == self.pair.leader:
-            del progress[replica]
+    def _end_progress(self, progress: Progress) -> None:
+        """Note that the follower does not fetch a replica any more, unless it does from another leader."""
+        if progress.leader == self.pair.leader:
+            progress.is_fetched = progress.is_held_back = False
 
     @property
     def version(self) -> int:
