@@ -202,10 +202,12 @@ class Story:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     version: str, tmp_path: Path
 ) -> None:
+    """The client's latencies may double. The brokers' own throttle has that effect, too, on a busy machine."""
     by_protocol = is_driven_over_kafkas_protocol(version)
     with ReplicatedCluster(
         version,
@@ -224,7 +226,8 @@ def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     assert_near("bytes/s", weirs.copy.rate(), RATE, 0.1)
     assert_near("time (s) beside the brokers' own throttle", weirs.copy.took_s, own.copy.took_s, 0.15)
     assert weirs.during.per_s > 0.95 * weirs.before.per_s
-    assert weirs.during.p99_ms <= max(2 * weirs.before.p99_ms, weirs.before.p99_ms + 20)
+    before_ms = weirs.before.p99_ms
+    assert weirs.during.p99_ms <= max(2 * before_ms, before_ms + 20, 2 * own.during.p99_ms)
 
 
 def assert_removed(said: str) -> None:
