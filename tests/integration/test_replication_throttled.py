@@ -207,7 +207,7 @@ class Story:
 def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     version: str, tmp_path: Path
 ) -> None:
-    """The client's latencies may double. The brokers' own throttle has that effect, too, on a busy machine."""
+    """The client's latencies may double. Brokers' own throttle has that effect, too, on a busy machine."""
     by_protocol = is_driven_over_kafkas_protocol(version)
     with ReplicatedCluster(
         version,
