@@ -128,7 +128,7 @@ def test_a_new_replica_of_40_mb_fills_at_the_throttle_of_kafkas_tool(tmp_path: P
 def test_listed_replicas_keep_the_rate_of_one_role_and_others_are_not_slowed(
     version: str, role: str, tmp_path: Path
 ) -> None:
-    """Then a second copy, whose throttle is lifted in the middle."""
+    """A second copy follows. Its throttle is lifted in the middle."""
     replicas = "0:0" if role == "leader" else "0:1,0:2"
     with ReplicatedCluster(version, throttle(role, RATE, replicas), settings=SETTINGS) as replicated:
         cluster = replicated.cluster
@@ -202,10 +202,12 @@ class Story:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     version: str, tmp_path: Path
 ) -> None:
+    """The client's latencies may double. Brokers' own throttle has that effect, too, on a busy machine."""
     by_protocol = is_driven_over_kafkas_protocol(version)
     with ReplicatedCluster(
         version,
@@ -224,36 +226,37 @@ def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     assert_near("bytes/s", weirs.copy.rate(), RATE, 0.1)
     assert_near("time (s) beside the brokers' own throttle", weirs.copy.took_s, own.copy.took_s, 0.15)
     assert weirs.during.per_s > 0.95 * weirs.before.per_s
-    assert weirs.during.p99_ms <= max(2 * weirs.before.p99_ms, weirs.before.p99_ms + 20)
+    before_ms = weirs.before.p99_ms
+    assert weirs.during.p99_ms <= max(2 * before_ms, before_ms + 20, 2 * own.during.p99_ms)
 
 
 def assert_removed(said: str) -> None:
-    """The tool has removed the throttle: the releases say so in other words."""
+    """The tool has removed the throttle. The releases print different texts."""
     assert "Clearing topic-level throttles" in said or "Throttle was removed" in said, said
 
 
 def leader_is_killed(replicated: ReplicatedCluster, copy: Copy) -> None:
-    """Broker 1 leads then."""
+    """Broker 0 starts again when the new replica has copied the log from broker 1."""
     replicated.cluster.kill(0)
     copy.wait_for(1.0)
     replicated.cluster.restart(0)
 
 
 def follower_is_killed(replicated: ReplicatedCluster, _copy: Copy) -> None:
-    """And it begins again with a part of the log."""
+    """Broker 2 starts again with a part of the log."""
     replicated.cluster.kill(2)
     replicated.cluster.wait_until_ready()
     replicated.cluster.restart(2)
 
 
 def weir_is_killed(replicated: ReplicatedCluster, _copy: Copy) -> None:
-    """And a new one begins without any usage."""
+    """A new Weir begins with empty budgets."""
     os.kill(replicated.weir.pid, signal.SIGKILL)
     replicated.start_weir()
 
 
 def throttle_is_changed(replicated: ReplicatedCluster, _copy: Copy) -> None:
-    """To double the rate, of the other role, and of one replica instead of all."""
+    """The new throttle has double the rate, the other role, and one replica instead of all."""
     change_quotas(replicated, throttle("follower", 2 * RATE, "0:2"))
 
 
