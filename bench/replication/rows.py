@@ -63,7 +63,7 @@ def _row(
 
 ROWS: Final = (
     _row("replica-1", "1 partition, 1 MiB of records", 1, 1, 500_000, 3),
-    _row("replica-100", "100 partitions, 10 with 100 KB of records", 100, 10, 100_000),
-    _row("replica-100-small", "100 partitions, 10 with 1 KB of records", 100, 10, 1_000),
+    _row("replica-100", "100 partitions, 100 KB of records in each of 10", 100, 10, 100_000),
+    _row("replica-100-small", "100 partitions, 1 KB of records in each of 10", 100, 10, 1_000),
 )
 """A leader cuts records at the limit of a partition (1 MiB): in the first row the last batch is not whole."""

@@ -82,9 +82,12 @@ class ReplicaSession:
                     quotas.progress[replica] = progress
                 if progress.leader != self.pair.leader:
                     progress.leader, progress.high_watermark = self.pair.leader, -1
-                pair = {Role.LEADER: self.pair.leader, Role.FOLLOWER: self.pair.follower}
-                budgets = tuple(quotas.budget(role, pair[role]) for role in roles)
-                known = self.replicas[key] = FetchedReplica(asked, budgets, progress)
+                budgets = {
+                    Role.LEADER: quotas.budget(Role.LEADER, self.pair.leader),
+                    Role.FOLLOWER: quotas.budget(Role.FOLLOWER, self.pair.follower),
+                }
+                charged = tuple(budgets[role] for role in roles)
+                known = self.replicas[key] = FetchedReplica(asked, charged, progress)
                 known.ask(asked, now_ms)
             else:
                 self._others.add(key)
