@@ -44,6 +44,7 @@ from weir.quotas.replication.throttles import ReplicationThrottles, Role
 
 PLANS: Final = Plans(Counters(), replication=True)
 """Shared by all runs, because making them takes longer than a run."""
+NOT_TOLD: Final = (-2, -1)
 TURN_MS: Final = 1
 """Time between a response and the follower's next fetch."""
 IDS_LATE_MS: Final = 40
@@ -64,8 +65,8 @@ class World:
         self.throttles = ReplicationThrottles(dict(script.throttles))
         self.ids_known = script.ids_known
         self.usages = Usages()
-        self.told: dict[tuple[Partition, int], int] = {}
-        """Listed replica → high watermark in the latest response to it."""
+        self.told: dict[tuple[Partition, int], tuple[int, int]] = {}
+        """Listed replica → leader epoch and high watermark of the latest response to it."""
         self.listings = 1
         """Number of times at which other replicas were listed."""
         self.refusals_allowed = 0
@@ -317,12 +318,13 @@ class Link:
             assert self._asked_leader, f"{self.node_id}: a fetch with {list(self._free)} was held"
 
     def _is_told_in_sync(self, partition: Partition) -> bool:
-        told = self.world.told.get((partition, self.node_id), -1)
-        return 0 <= told <= self.follower.asked[partition].fetch_offset
+        asked = self.follower.asked[partition]
+        epoch, told = self.world.told.get((partition, self.node_id), NOT_TOLD)
+        return epoch == asked.current_leader_epoch and 0 <= told <= asked.fetch_offset
 
     def _find_free(self) -> dict[Partition, tuple[Asked, bool]]:
-        """Return the partitions that may not be delayed; False for those in sync whose first response Weir
-        has not seen.
+        """Return the partitions that may not be delayed; False for those in sync whose first response of the
+        leader epoch Weir has not seen.
         """
         found = {}
         for partition, asked in self.follower.asked.items():
@@ -330,7 +332,8 @@ class Link:
             if not self.world.roles(partition, self):
                 found[partition] = asked, True
             elif self.node_id in hosted.in_sync and asked.fetch_offset >= hosted.high_watermark:
-                found[partition] = asked, (partition, self.node_id) in self.world.told
+                epoch, _told = self.world.told.get((partition, self.node_id), NOT_TOLD)
+                found[partition] = asked, epoch == asked.current_leader_epoch
         return found
 
     def _feed(self, *, client: bytes = b"", broker: bytes = b"") -> None:
@@ -430,7 +433,8 @@ class Link:
                 partition = name, data.partition_index
                 same = self._asked_leader and self._listings == self.world.listings
                 if same and not data.error_code and self.world.roles(partition, self):
-                    self.world.told[partition, self.node_id] = data.high_watermark
+                    epoch = self.follower.asked[partition].current_leader_epoch
+                    self.world.told[partition, self.node_id] = epoch, data.high_watermark
                 for key in self._throttled.get(partition, ()):
                     sizes[key] = sizes.get(key, 0) + len(data.records or b"")
         for key, size in sizes.items():
