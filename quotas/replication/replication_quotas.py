@@ -49,6 +49,7 @@ class Progress:
         "is_fetched",
         "is_held_back",
         "leader",
+        "leader_epoch",
         "next_offset",
         "sent_bytes",
     )
@@ -63,6 +64,8 @@ class Progress:
         """The leader's high watermark in the latest response; -1 before the first response."""
         self.sent_bytes = 0
         """Bytes of records sent to the replica since its first fetch."""
+        self.leader_epoch: int | None = None
+        """Leader epoch in the latest fetch (-1 if its version has none); None before the first."""
         self.is_fetched = True
         """False while the follower does not fetch the partition, such as after it has been moved away."""
         self.is_held_back = False

@@ -122,7 +122,7 @@ def test_only_budgets_and_progress_are_kept_when_connections_have_ended() -> Non
     gc.collect()
     kept = ReplicaFetcher | ReplicaSession | FetchedReplica
     assert not [thing for thing in gc.get_objects() if isinstance(thing, kept)]
-    assert quotas.budgets.keys() == {(Role.LEADER, LEADER)}
+    assert quotas.budgets.keys() == {(Role.LEADER, LEADER), (Role.FOLLOWER, 2)}
     assert quotas.progress.keys() == {("t0", 0, 2)}
 
 
@@ -132,6 +132,7 @@ def _plant_uncharged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _plant_impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicationBudget, "wait_ms", lambda *_args: 0)
+    monkeypatch.setattr("weir.proxy.handlers.replication.replica_fetcher.POLL_MS", 1)
 
 
 def _plant_lost_offsets(monkeypatch: pytest.MonkeyPatch) -> None:

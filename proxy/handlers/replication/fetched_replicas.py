@@ -74,10 +74,13 @@ class FetchedReplica:
         """Note that the follower's present fetch names the partition. The high watermark of another leader
         epoch is not kept, because a leader that has lost records has a lower one.
         """
-        if asked.current_leader_epoch != self.asked.current_leader_epoch:
-            self.progress.high_watermark = -1
-        self.asked, self.is_mentioned, self.progress.is_fetched = asked, True, True
-        self.progress.next_offset, self.progress.seen_ms = asked.fetch_offset, now_ms
+        self.asked, self.is_mentioned, progress = asked, True, self.progress
+        if asked.current_leader_epoch != progress.leader_epoch:
+            if progress.leader_epoch is not None:
+                progress.high_watermark = -1
+            progress.leader_epoch = asked.current_leader_epoch
+        progress.is_fetched = True
+        progress.next_offset, progress.seen_ms = asked.fetch_offset, now_ms
 
     def cut(self) -> FetchRequest.FetchPartition:
         """Return the partition as the leader is asked for it, with the cut limit."""

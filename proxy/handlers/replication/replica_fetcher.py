@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 EXEMPT: Final = Forward(exempt=True)
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 """First version of Fetch with fetch sessions (KIP-227)."""
+POLL_MS: Final = 50
+"""Least time (ms) for which a leader waits for records of the other partitions, while replicas that are held
+back wait for their budgets.
+"""
 WHOLE_BYTES_MAX: Final = 1024 * 1024
 """Limit (bytes) of the records in a response that Weir completes, or removes records from. Weir reads
 such a response as a whole.
@@ -126,7 +130,7 @@ class ReplicaFetcher:
             session.answered(by_leader=False)
             response = FetchResponse(session_id=0 if is_full else request.session_id)
             return fetch.reply(_completed(response, session, fetch.version) if is_full else response)
-        named, max_wait_ms = request, int(min(left_ms, max(wait_ms, 1)))
+        named, max_wait_ms = request, int(min(left_ms, max(wait_ms, POLL_MS)))
         if max_wait_ms < request.max_wait_ms:
             request = replace(request, max_wait_ms=max_wait_ms)
         if unseen or (is_full and wait_ms < math.inf):
