@@ -432,7 +432,8 @@ class Link:
             for data in topic.partitions:
                 partition = name, data.partition_index
                 same = self._asked_leader and self._listings == self.world.listings
-                if same and not data.error_code and self.world.roles(partition, self):
+                tracked = same or (self._asked_leader and partition in self._throttled)
+                if tracked and not data.error_code and self.world.roles(partition, self):
                     epoch = self.follower.asked[partition].current_leader_epoch
                     self.world.told[partition, self.node_id] = epoch, data.high_watermark
                 for key in self._throttled.get(partition, ()):
