@@ -7,7 +7,7 @@
 - `record_batches`, `message_sets`, `records`, `unpacking`, `producers`: records.
 
 A frame is decoded strictly, by the codec that Weir uses itself. If its bytes come out again, they are what
-Kafka writes. Only otherwise does a second, slower walker read the frame and name the field: the codec cannot,
+Kafka writes. Only otherwise does a second, slower scanner read the frame and name the field: the codec cannot,
 because it stops at the first malformed field.
 """
 

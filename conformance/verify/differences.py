@@ -1,6 +1,6 @@
 """Finds the fields of a message whose bytes are not those that Kafka's own writers produce.
 
-The walker reads bytes along a layout and builds no values, so its memory does not grow with the message. It
+The scanner reads bytes along a layout and builds no values, so its memory does not grow with the message. It
 continues behind a defect where brokers do; where the next field cannot be found, it stops.
 """
 
@@ -28,8 +28,8 @@ class _StopError(Exception):
     """Raised behind a defect that hides the next field, or after `DEFECTS_MAX` defects."""
 
 
-class Walker:
-    """Walks along one message. `defects` has the defects so far, `elements` the number of array elements."""
+class MessageScanner:
+    """Scans one message. `defects` has the defects so far, `elements` the number of array elements."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self.data = data
@@ -38,11 +38,11 @@ class Walker:
         self.defects: list[Defect] = []
         self.elements = 0
         self.complete = False
-        """True once a message was walked to its end: `position` is then behind that message."""
+        """True once a message was scanned to its end: `position` is then behind that message."""
         self._path: list[str | int] = []
 
-    def walk(self, layout: Layout, prefix: str = "") -> None:
-        """Walk along one message. `prefix` is put before its paths."""
+    def scan(self, layout: Layout, prefix: str = "") -> None:
+        """Scan one message. `prefix` is put before its paths."""
         self._path = [prefix] if prefix else []
         self.complete = False
         try:
@@ -253,15 +253,15 @@ class Walker:
         return spelled
 
 
-class Locator(Walker):
+class Locator(MessageScanner):
     """Finds the bytes of fields: of those with given paths, and of the innermost one at a given offset."""
 
     def __init__(self, data: bytes, position: int, paths: frozenset[str], offset: int = -1) -> None:
         super().__init__(data, position)
-        self.places: dict[str, tuple[int, int]] = {}
+        self.spans: dict[str, tuple[int, int]] = {}
         """Path → (start, end) of the field, with its length prefix."""
         self.path_at = ""
-        """Path of the innermost field at the offset; "" if there is none."""
+        """Path of the innermost field at the offset; "" if no field has it."""
         self._paths = paths
         self._offset = offset
 
@@ -269,6 +269,6 @@ class Locator(Walker):
         start = self.position
         super()._slot(slot)
         if self._paths and (path := self._spelled()) in self._paths:
-            self.places[path] = start, self.position
+            self.spans[path] = start, self.position
         if not self.path_at and start <= self._offset < self.position:
             self.path_at = self._spelled()

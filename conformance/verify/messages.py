@@ -1,6 +1,6 @@
 """Decodes one frame at its version, encodes it again, and compares the bytes.
 
-If they are equal, the message is as Kafka's own writers write it. Otherwise a walker finds the fields that
+If they are equal, the message is as Kafka's own writers write it. Otherwise a scanner finds the fields that
 differ (`differences`).
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from weir.conformance.verify.differences import DEFECTS_MAX, Locator, Walker
+from weir.conformance.verify.differences import DEFECTS_MAX, Locator, MessageScanner
 from weir.conformance.verify.finding import Defect
 from weir.conformance.verify.rules import R
 from weir.protocol import schema
@@ -73,9 +73,9 @@ def read(data: bytes, shape: Form) -> Read:
     least a head (`framing`).
     """
     if len(data) > LARGE:
-        walker = _walk(data, shape)
-        if walker.elements > ELEMENTS_MAX:
-            return Read(None, [*walker.defects, _unchecked(walker.elements)])
+        scanner = _scan(data, shape)
+        if scanner.elements > ELEMENTS_MAX:
+            return Read(None, [*scanner.defects, _unchecked(scanner.elements)])
     start = _body(data, shape)
     if start < 0:
         return _explain(data, shape, "")
@@ -113,22 +113,22 @@ def _body(data: bytes, shape: Form) -> int:
     return position if position <= len(data) else -1
 
 
-def _walk(data: bytes, shape: Form) -> Walker:
-    """Walk along header and body. `complete` is True if the body was walked to its end."""
-    walker = Walker(data, 4)
-    walker.walk(shape.header, "header")
-    if walker.complete:
-        walker.walk(shape.codec.layout)
-    if walker.complete and walker.position < len(data):
-        walker.defects.append(_trailing(shape, walker.position, len(data) - walker.position))
-    return walker
+def _scan(data: bytes, shape: Form) -> MessageScanner:
+    """Scan header and body. `complete` is True if the body was scanned to its end."""
+    scanner = MessageScanner(data, 4)
+    scanner.scan(shape.header, "header")
+    if scanner.complete:
+        scanner.scan(shape.codec.layout)
+    if scanner.complete and scanner.position < len(data):
+        scanner.defects.append(_trailing(shape, scanner.position, len(data) - scanner.position))
+    return scanner
 
 
 def _explain(data: bytes, shape: Form, reason: str) -> Read:
     """Find the defects of a frame that the codec refused for this reason."""
-    walker = _walk(data, shape)
-    defects = walker.defects
-    if not walker.complete:
+    scanner = _scan(data, shape)
+    defects = scanner.defects
+    if not scanner.complete:
         return Read(None, defects)
     message, failure = _lenient(data, shape)
     if not defects and (failure or reason):
@@ -148,8 +148,8 @@ def _trailing(shape: Form, offset: int, count: int) -> Defect:
 
 def _lenient(data: bytes, shape: Form) -> tuple[Message | None, str]:
     """Return (message as a broker reads it, ""), or (None, the reason for which this fails)."""
-    header = Walker(data, 4)
-    header.walk(shape.header)
+    header = MessageScanner(data, 4)
+    header.scan(shape.header)
     try:
         return shape.codec.decode_request(data, header.position), ""
     except ProtocolError as error:
@@ -157,12 +157,12 @@ def _lenient(data: bytes, shape: Form) -> tuple[Message | None, str]:
 
 
 def _differing(data: bytes, shape: Form, start: int, encoded: bytes, message: Message) -> Read:
-    walker = _walk(data, shape)
-    if walker.defects:
-        return Read(message, walker.defects)
+    scanner = _scan(data, shape)
+    if scanner.defects:
+        return Read(message, scanner.defects)
     offset = start + _first_difference(data[start:], encoded)
     locator = Locator(data, start, frozenset(), offset)
-    locator.walk(shape.codec.layout)
+    locator.scan(shape.codec.layout)
     expected = encoded[offset - start : offset - start + 8].hex(" ")
     found = data[offset : offset + 8].hex(" ")
     if len(encoded) < len(data) - start:
@@ -191,10 +191,10 @@ def located(data: bytes, shape: Form, defects: list[Defect], sizes: dict[str, in
     content; the offsets of defects below such a path count from that content.
     """
     paths = {_field(defect.path, sizes) for defect in defects}
-    header = Walker(data, 4)
-    header.walk(shape.header)
+    header = MessageScanner(data, 4)
+    header.scan(shape.header)
     locator = Locator(data, header.position, frozenset(paths))
-    locator.walk(shape.codec.layout)
+    locator.scan(shape.codec.layout)
     return [_placed(defect, locator, sizes) for defect in defects[:DEFECTS_MAX]]
 
 
@@ -205,8 +205,8 @@ def _field(path: str, sizes: dict[str, int]) -> str:
 
 def _placed(defect: Defect, locator: Locator, sizes: dict[str, int]) -> Defect:
     field = _field(defect.path, sizes)
-    if field not in locator.places:
+    if field not in locator.spans:
         return defect
-    start, end = locator.places[field]
+    start, end = locator.spans[field]
     offset = end - sizes[field] + max(0, defect.offset) if field in sizes else start
     return Defect(defect.rule, defect.message, defect.path, offset, defect.expected, defect.found)

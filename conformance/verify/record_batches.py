@@ -14,7 +14,7 @@ import msgspec
 
 from weir.conformance.verify.finding import Defect
 from weir.conformance.verify.message_sets import MessageSetChecker
-from weir.conformance.verify.records import RecordError, walk_records
+from weir.conformance.verify.records import RecordError, scan_records
 from weir.conformance.verify.rules import R
 from weir.conformance.verify.unpacking import NAMES, CorruptError, UnopenedError, unpack
 from weir.protocol.checksums import crc32c
@@ -223,9 +223,9 @@ class BatchChecker:
                         "zstd",
                     )
                 unpacked = unpack(codec, self.data[position + BATCH_HEAD_BYTES : stop])
-                summary = walk_records(unpacked, 0, len(unpacked))
+                summary = scan_records(unpacked, 0, len(unpacked))
             else:
-                summary = walk_records(self.data, position + BATCH_HEAD_BYTES, stop)
+                summary = scan_records(self.data, position + BATCH_HEAD_BYTES, stop)
         except CorruptError as error:
             name = NAMES.get(codec, str(codec))
             self._report(R.BATCH_COMPRESSION, "The records do not unpack.", ".records", 61, name, str(error))

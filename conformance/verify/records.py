@@ -1,4 +1,4 @@
-"""Walks along the records of a batch (magic 2): length, attributes, deltas, key, value, headers.
+"""Scans the records of a batch (magic 2): length, attributes, deltas, key, value, headers.
 
 Source: Kafka's message format, and its class DefaultRecord. The loop is one function, without a call for most
 varints, because captures have a record for every hundred bytes or so.
@@ -25,7 +25,7 @@ class Summary(msgspec.Struct, gc=False):
     last_delta: int
     """Offset delta of the last record; -1 without records."""
     out_of_order: int
-    """Number of the first record whose offset delta is not above the one before; -1 if there is none."""
+    """Number of the first record whose offset delta is not above the one before; -1 if all ascend."""
     consecutive: bool
     """True if the offset deltas are 0, 1, 2, …"""
     timestamp_delta_max: int
@@ -47,7 +47,7 @@ def _zigzag(data: bytes, position: int) -> tuple[int, int]:
     raise ValueError("a varint has more than ten bytes")
 
 
-def walk_records(data: bytes, position: int, end: int) -> Summary:  # noqa: C901  # a loop without calls
+def scan_records(data: bytes, position: int, end: int) -> Summary:  # noqa: C901  # a loop without calls
     """Return the summary of the records in data[position:end]. Raises RecordError."""
     count = 0
     last_delta, out_of_order, consecutive = -1, -1, True
