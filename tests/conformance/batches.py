@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import struct
+import warnings
+from functools import cache
 from typing import Any, Final
-
-from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from weir.protocol.checksums import crc32c
 
@@ -28,12 +28,21 @@ FIELDS: Final = {
 """Offset (bytes) and format of the fields of a batch (KIP-98)."""
 
 
+@cache
+def builders(module: str) -> Any:
+    """A module of kafka-python's records."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas by a deprecated function
+        return importlib.import_module(f"kafka.record.{module}")
+
+
 def batch(
     count: int = 3, codec: int = 0, producer: int = -1, epoch: int = -1, sequence: int = -1, offset: int = 0
 ) -> bytes:
     """A batch of magic 2, with a key, a value and a header in each record."""
+    make = builders("default_records").DefaultRecordBatchBuilder
     transactional = 0
-    builder: Any = DefaultRecordBatchBuilder(2, codec, transactional, producer, epoch, sequence, 1 << 20)
+    builder = make(2, codec, transactional, producer, epoch, sequence, 1 << 20)
     for number in range(count):
         headers = [("h", b"x"), ("null", None)]
         builder.append(number, TIME_MS + number * 7 % 5, b"key", b"value %d" % number * 30, headers)
@@ -42,7 +51,7 @@ def batch(
 
 def message_set(magic: int, count: int = 3, codec: int = 0) -> bytes:
     """Messages of magic 0 or 1."""
-    builder: Any = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+    builder = builders("legacy_records").LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     for number in range(count):
         builder.append(number, TIME_MS, b"key" if number else None, b"value %d" % number * 30)
     return bytes(builder.build())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import struct
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,13 +76,11 @@ def test_batches_of_java_and_librdkafka_have_no_finding(one: dict[str, Any]) -> 
 
 
 def test_batches_of_kafka_python_have_no_finding() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        for codec in (0, 1):
-            for version, records in (
-                (9, batch(500, codec)),
-                (9, batch(3, codec, producer=5, epoch=0, sequence=0)),
-                (2, message_set(1, 5, codec)),
-                (1, message_set(0, 5, codec)),
-            ):
-                assert findings(sent(produce(records, version)), answered(produced(version))) == []
+    for codec in (0, 1):
+        for version, records in (
+            (9, batch(500, codec)),
+            (9, batch(3, codec, producer=5, epoch=0, sequence=0)),
+            (2, message_set(1, 5, codec)),
+            (1, message_set(0, 5, codec)),
+        ):
+            assert findings(sent(produce(records, version)), answered(produced(version))) == []
