@@ -158,6 +158,7 @@ PLANTED: Final[list[tuple[str, Sequence[Event]]]] = [
     ("sasl-unchecked", [*handshake(0, "GSSAPI"), sent(framed(b"token")), answered(framed(b"x"))]),
     ("batch-length", producing(changed(batch(), length=5000))),
     ("batch-length", producing(changed(batch(), length=20))),
+    ("batch-length", producing(bytes(14))),
     ("batch-length", producing(message_set(1)[:-1], version=2)),
     ("batch-magic", producing(batch(), version=2)),
     ("batch-magic", fetching(message_set(1, 1), version=1)),
