@@ -3,6 +3,9 @@
 A capture is a sequence of events in the order of time. A connection number is unique within a capture, unless
 the connection was closed by both sides: a later `Opened` may then use the number again. Writers of captures
 make events; readers of captures return them; `verify` takes them.
+
+Capture files contain events as arrays: the tag, then the fields in the order below. So a new field goes to
+the end of its class, with a default, and no field is removed.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ class Side(IntEnum):
     """The server sends to the client."""
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False):
+class Opened(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
     """A connection begins."""
 
     connection: int
@@ -36,7 +39,7 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
     """Name that the capture gives the connection, for example of the listener; "" without a name."""
 
 
-class Bytes(msgspec.Struct, frozen=True, gc=False):
+class Bytes(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     """One side sent bytes. Boundaries between events have no meaning."""
 
     connection: int
@@ -46,7 +49,7 @@ class Bytes(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Closed(msgspec.Struct, frozen=True, gc=False):
+class Closed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
     """One side sends no more bytes on this connection."""
 
     connection: int
@@ -54,7 +57,7 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     side: Side
 
 
-class Dropped(msgspec.Struct, frozen=True, gc=False):
+class Dropped(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
     """One side sent bytes that the capture lacks. Bytes after this event do not join those before it."""
 
     connection: int
