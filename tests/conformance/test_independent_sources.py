@@ -13,9 +13,9 @@ import pytest
 from tests.conformance.batches import batch, message_set
 from tests.conformance.captures import answered, fetch, fetched, findings, produce, produced, sent
 from tests.matrix import in_one_test
-from tests.protocol import kio_side, test_kafka_encodings
+from tests.protocol import kio_side
 from tests.protocol.generate import each_version
-from tests.protocol.test_kio import KNOWN, jobs
+from tests.protocol.kio_samples import KNOWN, jobs
 from tests.wire.frames import framed
 from weir.conformance.verify.messages import form, read
 from weir.protocol.api import request_header_version, response_header_version
@@ -24,9 +24,10 @@ from weir.protocol.values import message_type, schema_of
 if TYPE_CHECKING:
     from weir.protocol.values import Message
 
-PACKED: Final[list[dict[str, Any]]] = json.loads(
-    (Path(test_kafka_encodings.__file__).parent / "data" / "packed_batches.json").read_text()
-)
+DATA: Final = Path(kio_side.__file__).parent / "data"
+ENCODINGS: Final[dict[str, Any]] = json.loads((DATA / "kafka_encodings.json").read_text())["messages"]
+"""Messages of Kafka's own classes (tests/protocol/test_kafka_encodings.py)."""
+PACKED: Final[list[dict[str, Any]]] = json.loads((DATA / "packed_batches.json").read_text())
 """Batches of Java's and librdkafka's producers."""
 
 
@@ -49,10 +50,10 @@ def check(message: type[Message], version: int, body: bytes) -> None:
 
 
 @in_one_test
-@pytest.mark.parametrize("name", test_kafka_encodings.DATA)
+@pytest.mark.parametrize("name", ENCODINGS)
 def test_messages_of_kafkas_own_classes_have_no_finding(name: str) -> None:
     for kind in ("default", "sample"):
-        for version, body in test_kafka_encodings.DATA[name][kind].items():
+        for version, body in ENCODINGS[name][kind].items():
             check(message_type(name), int(version), bytes.fromhex(body))
 
 
