@@ -6,4 +6,5 @@ This room imports `protocol` only, so that it serves as a library:
 - `events`: the common input. A capture is a sequence of events in the order of time.
 - `capture/`: the file format of captures, the recorder that writes them, redaction, and conversions.
 - `verify/`: the rules, and the checks that they name.
+- `report/`: findings counted, as JSON and JUnit XML, and compared with a baseline.
 """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
-from tests.wire.frames import request, response
+from tests.wire.frames import framed, request, response
 from weir.conformance.events import Bytes, Side
 from weir.conformance.verify import verify
 from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
@@ -63,3 +64,14 @@ def fetched(records: bytes, version: int = 11, correlation_id: int = 1) -> bytes
     part = FetchResponse.PartitionData(partition_index=0, high_watermark=100, records=records)
     topic = FetchResponse.FetchableTopicResponse(topic="orders", partitions=[part])
     return response(FetchResponse(responses=[topic]), version, correlation_id)
+
+
+def nested(count: int) -> bytes:
+    """A produce request of empty topics, three bytes each."""
+    count_bytes = bytearray()
+    left = count + 1
+    while left > 127:
+        count_bytes.append(left & 127 | 128)
+        left >>= 7
+    body = b"\0\0\1\0\0\0\1" + bytes([*count_bytes, left]) + b"\1\1\0" * count + b"\0"
+    return framed(struct.pack(">hhi", 0, 9, 1) + b"\0\1a\0" + body)

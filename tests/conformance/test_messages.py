@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.batches import batch, message_set
-from tests.conformance.captures import answered, findings, produce, produced, rules, sent
+from tests.conformance.captures import answered, findings, nested, produce, produced, rules, sent
 from tests.fuzz.work import cost
 from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, sample
@@ -63,17 +62,6 @@ def test_a_tagged_field_with_another_size_is_found() -> None:
     (found,) = api_versions_response(b"\1\0\2\1\0")
     assert (str(found.rule), found.path) == ("tag-size", "supported_features")
     assert (found.expected, found.found) == ("1", "2")
-
-
-def nested(count: int) -> bytes:
-    """A produce request of empty topics, three bytes each."""
-    count_bytes = bytearray()
-    left = count + 1
-    while left > 127:
-        count_bytes.append(left & 127 | 128)
-        left >>= 7
-    body = b"\0\0\1\0\0\0\1" + bytes([*count_bytes, left]) + b"\1\1\0" * count + b"\0"
-    return framed(struct.pack(">hhi", 0, 9, 1) + b"\0\1a\0" + body)
 
 
 def test_a_message_with_too_many_elements_needs_no_memory_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
