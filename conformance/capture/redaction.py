@@ -62,11 +62,11 @@ class Redaction:
     def feed(self, event: Event) -> Iterator[Event]:
         """Return the events that take this event's place. Bytes may be held until a frame is complete."""
         connection = self._connections.get(event.connection)
-        if connection is None:
+        if connection is None or isinstance(event, Opened):
             connection = _Connection(self, lost=not isinstance(event, Opened))
             self._connections[event.connection] = connection
         match event:
-            case Bytes(number, time_ns, side, data):
+            case Bytes():
                 yield from connection.bytes_of(event)
             case Closed(number, time_ns, side):
                 yield from connection.rest(number, time_ns, side)

@@ -338,7 +338,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         .output.partition("Commands:\n")[2]
         .splitlines()
     )
-    commands = ["calibrate", "check", "config", "demo", "man", "pipeline", "quotas", "run", "versions"]
+    commands = ["calibrate", "capture", "check", "config", "demo", "man", "pipeline", "quotas", "run", "versions"]
     assert [line.split()[0] for line in lines] == commands
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
