@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import click
 from rich.console import Console
 
+from weir.cli.capture_convert import convert
 from weir.cli.exits import CommandError
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
@@ -109,6 +110,9 @@ def capture(
     click.echo(summary(recorder, out), err=True)
     if recorder.error:
         raise CommandError(f"{recorder.error}: the capture lacks all that came after")
+
+
+capture.add_command(convert)
 
 
 def _recorder(
