@@ -185,6 +185,7 @@ class FrameStream:
             if LENGTH.unpack_from(head)[0] < 0:
                 self._lost = True
                 ready += head
+                self._head = bytearray()
                 return position
         (length,) = LENGTH.unpack_from(head)
         self._edit = self._begin(head, length)
