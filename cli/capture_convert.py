@@ -39,7 +39,7 @@ Examples:
     "ports",
     type=click.IntRange(1, 65535),
     multiple=True,
-    help="With --from pcap: a port of brokers, repeatable; default: the ports that connections were opened to.",
+    help="With --from pcap: a port of brokers, repeatable; default: those that connections were opened to.",
 )
 @click.option(
     "--blank-records", is_flag=True, help="With --from pcap: write zeros for the payloads of records."
@@ -88,10 +88,7 @@ def _to_json_lines(file: Path, out: Path | None, *, force: bool) -> None:
         except BrokenPipeError:  # the reader, such as head, wants no more
             sys.stderr.close()
             sys.exit(0)
-    for damage in damages:
-        click.echo(f"weir: {damage}", err=True)
-    if damages:
-        sys.exit(INCOMPLETE)
+    _tell(damages)
 
 
 def _from_pcap(
@@ -102,7 +99,8 @@ def _from_pcap(
     if out is None:
         raise click.UsageError("--from pcap needs --out.", click.get_current_context())
     redaction = Redaction(credentials=not with_credentials, records=blank_records)
-    events = read_pcap(file, ports)
+    damages: list[str] = []
+    events = read_pcap(file, ports, damages.append)
     first = next(events, None)
     if first is None:
         raise CommandError(f"{file} has no TCP connections of brokers: name their ports with --broker-port")
@@ -120,6 +118,15 @@ def _from_pcap(
             writer.write(event)
         text = f"{out}: {writer.events} events"
     click.echo(text, err=True)
+    _tell(damages)
+
+
+def _tell(damages: list[str]) -> None:
+    """Print what was damaged, and exit with INCOMPLETE if anything was."""
+    for damage in damages:
+        click.echo(f"weir: {damage}", err=True)
+    if damages:
+        sys.exit(INCOMPLETE)
 
 
 def _numbered(events: Iterable[Event], first: int) -> Iterator[Event]:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import ipaddress
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from weir.conformance.capture.blocks import CaptureError
+from weir.conformance.capture.blocks import CaptureError, DamagedCaptureError
+from weir.conformance.capture.reader import OnDamage
 from weir.conformance.capture.tcp import Endpoint, Reassembly, Segment
 from weir.conformance.events import Event
 
 TOOL: Final = 'needs dpkt: pip install "kafka-weir[pcap]"'
 
 
-def read_pcap(path: Path, ports: Iterable[int] = ()) -> Iterator[Event]:
+def read_pcap(path: Path, ports: Iterable[int] = (), on_damage: OnDamage | None = None) -> Iterator[Event]:
     """Return the events of a pcap or pcapng file. `ports`: the brokers' ports, empty to detect them
     (`Reassembly`). Raises CaptureError if the file is no such file, or dpkt is missing; OSError if the file
     cannot be read.
     """
     reassembly = Reassembly(frozenset(ports))
-    for segment in segments(path):
-        yield from reassembly.feed(segment)
+    damage: DamagedCaptureError | None = None
+    try:
+        for segment in segments(path):
+            yield from reassembly.feed(segment)
+    except DamagedCaptureError as error:
+        damage = error
     yield from reassembly.finish()
+    if damage is not None:
+        if on_damage is None:
+            raise damage
+        on_damage(str(damage))
 
 
 def segments(path: Path) -> Iterator[Segment]:
@@ -40,7 +50,7 @@ def segments(path: Path) -> Iterator[Segment]:
         except (ValueError, dpkt.Error) as error:
             raise CaptureError(f"{path} is not a pcap file: {error}") from None
         parse = _parser(dpkt, link, path)
-        for time_s, data in packets:
+        for time_s, data in _whole(dpkt, packets, path):
             try:
                 packet = parse(data)
             except (dpkt.Error, IndexError, ValueError):
@@ -48,6 +58,16 @@ def segments(path: Path) -> Iterator[Segment]:
             segment = _segment(dpkt, packet, round(time_s * 1_000_000) * 1000)
             if segment is not None:
                 yield segment
+
+
+def _whole(dpkt: Any, packets: Iterable[tuple[float, bytes]], path: Path) -> Iterator[tuple[float, bytes]]:
+    """Return the packets up to the damage, if any. Raises DamagedCaptureError there."""
+    try:
+        yield from packets
+    except (dpkt.Error, struct.error, ValueError) as error:
+        raise DamagedCaptureError(
+            f"{path} is cut or damaged: {error}; the packets before were read"
+        ) from None
 
 
 def _parser(dpkt: Any, link: int, path: Path) -> Any:

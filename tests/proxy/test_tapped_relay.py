@@ -1,4 +1,4 @@
-"""A tap sees the bytes of both sockets as they were read, and their ends, whatever the relay does with them."""
+"""A tap sees the bytes of both sockets as they were read, and their ends."""
 
 from __future__ import annotations
 

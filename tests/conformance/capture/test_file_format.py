@@ -17,9 +17,10 @@ from weir.conformance.capture import (
     CaptureWriter,
     DamagedCaptureError,
     Run,
+    blocks,
     read,
+    writer,
 )
-from weir.conformance.capture import blocks, writer
 from weir.conformance.capture.reader import read_index, read_selected
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 

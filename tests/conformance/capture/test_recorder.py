@@ -93,7 +93,7 @@ def test_bytes_dropped_at_the_end_are_recorded_with_the_end(tmp_path: Path) -> N
     connection.sent(memoryview(b"lost"), by_client=False)
     connection.ended(by_client=False)
     recorder.close()
-    opened, dropped, closed = read(tmp_path / "c")
+    _opened, dropped, closed = read(tmp_path / "c")
     assert isinstance(dropped, Dropped)
     assert (dropped.side, dropped.count) == (Side.SERVER, 4)
     assert isinstance(closed, Closed)

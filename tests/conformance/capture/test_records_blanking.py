@@ -20,22 +20,14 @@ PAYLOAD = b"a record that must not be recorded"
 
 def batch(payload: bytes = PAYLOAD, base: int = 5) -> bytes:
     """A record batch (magic 2) as Kafka's documentation lays it out: 61 bytes, then records."""
-    behind = (
-        b"\0\0\0\1"
-        + b"\2"
-        + b"\1\2\3\4"
-        + b"\0\0"
-        + b"\0\0\0\0"
-        + b"\7" * 16
-        + b"\3" * 14
-        + b"\0\0\0\1"
-        + payload
-    )
+    behind = b"\0\0\0\1\2\1\2\3\4\0\0\0\0\0\0" + b"\7" * 16 + b"\3" * 14 + b"\0\0\0\1" + payload
     return base.to_bytes(8, "big") + len(behind).to_bytes(4, "big") + behind
 
 
 def old_message(magic: int, payload: bytes = PAYLOAD) -> bytes:
-    """A message of magic 0 or 1: offset, size, CRC, magic, attributes, for 1 a timestamp, then key and value."""
+    """A message of magic 0 or 1: offset, size, CRC, magic, attributes, for 1 a timestamp, then key and
+    value.
+    """
     behind = b"\1\2\3\4" + bytes([magic, 0]) + b"\7" * (8 * magic) + payload
     return b"\0" * 8 + len(behind).to_bytes(4, "big") + behind
 

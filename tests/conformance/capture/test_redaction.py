@@ -75,10 +75,8 @@ def _responses() -> dict[ApiKey, Message]:
     configs[0].synonyms = _configs(describe.DescribeConfigsSynonym)
     return {
         ApiKey.SASL_AUTHENTICATE: M.SaslAuthenticateResponse(auth_bytes=SECRET),
-        ApiKey.CREATE_DELEGATION_TOKEN: M.CreateDelegationTokenResponse(hmac=SECRET, token_id="id"),
-        ApiKey.DESCRIBE_DELEGATION_TOKEN: tokens(
-            tokens=[tokens.DescribedDelegationToken(hmac=SECRET, token_id="id")]
-        ),
+        ApiKey.CREATE_DELEGATION_TOKEN: M.CreateDelegationTokenResponse(hmac=SECRET),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: tokens(tokens=[tokens.DescribedDelegationToken(hmac=SECRET)]),
         ApiKey.ENVELOPE: M.EnvelopeResponse(response_data=SECRET),
         ApiKey.DESCRIBE_CONFIGS: describe(results=[describe.DescribeConfigsResult(configs=configs)]),
         ApiKey.CREATE_TOPICS: create(
