@@ -10,7 +10,6 @@ from tests.proxy.rigs import Rig, tcp_pair
 from tests.wire.frames import request, response
 from weir.protocol.messages import ApiVersionsRequest, MetadataRequest, MetadataResponse
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.net import tapped_relay
 from weir.proxy.net.tapped_relay import TappedRelay
 
 if TYPE_CHECKING:
@@ -95,7 +94,3 @@ def test_a_tap_is_told_the_ends_of_both_sides(notes: Notes) -> None:
     assert rig.end() is CloseReason.CLIENT_CLOSED
     assert notes.ends == {True, False}
     rig.close()
-
-
-def test_the_module_of_plain_relays_knows_no_tap() -> None:
-    assert "tap" not in (tapped_relay.TlsRelay.__slots__ + tapped_relay.Relay.__slots__)

@@ -30,9 +30,8 @@ def test_requests_and_responses_are_decoded_and_named() -> None:
     )
     assert [line["event"] for line in found] == ["opened", "request", "response", "closed"]
     opened, asked, answered, closed = found
-    assert opened == {
-        "connection": 4, "time_ns": 1, "event": "opened", "client": "c:1", "server": "s:2", "label": "broker 1"
-    }  # fmt: skip
+    opened_by = {"client": "c:1", "server": "s:2", "label": "broker 1"}
+    assert opened == {"connection": 4, "time_ns": 1, "event": "opened", **opened_by}
     assert asked.items() >= {"api": "Metadata", "api_key": 3, "version": 1, "correlation_id": 5}.items()
     assert (asked["client_id"], asked["bytes"], asked["time_ns"]) == ("app", len(ask), 3)
     assert (answered["api"], answered["version"], answered["bytes"]) == ("Metadata", 1, len(answer))
