@@ -6,6 +6,7 @@ cannot be decoded in hex.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -28,6 +29,7 @@ from weir.protocol.framing import (
     request_body,
     response_body,
 )
+from weir.protocol.messages import ProduceRequest
 
 HEX_BYTES_MAX: Final = 256
 """Maximum number of bytes of an undecodable frame that are shown."""
@@ -65,7 +67,7 @@ class _Connection:
     def __init__(self) -> None:
         self.closed: set[Side] = set()
         self._cutters = {side: FrameCutter() for side in Side}
-        self._in_flight: dict[int, list[tuple[int, int]]] = {}
+        self._in_flight: dict[int, deque[tuple[int, int]]] = {}
         """(API key, version) of unanswered requests by correlation id."""
 
     def lines(self, event: Event) -> Iterator[Line]:
@@ -109,7 +111,8 @@ class _Connection:
             "version": version,
             "correlation_id": correlation_id,
         }
-        self._in_flight.setdefault(correlation_id, []).append((api_key, version))
+        waiting = self._in_flight.setdefault(correlation_id, deque(maxlen=IN_FLIGHT_MAX))
+        waiting.append((api_key, version))
         if len(self._in_flight) > IN_FLIGHT_MAX:
             del self._in_flight[next(iter(self._in_flight))]
         if not is_known(api_key, version):
@@ -118,10 +121,19 @@ class _Connection:
             end = client_id_end(data, 0, len(data))
             line["client_id"] = data[CLIENT_ID_OFFSET + 2 : max(0, end)].decode("utf-8", "replace")
             body = request_body(data, 0, len(data), flexible=is_flexible(api_key, version))
-            line["message"] = codec(request_type(api_key), version).decode(data, _found(body, frame))
+            message = codec(request_type(api_key), version).decode(data, _found(body, frame))
+            line["message"] = message
+            if isinstance(message, ProduceRequest) and message.acks == 0:
+                self._forget(correlation_id)
         except ProtocolError as error:
             return _malformed(line, data, str(error))
         return line
+
+    def _forget(self, correlation_id: int) -> None:
+        """Expect no response to the latest request with this correlation id."""
+        self._in_flight[correlation_id].pop()
+        if not self._in_flight[correlation_id]:
+            del self._in_flight[correlation_id]
 
     def _response(self, frame: Frame) -> Line:
         data = frame.data
@@ -133,7 +145,7 @@ class _Connection:
         waiting = self._in_flight.get(correlation_id)
         if not waiting:
             return _malformed(line, data, "no request of the capture has this correlation id")
-        api_key, version = waiting.pop(0)
+        api_key, version = waiting.popleft()
         if not waiting:
             del self._in_flight[correlation_id]
         line |= {"api_key": api_key, "api": _name(api_key), "version": version}

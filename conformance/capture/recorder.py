@@ -54,7 +54,7 @@ class Recorder:
         self.dropped_bytes = 0
         """Number of bytes that the capture lacks."""
         self.error = ""
-        """The error that ended writing, as one line; "" if there was none. Bytes are dropped from then on."""
+        """The error that ended writing, as one line; "" without an error. Bytes are dropped from then on."""
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._thread.start()
 

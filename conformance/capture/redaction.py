@@ -111,7 +111,7 @@ class _Connection:
         self._tokens_unanswered = 0
         self._streams = self._new_streams()
         self._lost = {Side.CLIENT: lost, Side.SERVER: lost}
-        """True for sides of which no frame's start is known, because bytes are missing."""
+        """True for sides without a known start of a frame, because bytes are missing."""
 
     def bytes_of(self, event: Bytes) -> Iterator[Event]:
         """Return the events for these bytes."""

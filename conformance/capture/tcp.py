@@ -8,6 +8,7 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
@@ -141,6 +142,8 @@ class _Half:
         """Number of bytes that were delivered or dropped."""
         self._waiting: dict[int, bytes] = {}
         """Data of segments behind a gap, by the offset of their first byte."""
+        self._order: list[int] = []
+        """Heap of these offsets."""
         self._waiting_bytes = 0
         self._end: int | None = None
         """Offset of the side's end; None before a FIN."""
@@ -168,7 +171,7 @@ class _Half:
         """Return the events of waiting bytes, and the side's end."""
         if self.ended:
             return
-        while self._waiting:
+        while self._order:
             yield from self._skip_gap(time_ns)
         yield from self._close(time_ns)
 
@@ -193,27 +196,26 @@ class _Half:
         known = self._waiting.get(offset)
         if not data or (known is not None and len(known) >= len(data)):
             return
-        self._waiting_bytes += len(data) - len(known) if known is not None else len(data) + SEGMENT_BYTES
+        if known is None:
+            heappush(self._order, offset)
+            self._waiting_bytes += SEGMENT_BYTES
+        self._waiting_bytes += len(data) - len(known or b"")
         self._waiting[offset] = data
 
     def _deliver(self, time_ns: int) -> Iterator[Event]:
-        """Return the bytes that are next, without those that overlap."""
-        while (data := self._waiting.pop(self._delivered, None)) is not None:
-            self._waiting_bytes -= len(data) + SEGMENT_BYTES
-            self._delivered += len(data)
-            yield Bytes(self._number, time_ns, self._side, data)
-            self._clip()
-
-    def _clip(self) -> None:
-        """Cut off what waiting segments have of the delivered bytes."""
-        for offset in sorted(offset for offset in self._waiting if offset < self._delivered):
+        """Return the bytes that are next, each once."""
+        while self._order and self._order[0] <= self._delivered:
+            offset = heappop(self._order)
             data = self._waiting.pop(offset)
             self._waiting_bytes -= len(data) + SEGMENT_BYTES
-            self._keep(offset, data)
+            data = data[self._delivered - offset :]
+            if data:
+                self._delivered += len(data)
+                yield Bytes(self._number, time_ns, self._side, data)
 
     def _skip_gap(self, time_ns: int) -> Iterator[Event]:
         """Declare the bytes before the first waiting segment lost."""
-        first = min(self._waiting)
+        first = self._order[0]
         yield Dropped(self._number, time_ns, self._side, first - self._delivered)
         self._delivered = first
         yield from self._deliver(time_ns)

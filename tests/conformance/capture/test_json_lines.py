@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.wire.frames import framed, request, response
 from weir.conformance.capture.json_lines import json_lines
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
-from weir.protocol.messages import MetadataRequest, MetadataResponse, SaslAuthenticateRequest
+from weir.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest, SaslAuthenticateRequest
 
 
 def lines(*events: Event) -> list[dict[str, Any]]:
@@ -55,6 +55,14 @@ def test_frames_that_cannot_be_decoded_have_an_error_and_their_bytes() -> None:
     assert all(line["error"] for line in found)
     assert found[1]["hex"] == framed(b"\0\3\0\1\0\0\0\2\0\0?").hex()
     assert [line["event"] for line in found] == ["request", "request", "request", "response", "malformed"]
+
+
+def test_a_produce_request_that_gets_no_response_takes_none_from_later_requests() -> None:
+    silent, ask = request(ProduceRequest(acks=0), 3, 5), request(MetadataRequest(), 1, 5)
+    found = lines(
+        Bytes(0, 1, Side.CLIENT, silent + ask), Bytes(0, 2, Side.SERVER, response(MetadataResponse(), 1, 5))
+    )
+    assert [line["api"] for line in found] == ["Produce", "Metadata", "Metadata"]
 
 
 def test_frames_behind_missing_bytes_do_not_join_those_before() -> None:

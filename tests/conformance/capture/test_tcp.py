@@ -101,6 +101,13 @@ def test_a_gap_is_lost_once_more_bytes_wait_than_the_bound(monkeypatch: pytest.M
     assert sent(found, Side.CLIENT) == b"a" * 50 * 39
 
 
+def test_many_small_segments_behind_a_gap_take_time_in_proportion_to_their_number() -> None:
+    """30,000 segments in reverse order: with a pass over all of them per segment this takes minutes."""
+    count = 30_000
+    segments = [Segment(9, CLIENT, BROKER, 1001 + number, b"a") for number in reversed(range(count))]
+    assert sent(run(handshake() + segments), Side.CLIENT) == b"a" * count
+
+
 def test_both_sides_end_with_their_fins() -> None:
     events = run(
         [
