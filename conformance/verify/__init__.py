@@ -7,8 +7,8 @@
 - `record_batches`, `message_sets`, `records`, `unpacking`, `producers`: records.
 
 A frame is decoded strictly, by the codec that Weir uses itself. If its bytes come out again, they are what
-Kafka writes. Only otherwise does a second, slower scanner read the frame and name the field: the codec cannot,
-because it stops at the first malformed field.
+Kafka writes. Only otherwise does a second, slower scanner read the frame and name the field: the codec
+cannot, because it stops at the first malformed field.
 """
 
 from __future__ import annotations

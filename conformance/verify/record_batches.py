@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _HEAD: Final = Struct(">qiibIhiqqqhii")
 _SIZE: Final = Struct(">i")
 _ENTRY_BYTES: Final = 12
+"""Size (bytes) of the offset and the length before a batch or message."""
+_MESSAGE_BYTES_MIN: Final = 26
+"""Size (bytes) of a message of magic 0 without key and value."""
 _CRC_START: Final = 21
 _LOG_APPEND_TIME: Final = 8
 _TRANSACTIONAL: Final = 16
@@ -119,10 +122,8 @@ class BatchChecker:
         """Return the end of the batch or message at `position`; -1 if it is not complete."""
         left = len(self.data) - position
         size: int = _SIZE.unpack_from(self.data, position + 8)[0] if left >= _ENTRY_BYTES else 0
-        if left > MAGIC_OFFSET:
-            least = (BATCH_HEAD_BYTES if self.data[position + MAGIC_OFFSET] >= 2 else 26) - _ENTRY_BYTES
-        else:
-            least = 0
+        is_batch = left > MAGIC_OFFSET and self.data[position + MAGIC_OFFSET] >= 2
+        least = (BATCH_HEAD_BYTES if is_batch else _MESSAGE_BYTES_MIN) - _ENTRY_BYTES
         if left >= _ENTRY_BYTES and size < least:
             self._report(
                 R.BATCH_LENGTH,

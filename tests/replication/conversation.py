@@ -28,8 +28,7 @@ class Conversation:
         self.quotas = ReplicationQuotas(ReplicationThrottles(dict(throttles)))
         replication = Replication(self.quotas)
         replication.topic_names = {topic_id(TOPIC).bytes: TOPIC}
-        session = new_connection(node_id=LEADER)
-        session.client.brokers, session.client.is_broker = frozenset(), True
+        session = new_connection(node_id=LEADER, brokers=frozenset())
         session.replica_fetcher = ReplicaFetcher(replication, LEADER)
         self.wire = Wire(session)
         self.now_ms = 1_000_000

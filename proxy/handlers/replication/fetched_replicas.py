@@ -1,9 +1,8 @@
 """The throttled replicas of one fetch, and the choice of those that may get records now.
 
 KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate.
-Weir
-also cuts the partition limits of the others, so that one fetch asks for no more records of throttled replicas
-than both budgets allow.
+Weir also cuts the partition limits of the others, so that one fetch asks for no more records of throttled
+replicas than both budgets allow.
 """
 
 from __future__ import annotations
@@ -69,7 +68,11 @@ class FetchedReplica:
         """
 
     def ask(self, asked: FetchRequest.FetchPartition, now_ms: int) -> None:
-        """Note that the follower's present fetch names the partition."""
+        """Note that the follower's present fetch names the partition. The high watermark of another leader
+        epoch is not kept, because a leader that has lost records has a lower one.
+        """
+        if asked.current_leader_epoch != self.asked.current_leader_epoch:
+            self.progress.high_watermark = -1
         self.asked, self.is_mentioned = asked, True
         self.progress.next_offset, self.progress.seen_ms = asked.fetch_offset, now_ms
 

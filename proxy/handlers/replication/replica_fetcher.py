@@ -111,7 +111,7 @@ class ReplicaFetcher:
         now_ms = context.now_ms
         session.read(request, now_ms)
         wait_ms = choose(
-            session.in_turn(),
+            session.replicas.values(),
             self._replication.quotas,
             session.pair,
             cut=fetch.version >= FIRST_VERSION_WITH_WHOLE_BATCHES,
@@ -148,9 +148,9 @@ class ReplicaFetcher:
         *,
         is_full: bool,
     ) -> BrokerQuery:
-        """Answer a fetch with partitions that are held back. A follower discards a response to a full fetch
-        that lacks a partition, so those that the leader is not asked for are added without records. (Since
-        Kafka 1.1, followers do so with versions before fetch sessions, too.)
+        """Answer a fetch while some of its partitions are held back. A follower discards a response to a full
+        fetch that lacks a partition, so those that the leader is not asked for are added without records.
+        (Since Kafka 1.1, followers do so with versions before fetch sessions, too.)
 
         The leader is asked for `unseen` partitions, because their high watermark is not known, but their
         records are removed. If a replica is in sync, it is not held back any more.

@@ -52,7 +52,7 @@ class ReplicaSession:
         """Epochs of the follower's next fetch (`epoch`) and of the next fetch to the leader (`leader_epoch`).
         """
         self.replicas: dict[Key, FetchedReplica] = {}
-        """Throttled replicas in the follower's session."""
+        """Throttled replicas in the session; those that the leader was last asked for come last."""
         self._others: set[Key] = set()
         """Partitions in the follower's session that are not throttled; the leader's session has them, too."""
         self._forgotten: set[Key] = set()
@@ -80,12 +80,12 @@ class ReplicaSession:
                 if progress is None:
                     progress = Progress(self.pair.leader, asked.fetch_offset, now_ms)
                     quotas.progress[replica] = progress
-                progress.leader = self.pair.leader
+                if progress.leader != self.pair.leader:
+                    progress.leader, progress.high_watermark = self.pair.leader, -1
                 known = self.replicas[key] = FetchedReplica(asked, roles, progress)
                 known.ask(asked, now_ms)
             else:
                 self._others.add(key)
-        self._forgotten.discard(key)
 
     def _forget(self, key: Key) -> None:
         replica = self.replicas.pop(key, None)
@@ -97,10 +97,6 @@ class ReplicaSession:
     def has_partitions_to_ask_for(self) -> bool:
         """True if a partition is not held back, so that the leader can be asked for it."""
         return bool(self._others) or not all(replica.is_held_back for replica in self.replicas.values())
-
-    def in_turn(self) -> Iterable[FetchedReplica]:
-        """Return the throttled replicas; those that the latest fetch has asked the leader for come last."""
-        return sorted(self.replicas.values(), key=lambda replica: replica.at_leader is not None)
 
     def request_for_leader(self, request: FetchRequest) -> FetchRequest:
         """Return the fetch that the leader is sent instead of the follower's, and note its partitions as
@@ -115,7 +111,9 @@ class ReplicaSession:
             elif replica.is_mentioned or replica.at_leader != replica.max_bytes:
                 replica.at_leader, replica.is_mentioned = replica.max_bytes, False
                 named.append((key, replica.cut()))
-        forgotten, self._forgotten = self._forgotten, set()
+        for key in [key for key, replica in self.replicas.items() if not replica.is_held_back]:
+            self.replicas[key] = self.replicas.pop(key)
+        forgotten, self._forgotten = self._forgotten.difference(key for key, _asked in named), set()
         return replace(
             request,
             session_epoch=self.leader_epoch if request.session_epoch > 0 else request.session_epoch,

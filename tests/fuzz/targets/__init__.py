@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import codecs, connections, quotas, records, sasl, scanners, tls_names
+from tests.fuzz.targets import captures, codecs, connections, quotas, records, sasl, scanners, tls_names
 
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for target in (
+        captures.CAPTURES,
+        captures.RECORDS,
         codecs.STRICT,
         codecs.AS_A_BROKER,
         scanners.FRAMING,
