@@ -2,8 +2,8 @@
 
 - `blocks`: the parts of a file; `writer` writes and continues files, `reader` reads them in constant memory.
 - `recorder`: takes bytes from connections without slowing them, and writes from a thread of its own.
-- `redaction`: removes credentials, and with `blanking` the payloads of records; `requests_in_flight` follows
-  the frames of a connection for both.
+- `redaction`: removes credentials from events (`credentials` finds them), and on request the payloads of
+  records (`records_blanking`), frame by frame (`frame_edits`).
 - `json_lines`, `pcap`: conversions to JSON lines, and from pcap files with `tcp` (reassembly).
 
 A capture is read as a sequence of events (`conformance.events`): `for event in read("file.weircap")`.

@@ -202,8 +202,8 @@ def index_entry(offset: int, events: list[Event]) -> IndexEntry:
 
 
 def _is_compressible(payload: bytes) -> bool:
-    """Return True if a sample from the payload's middle becomes at least a tenth smaller. Compressed records do
-    not, and zlib would take long to find that out.
+    """Return True if a sample from the payload's middle becomes at least a tenth smaller. Compressed records
+    do not, and zlib would take long to find that out.
     """
     start = max(0, len(payload) // 2 - SAMPLE_BYTES // 2)
     sample = payload[start : start + SAMPLE_BYTES]

@@ -40,7 +40,10 @@ class CaptureReader:
         """Runs whose start has been read so far; the last one describes the present events. A file has
         few.
         """
-        self.name = "stdin" if source == "-" else str(getattr(source, "name", source))
+        is_path = isinstance(source, str | Path)
+        self.name = (
+            "stdin" if source == "-" else str(source if is_path else getattr(source, "name", "a capture"))
+        )
         self._source = source
         self._on_damage = on_damage
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from weir.protocol import schema
 from weir.protocol.scanning.field_offsets import MessageLike, layout
 from weir.protocol.scanning.field_scanner import Chunks, Source, Stream, compiled, length_width
 
@@ -29,7 +30,7 @@ def field_spans(message: MessageLike, version: int, fields: tuple[str, ...], not
     `Chunks.feed` returns the offset behind the message once all of it is scanned, and raises ProtocolError
     for malformed bytes. Raises ValueError for a message or version that the schemas lack.
     """
-    return Chunks(_scan(message, version, fields)(note))
+    return Chunks(_scan(layout(message, version).name, version, fields)(note))
 
 
 class _SpanSource(Source):
@@ -58,8 +59,10 @@ class _SpanSource(Source):
 
 
 @cache
-def _scan(message: MessageLike, version: int, fields: tuple[str, ...]) -> Callable[[Note], Stream]:
-    found = layout(message, version)
+def _scan(name: str, version: int, fields: tuple[str, ...]) -> Callable[[Note], Stream]:
+    described = schema.message(name)
+    assert described is not None
+    found = described.layout(version)
     source = _SpanSource(found, fields)
     with source.block("def stream(note):"):
         source.line("body = position = end = 0")

@@ -340,6 +340,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
     )
     commands = [
         "calibrate",
+        "capture",
         "check",
         "config",
         "demo",
