@@ -59,7 +59,7 @@ brokers: install ## only the tests with real brokers, or with other releases of 
 	$(LANES) run brokers measured alone
 
 COMPILED := build/compiled
-ROOMS := protocol quotas usage calibration proxy pipeline demo cli
+ROOMS := protocol quotas usage conformance calibration proxy pipeline demo cli
 
 compiled: $(COMPILED)/made ## Weir with its data path compiled (needs a C compiler): PYTHONPATH=build/compiled .venv/bin/weir
 

@@ -6,6 +6,8 @@ import gzip
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from weir.protocol.checksums import crc32c
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -17,7 +19,6 @@ _TAIL: Final = struct.Struct(">hiqqqhii")
 _HEAD: Final = struct.Struct(">qiibI")
 _HEAD_COUNTED: Final = 9
 """Number of bytes of `_HEAD` that the batch's length field counts: leader epoch, magic and checksum."""
-_CRC32C_POLYNOMIAL: Final = 0x82F63B78
 _WORDS: Final = [f"{word}{number:x}" for number in range(0, 4000, 7) for word in ("key", "user", "at", "is")]
 
 
@@ -83,22 +84,3 @@ def varint(value: int) -> bytes:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*out, value])
-
-
-def _crc_entry(value: int) -> int:
-    for _ in range(8):
-        value = (value >> 1) ^ (_CRC32C_POLYNOMIAL if value & 1 else 0)
-    return value
-
-
-_CRC_TABLE: Final = [_crc_entry(index) for index in range(256)]
-
-
-def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of `data`, computed byte by byte: slow, but a calibration makes few
-    batches.
-    """
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF

@@ -7,6 +7,7 @@ import os
 import click
 
 from weir.cli.calibrate import calibrate
+from weir.cli.capture import capture
 from weir.cli.demo import demo
 from weir.cli.exits import run_command
 from weir.cli.man import man
@@ -16,6 +17,7 @@ from weir.cli.replication.command import replication
 from weir.cli.run import run
 from weir.cli.settings.check import check
 from weir.cli.settings.config import config_
+from weir.cli.verify import verify
 from weir.cli.versions import versions
 from weir.proxy import logs
 
@@ -44,7 +46,9 @@ weir.add_command(demo)
 weir.add_command(quotas)
 weir.add_command(replication)
 weir.add_command(versions)
+weir.add_command(verify)
 weir.add_command(calibrate)
+weir.add_command(capture)
 weir.add_command(pipeline)
 
 # `weir --help` cuts off first sentences that do not fit into 80 columns.
@@ -56,7 +60,9 @@ demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
 replication.short_help = "Show replication rates, and throttled replicas."
 calibrate.short_help = "Measure what requests cost a broker, for request quotas."
+capture.short_help = "Record what clients and brokers send, and convert records."
 pipeline.short_help = "Turn recorded usage into quotas and reports, with Spark."
+verify.short_help = "Check captures against the rules of Kafka's protocol."
 versions.short_help = "Show what versions a broker speaks, and what Weir offers."
 
 

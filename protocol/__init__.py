@@ -4,6 +4,7 @@ This package uses no sockets and no clock, and imports no other package of Weir.
 
 - `api`: APIs, versions and header versions; `error_codes`: Kafka's error codes.
 - `messages`: every message as a value, the same for all versions; `codec`: values to bytes and back.
+- `checksums`: CRC-32C.
 - `framing`: frames and their headers; `version_differences`: differences between versions on the wire;
   `sasl`: names of clients in SASL tokens.
 - `schema`, `versions`: the schemas; `values`, `decoding`, `encoding`, `primitives`: parts of the codec;

@@ -48,7 +48,7 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then drain; a second signal stops at once. `load` reads the
     configuration again; None if it cannot change. Raises ConfigError.
     """
-    _check_system()
+    check_system()
     recorded = recording(config)
     chosen = choose(config)
     registry = quota_registry(config, chosen.table)
@@ -59,12 +59,12 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> None:
             reactor, lambda: _main(config, reactor, registry, chosen, recorded, load or (lambda: config))
         )
     except BaseExceptionGroup as group:
-        raise _single(group) from None
+        raise single(group) from None
     finally:
         reactor.close()
 
 
-def _check_system() -> None:
+def check_system() -> None:
     """Raise ConfigError if the system lacks epoll, which the reactor needs."""
     if not hasattr(select, "epoll"):
         raise ConfigError(
@@ -117,7 +117,7 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
     )
 
 
-def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the only exception within nested exception groups of one exception each, which nurseries make;
     else the outermost group that has several exceptions.
     """
@@ -152,7 +152,7 @@ async def _main(
             sources = endpoint.Sources(server, registry, state, lambda: reactor.now_ms, tally, replication)
             await endpoint.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
-        nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
+        nursery.start_soon(obey_signals, server, nursery.cancel_scope)
         if follower is not None:
             quota_manager.on_altered_at_broker.append(follower.altered_at_broker)
             nursery.start_soon(server.supervisor.keep_running, Task.REPLICATION, follower.follow)
@@ -224,7 +224,7 @@ def _say_costs(config: Config) -> None:
         log.info("request time scaled", request_time_scale=settings.request_time_scale)
 
 
-async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
+async def obey_signals(server: Server, everything: trio.CancelScope) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async for number in received:
             if server.stopping:

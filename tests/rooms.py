@@ -4,4 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-ROOMS: Final = ("calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage")
+ROOMS: Final = (
+    "calibration",
+    "cli",
+    "conformance",
+    "demo",
+    "pipeline",
+    "protocol",
+    "proxy",
+    "quotas",
+    "usage",
+)

@@ -272,7 +272,7 @@ class Relay:
         if side is self._client:
             room = min(self.connection.client_room_bytes(self._reactor.now_ms), BUFFER_BYTES)
             room = room or min(self._reactor.read_bytes_max, len(view) - kept)
-        count = side.sock.recv_into(view[kept:] if kept else view, room)
+        count = side.recv_into(view[kept:] if kept else view, room)
         if count:
             side.received_bytes += count
             self._judge(side, buffer, view, kept + count)

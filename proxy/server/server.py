@@ -43,6 +43,7 @@ from weir.proxy.net.lingering import DISCARD_MS, Lingering
 from weir.proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
 from weir.proxy.net.relay import Relay
 from weir.proxy.net.side import Socket
+from weir.proxy.net.tapped_relay import NewRelay
 from weir.proxy.net.tls_relay import new_relay
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.establish import Client as AcceptedClient
@@ -67,6 +68,8 @@ class Server:
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Object that describes and alters quotas for clients. Set it before calling `serve`."""
+        self.new_relay: NewRelay = new_relay
+        """Function that starts the relay of a connection. Set it before calling `serve`."""
         self.usage = _usage_registries(config.settings) if config.records_usage else None
         """Usage counters of all brokers' clients; None if usage is not recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
@@ -325,7 +328,7 @@ class Server:
             self._say_ended(target, client.peer, reason, detail)
 
         self._relays.add(
-            new_relay(self._reactor, client.sock, broker, self._connection(target, client), ended)
+            self.new_relay(self._reactor, client.sock, broker, self._connection(target, client), ended)
         )
 
     def _lingered(self, lingering: Lingering) -> None:

@@ -340,6 +340,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
     )
     commands = [
         "calibrate",
+        "capture",
         "check",
         "config",
         "demo",
@@ -348,6 +349,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         "quotas",
         "replication",
         "run",
+        "verify",
         "versions",
     ]
     assert [line.split()[0] for line in lines] == commands

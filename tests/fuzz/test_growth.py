@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ELEMENTS = 150
 EVERY = {
+    "captures": 100,
     "codecs": 800,
     "codecs-as-a-broker": 800,
     "field-offsets": 600,

@@ -20,7 +20,8 @@ from bench.request_time.weir import Weir
 from tests.kafka.processes import Processes
 from tests.wire.packed import MB, batch, gzip_stream, noise, zstd_stream
 from weir.calibration import bodies
-from weir.calibration.batches import crc32c, varint
+from weir.calibration.batches import varint
+from weir.protocol.checksums import crc32c
 from weir.protocol.messages import ProduceResponse
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ in an interpreter of its own.
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import pickle
 import subprocess
@@ -16,14 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given
 
-from tests.properties import examples
 from tests.protocol import kio_side
-from tests.protocol.generate import each_version, every_version, messages, version_id
-from tests.protocol.plain import plain
+from tests.protocol.generate import each_version, every_version, version_id
+from tests.protocol.kio_samples import KNOWN, jobs, samples
 from weir.protocol.codec import codec
-from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,38 +42,6 @@ OLD_KIO_DIFFERS: Final = {
         0,
     ): "3.9 called the array and its field otherwise; the bytes are the same",
 }
-
-
-@functools.cache
-def samples(message: type[Message], version: int) -> list[Message]:
-    """Some values of the message, always the same ones."""
-    found: list[Message] = []
-
-    @examples(6)
-    @given(value=messages(message, version, tame=True))
-    def collect(value: Message) -> None:
-        found.append(value)
-
-    collect()
-    return found
-
-
-def jobs(message: type[Message], version: int) -> list[kio_side.Job]:
-    """The same values for kio."""
-    schema = schema_of(message)
-    return [(schema.api_key, schema.kind, version, plain(value)) for value in samples(message, version)]
-
-
-def in_kio() -> list[tuple[type[Message], int]]:
-    """The versions that the kio at hand has."""
-    return [
-        (message, version)
-        for message, version in every_version()
-        if kio_side.kio_class(schema_of(message).api_key, schema_of(message).kind, version) is not None
-    ]
-
-
-KNOWN = in_kio()
 
 
 def test_kio_has_all_versions_but_those_that_kafka_4_removed() -> None:

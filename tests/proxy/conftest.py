@@ -12,7 +12,7 @@ from tests.proxy.rigs import Rig, open_descriptors
 from tests.proxy.stage import Script, set_stage
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.run import _single
+from weir.proxy.run import single
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def play(request: pytest.FixtureRequest) -> Callable[..., None]:
             else:
                 trio.run(lambda: set_stage(reactor, script, brokers, options, drive=True))
         except BaseExceptionGroup as group:
-            raise _single(group) from None
+            raise single(group) from None
         finally:
             reactor.close()
         assert left_open(before) == set()

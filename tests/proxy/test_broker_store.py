@@ -28,7 +28,7 @@ from weir.proxy.control.stores import broker
 from weir.proxy.control.stores.broker import BrokerStore
 from weir.proxy.control.stores.store import StoreError, UnfitError
 from weir.proxy.control.stores.wire_quotas import as_request, imported
-from weir.proxy.run import _single
+from weir.proxy.run import single
 from weir.quotas import DEFAULT, Entity, QuotaTable
 from weir.quotas.table.entities import Prefix
 from weir.quotas.table.quota_table import QuotaKey
@@ -127,7 +127,7 @@ def play(cluster: QuotaCluster, script: Callable[[BrokerStore], Awaitable[T]], b
     try:
         return trio.run(main)
     except BaseExceptionGroup as group:
-        raise _single(group) from None
+        raise single(group) from None
 
 
 async def load(store: BrokerStore) -> QuotaTable:

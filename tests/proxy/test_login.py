@@ -31,7 +31,7 @@ from weir.proxy.config.principals import Credentials, credentials_of
 from weir.proxy.control.cluster.connection import Connection, LoginError, QuestionError
 from weir.proxy.control.cluster.discovery import first_brokers
 from weir.proxy.control.cluster.login import log_in
-from weir.proxy.run import _single
+from weir.proxy.run import single
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,7 +157,7 @@ def play(broker: Broker, mechanism: str, username: str = "user") -> None:
     try:
         trio.run(main)
     except BaseExceptionGroup as group:
-        raise _single(group) from None
+        raise single(group) from None
 
 
 def refused(broker: Broker, mechanism: str) -> str:

@@ -16,7 +16,7 @@ from weir.protocol.api import ApiKey
 from weir.proxy.control.cluster.access import DIRECT
 from weir.proxy.control.replication import broker_source
 from weir.proxy.control.replication.broker_source import BrokerSource
-from weir.proxy.run import _single
+from weir.proxy.run import single
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def follow(
     try:
         trio.run(main)
     except BaseExceptionGroup as group:
-        raise _single(group) from None
+        raise single(group) from None
 
 
 def first(cluster: ConfigCluster, brokers: int = 2) -> Followed:

@@ -18,7 +18,7 @@ from weir.proxy.control.cluster.connection import QuestionError
 from weir.proxy.control.replication import topic_ids
 from weir.proxy.control.replication.cluster_connection import ClusterConnection
 from weir.proxy.control.replication.topic_ids import ask_topic_ids
-from weir.proxy.run import _single
+from weir.proxy.run import single
 
 T = TypeVar("T")
 ORDERS, PAYMENTS = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -41,7 +41,7 @@ def play(cluster: ConfigCluster, script: Callable[[ClusterConnection], Awaitable
     try:
         return trio.run(main)
     except BaseExceptionGroup as group:
-        raise _single(group) from None
+        raise single(group) from None
 
 
 def test_ids_of_topics_that_exist_are_told_on_one_connection() -> None:

@@ -10,7 +10,17 @@ import pytest
 from tests.tools.compiled_only import ROOT
 from tests.tools.named_in_prose import Tree, missing_files, missing_names, names_in
 
-PRODUCT: Final = ("calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage")
+PRODUCT: Final = (
+    "calibration",
+    "cli",
+    "conformance",
+    "demo",
+    "pipeline",
+    "protocol",
+    "proxy",
+    "quotas",
+    "usage",
+)
 FOLDERS: Final = (*PRODUCT, "bench", "deploy", "docs", "tests", "tools")
 OTHERS: Final = {
     "applyInPandas": "PySpark",

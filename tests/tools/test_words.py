@@ -12,7 +12,17 @@ import pytest
 from tests.tools.compiled_only import ROOT
 from tests.tools.words import Finding, in_markdown, in_source, in_texts
 
-PRODUCT: Final = ("calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage")
+PRODUCT: Final = (
+    "calibration",
+    "cli",
+    "conformance",
+    "demo",
+    "pipeline",
+    "protocol",
+    "proxy",
+    "quotas",
+    "usage",
+)
 DEVELOPMENT: Final = ("bench", "tools")
 """Packages for developers. Only their texts are checked: old words in their identifiers are allowed."""
 EXCEPTIONS: Final = {

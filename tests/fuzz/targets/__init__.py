@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
+    captures,
     codecs,
     connections,
     quotas,
@@ -19,6 +20,8 @@ from tests.fuzz.targets import (
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for target in (
+        captures.CAPTURES,
+        captures.RECORDS,
         codecs.STRICT,
         codecs.AS_A_BROKER,
         scanners.FRAMING,

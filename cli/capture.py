@@ -1,0 +1,177 @@
+"""`weir capture`: record what clients and brokers send, and convert records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import Final, TypeVar
+
+import click
+from rich.console import Console
+
+from weir.cli.capture_convert import convert
+from weir.cli.exits import CommandError
+from weir.cli.progress import Progress
+from weir.cli.quantity import Quantity
+from weir.cli.settings.options import options_of_settings
+from weir.conformance.capture import CaptureError, CaptureWriter, Run
+from weir.conformance.capture.recorder import QUEUE_BYTES_MAX, Recorder
+from weir.conformance.capture.redaction import Redaction
+from weir.conformance.events import Side
+from weir.proxy import logs
+from weir.proxy.config import config
+from weir.proxy.tapped_run import RELAY_ONLY, run_tapped
+
+F = TypeVar("F", bound=Callable[..., object])
+
+EXAMPLES = """\b
+Examples:
+  weir capture --upstream kafka-1:9092 --listen 127.0.0.1:19092 --out session.weircap
+  weir capture --upstream kafka-1:9092 --out session.weircap --blank-records --for 60
+  weir capture convert session.weircap --to jsonl
+  weir capture convert --from pcap traffic.pcap --out session.weircap
+"""
+SAY_S: Final = 0.5
+"""Time (s) between two changes of the progress line."""
+PREFIXES: Final = (
+    "upstream",
+    "listen",
+    "advertised_host",
+    "broker_ports",
+    "first_node_id",
+    "tls_",
+    "sni_domain",
+)
+OTHERS: Final = ("listener_max_connection_creation_rate",)
+
+
+def _options_of_relays(command: F) -> F:
+    """Add the options of the settings that say where to listen, and how to reach brokers."""
+    for prefix in reversed((*PREFIXES, "frame_bytes_max", "connect_timeout_s", "drain_timeout_s", "log_")):
+        command = options_of_settings(prefix, but=OTHERS)(command)
+    return command
+
+
+@click.group(invoke_without_command=True, epilog=EXAMPLES)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="The capture; continued if it exists."
+)
+@click.option("--blank-records", is_flag=True, help="Write zeros for the payloads of records; sizes stay.")
+@click.option(
+    "--with-credentials", is_flag=True, help="Record passwords and tokens, too. Keep the file secret."
+)
+@click.option("--for", "for_s", type=Quantity("s"), metavar="SECONDS", help="Stop after this time.")
+@click.option(
+    "--queue-bytes",
+    type=Quantity("bytes"),
+    default=QUEUE_BYTES_MAX,
+    show_default=True,
+    help="Bytes that may wait to be written; more are dropped and counted.",
+)
+@_options_of_relays
+@click.pass_context
+def capture(
+    context: click.Context,
+    /,
+    out: Path | None,
+    blank_records: bool,
+    with_credentials: bool,
+    for_s: float | None,
+    queue_bytes: int,
+    **options: object,
+) -> None:
+    """Relay without quotas, and record both directions, until SIGTERM or SIGINT.
+
+    Traffic is never slowed: bytes that the disk cannot take are dropped, counted, and noted in the capture.
+    Credentials are replaced by filler of the same length.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if out is None:
+        raise click.UsageError("Missing option '--out'.", context)
+    with logs.in_background():
+        try:
+            loaded = config.load(None, {**options, **RELAY_ONLY})
+        except config.ConfigError as error:
+            raise CommandError(str(error)) from None
+        logs.configure(loaded.settings.log_level, loaded.settings.log_format)
+        recorder = _recorder(out, loaded.settings.upstream, blank_records, with_credentials, queue_bytes)
+        try:
+            with _Shown(recorder):
+                run_tapped(loaded, recorder.open, for_s=for_s)
+        except config.ConfigError as error:
+            raise CommandError(str(error)) from None
+        finally:
+            recorder.close()
+    click.echo(summary(recorder, out), err=True)
+    if recorder.error:
+        raise CommandError(f"{recorder.error}: the capture lacks all that came after")
+
+
+capture.add_command(convert)
+
+
+def _recorder(
+    out: Path, upstream: str, blank_records: bool, with_credentials: bool, queue_bytes: int
+) -> Recorder:
+    """Open the capture. Raises CommandError."""
+    run = Run(
+        time_ns=time.time_ns(),
+        source=upstream,
+        tool=f"weir {version('kafka-weir')}",
+        redacted=not with_credentials,
+        blanked=blank_records,
+    )
+    try:
+        writer = CaptureWriter(out, run)
+    except CaptureError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{out}: cannot write it: {error.strerror}") from None
+    if writer.repaired:
+        click.echo(f"weir: {writer.repaired}", err=True)
+    redaction = Redaction(credentials=not with_credentials, records=blank_records)
+    return Recorder(writer, redaction if any(redaction.replaces) else None, queue_bytes_max=queue_bytes)
+
+
+def summary(recorder: Recorder, out: Path) -> str:
+    """Return the text that the command prints at its end."""
+    sent = recorder.seen_bytes
+    text = (
+        f"{out}: {recorder.connections} connections, {sent[Side.CLIENT]} bytes of clients, "
+        f"{sent[Side.SERVER]} bytes of brokers, {recorder.dropped_bytes} bytes dropped"
+    )
+    if recorder.filled_frames:
+        text += f"\n{recorder.filled_frames} frames could not be read, and were replaced behind their heads"
+    return text
+
+
+class _Shown:
+    """Shows a recorder's counters on a terminal, within a `with` block."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._progress = Progress("recording", Console(stderr=True))
+        self._ended = Flag()
+        self._thread = Thread(target=self._say, daemon=True)
+
+    def __enter__(self) -> None:
+        self._progress.__enter__()
+        self._thread.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._progress.__exit__(None, None, None)
+
+    def _say(self) -> None:
+        while not self._ended.wait(SAY_S):
+            recorder = self._recorder
+            self._progress.say(
+                f"{recorder.connections} connections, {sum(recorder.seen_bytes.values()) / 1e6:.1f} MB, "
+                f"{recorder.dropped_bytes} bytes dropped"
+            )

@@ -1,0 +1,312 @@
+"""Follows one connection: pairs responses with requests, and applies the rules to both."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from weir.conformance.events import Side
+from weir.conformance.verify.client_behaviour import Sasl, Throttle, Versions
+from weir.conformance.verify.finding import Defect, Finding, hex_around
+from weir.conformance.verify.frames import FRAME_MAX, FrameCutter, LengthError
+from weir.conformance.verify.messages import Form, form, located, read
+from weir.conformance.verify.rules import RULES, R
+from weir.conformance.verify.values import error_code_defects, records_defects, throttle_defects
+from weir.protocol import schema
+from weir.protocol.api import ApiKey, versions
+from weir.protocol.framing import REQUEST_HEAD, REQUEST_LENGTH_MIN, RESPONSE_HEAD, RESPONSE_LENGTH_MIN
+
+if TYPE_CHECKING:
+    from weir.conformance.verify.frames import Frame
+    from weir.conformance.verify.producers import Producers
+    from weir.protocol.values import Message
+
+Report = Callable[[Finding], None]
+
+SEARCH_MAX: Final = 1000
+"""Maximum number of requests in flight among which a response's correlation id is looked for."""
+_UNSUPPORTED: Final = (35).to_bytes(2)
+_API_VERSIONS_BODY: Final = 8
+_FETCHES: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
+
+
+class InFlight(msgspec.Struct, frozen=True, gc=False):
+    """A request without its response."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    api: str
+
+
+_TOKEN: Final = InFlight(-1, -1, -1, "SASL token")
+_NO_REQUEST: Final = InFlight(-1, -1, -1, "")
+
+
+class ConnectionVerifier:
+    """Applies the rules to one connection, and reports findings."""
+
+    def __init__(self, number: int, producers: Producers, report: Report) -> None:
+        self._number = number
+        self._producers = producers
+        self._report = report
+        self._cutters = (FrameCutter(), FrameCutter())
+        self._in_flight: deque[InFlight] = deque()
+        self._versions = Versions()
+        self._throttle = Throttle()
+        self._sasl = Sasl()
+        self._pipelines = False
+        self._abandoned = False
+        """True behind a place from which frames or pairs can no longer be found."""
+        self._closed: set[Side] = set()
+
+    @property
+    def ended(self) -> bool:
+        """True if both sides have closed."""
+        return len(self._closed) == len(Side)
+
+    def feed(self, side: Side, data: bytes, time_ns: int) -> None:
+        """Take bytes that a side sent."""
+        if self._abandoned:
+            return
+        take = self._request if side is Side.CLIENT else self._response
+        try:
+            for frame in self._cutters[side].feed(data, time_ns):
+                if not self._abandoned:
+                    take(frame)
+        except LengthError as error:
+            self._fail(side, time_ns, R.FRAME_LENGTH, "A frame has a negative length.", str(error.length))
+
+    def dropped(self, side: Side, count: int, time_ns: int) -> None:
+        """Take a gap in the capture."""
+        if not self._abandoned:
+            text = "The capture lacks bytes; the connection is not checked behind them. Capture again."
+            self._fail(side, time_ns, R.CAPTURE_GAP, text, f"{count} bytes missing")
+
+    def closed(self, side: Side, time_ns: int) -> None:
+        """Take the end of a side's bytes."""
+        first = not self._closed
+        self._closed.add(side)
+        if self._abandoned:
+            return
+        if pending := self._cutters[side].pending:
+            text = "The connection ends within a frame."
+            self._place(
+                side,
+                time_ns,
+                _NO_REQUEST,
+                Defect(R.FRAME_INCOMPLETE, text, "", -1, "a whole frame", f"{pending} bytes"),
+            )
+        if side is Side.SERVER and first and self._in_flight:
+            text = "The server closes the connection and leaves a request unanswered."
+            self._place(
+                side,
+                time_ns,
+                self._in_flight[0],
+                Defect(R.REQUEST_UNANSWERED, text, "", -1, "a response", "the end"),
+            )
+
+    def _fail(self, side: Side, time_ns: int, rule: R, text: str, found: str) -> None:
+        self._abandoned = True
+        self._in_flight.clear()
+        self._place(side, time_ns, _NO_REQUEST, Defect(rule, text, "", -1, "", found))
+
+    # Requests
+
+    def _request(self, frame: Frame) -> None:
+        if self._sasl.raw_tokens:
+            self._raw_token(frame)
+            return
+        if len(frame.data) < 4 + REQUEST_LENGTH_MIN:
+            self._fail(
+                Side.CLIENT,
+                frame.ended_ns,
+                R.FRAME_LENGTH,
+                "A request is shorter than its header.",
+                f"{len(frame.data) - 4} bytes",
+            )
+            return
+        _length, api_key, version, correlation_id = REQUEST_HEAD.unpack_from(frame.data)
+        found = schema.api(api_key)
+        request = InFlight(
+            api_key, version, correlation_id, f"API {api_key}" if found is None else found.name
+        )
+        self._pipelines = self._pipelines or len(self._in_flight) > 0
+        defects = self._throttle.request(frame.begun_ns, pipelines=self._pipelines)
+        defects += self._versions.request(api_key, version) + self._sasl.request(api_key)
+        known = versions(api_key)
+        if known is None or version not in known:
+            defects += _unknown(api_key, version, is_api_known=known is not None)
+            message = None
+        else:
+            read_defects, message = self._read(frame, form("request", api_key, version), request)
+            defects += read_defects
+        for defect in defects:
+            self._place(Side.CLIENT, frame.ended_ns, request, defect, frame.data)
+        if api_key != ApiKey.PRODUCE or getattr(message, "acks", 1):
+            self._in_flight.append(request)
+        if api_key == ApiKey.SASL_HANDSHAKE and message is not None:
+            self._sasl.handshake(version, getattr(message, "mechanism", ""))
+
+    def _raw_token(self, frame: Frame) -> None:
+        """Take a token without Kafka's header, behind SaslHandshake version 0."""
+        if self._sasl.raw_tokens < 0:
+            text = "The number of tokens of this mechanism is unknown; the connection is not checked further."
+            self._fail(Side.CLIENT, frame.ended_ns, R.SASL_UNCHECKED, text, "")
+            return
+        self._sasl.raw_tokens -= 1
+        self._in_flight.append(_TOKEN)
+
+    # Responses
+
+    def _response(self, frame: Frame) -> None:
+        if self._in_flight and self._in_flight[0] is _TOKEN:
+            self._in_flight.popleft()
+            return
+        if len(frame.data) < 4 + RESPONSE_LENGTH_MIN:
+            self._fail(
+                Side.SERVER,
+                frame.ended_ns,
+                R.FRAME_LENGTH,
+                "A response is shorter than its header.",
+                f"{len(frame.data) - 4} bytes",
+            )
+            return
+        _length, correlation_id = RESPONSE_HEAD.unpack_from(frame.data)
+        request, defects = self._pair(correlation_id)
+        known = versions(request.api_key)
+        if request is not _NO_REQUEST and (
+            (known is not None and request.version in known) or request.api_key == ApiKey.API_VERSIONS
+        ):
+            defects += self._answer(frame, request)
+        for defect in defects:
+            self._place(Side.SERVER, frame.ended_ns, request, defect, frame.data)
+
+    def _pair(self, correlation_id: int) -> tuple[InFlight, list[Defect]]:
+        """Remove and return the request of a response, with the defects of the response's place."""
+        where = "header.correlation_id"
+        if not self._in_flight:
+            text = "The server sends a response that no request asked for."
+            return _NO_REQUEST, [
+                Defect(R.RESPONSE_WITHOUT_REQUEST, text, where, 4, "no response", str(correlation_id))
+            ]
+        oldest = self._in_flight[0]
+        if oldest.correlation_id == correlation_id:
+            return self._in_flight.popleft(), []
+        expected, found = str(oldest.correlation_id), str(correlation_id)
+        for index in range(1, min(len(self._in_flight), SEARCH_MAX)):
+            request = self._in_flight[index]
+            if request.correlation_id == correlation_id and request is not _TOKEN:
+                del self._in_flight[index]
+                text = "The server answers a later request first. Answer in the order of the requests."
+                return request, [Defect(R.RESPONSE_ORDER, text, where, 4, expected, found)]
+        text = "The server answers with a correlation id that no request in flight has. Copy the request's."
+        return self._in_flight.popleft(), [Defect(R.CORRELATION_ID, text, where, 4, expected, found)]
+
+    def _answer(self, frame: Frame, request: InFlight) -> list[Defect]:
+        shape, defects = _response_form(frame.data, request)
+        if shape is None:
+            return defects
+        found, message = self._read(frame, shape, request)
+        defects += found
+        if message is None:
+            return defects
+        values = error_code_defects(message, request.api_key, shape.codec.version)
+        throttle_ms: int = getattr(message, "throttle_time_ms", 0)
+        values += throttle_defects(throttle_ms)
+        self._throttle.response(request.api_key, request.version, throttle_ms, frame.ended_ns)
+        self._remember(message, request)
+        return defects + (located(frame.data, shape, values, {}) if values else [])
+
+    def _remember(self, message: Any, request: InFlight) -> None:
+        """Keep the facts of a response that later requests are compared with."""
+        if request.api_key == ApiKey.API_VERSIONS:
+            self._versions.offered(message)
+        elif request.api_key == ApiKey.SASL_HANDSHAKE:
+            self._sasl.handshake_answered(request.version, message.error_code)
+        elif request.api_key == ApiKey.SASL_AUTHENTICATE:
+            self._sasl.authenticated(message.error_code)
+
+    # Both
+
+    def _read(self, frame: Frame, shape: Form, request: InFlight) -> tuple[list[Defect], Message | None]:
+        """Return (defects of a frame's bytes and of its records, message or None)."""
+        if not frame.whole:
+            text = "The frame is too long to be checked."
+            return [Defect(R.FRAME_TOO_LARGE, text, "", 0, f"at most {FRAME_MAX} bytes", "more")], None
+        result = read(frame.data, shape)
+        defects = result.defects
+        has_records = (
+            request.api_key == ApiKey.PRODUCE if shape.kind == "request" else request.api_key in _FETCHES
+        )
+        if has_records and result.message is not None:
+            found, sizes = records_defects(
+                result.message, request.api_key, request.api, request.version, self._producers
+            )
+            if found:
+                defects = defects + located(frame.data, shape, found, sizes)
+        return defects, result.message
+
+    def _place(self, side: Side, time_ns: int, request: InFlight, defect: Defect, data: bytes = b"") -> None:
+        """Report a defect of a frame."""
+        self._report(
+            Finding(
+                rule=defect.rule,
+                severity=RULES[defect.rule].severity,
+                connection=self._number,
+                time_ns=time_ns,
+                side=side,
+                api=request.api,
+                version=request.version,
+                correlation_id=request.correlation_id,
+                message=defect.message,
+                path=defect.path,
+                offset=defect.offset,
+                expected=defect.expected,
+                found=defect.found,
+                context=hex_around(data, defect.offset),
+            )
+        )
+
+
+def _unknown(api_key: int, version: int, *, is_api_known: bool) -> Sequence[Defect]:
+    """Return the defects of a request that the schemas lack. ApiVersions may ask for any version."""
+    if not is_api_known:
+        text = "The client uses an API that Weir does not know; its contents are not checked."
+        return [Defect(R.UNKNOWN_API, text, "header.request_api_key", 4, "a known API", str(api_key))]
+    if api_key == ApiKey.API_VERSIONS:
+        return []
+    text = "The client uses a version that Weir does not know; its contents are not checked."
+    return [Defect(R.UNKNOWN_VERSION, text, "header.request_api_version", 6, "a known version", str(version))]
+
+
+def _response_form(data: bytes, request: InFlight) -> tuple[Form | None, list[Defect]]:
+    """Return the form of a response, and the defects of choosing that form. An ApiVersions response with
+    error 35 has version 0 (KIP-511).
+    """
+    known = versions(request.api_key)
+    is_known = known is not None and request.version in known
+    if request.api_key == ApiKey.API_VERSIONS and request.version > 0:
+        oldest = form("response", request.api_key, 0)
+        refused = data[_API_VERSIONS_BODY : _API_VERSIONS_BODY + 2] == _UNSUPPORTED
+        if refused and is_known and not read(data, oldest).defects:
+            return oldest, []
+        if refused and is_known:
+            text = (
+                "The server answers error 35 in another form than version 0, which the client may not read."
+            )
+            fallback = Defect(
+                R.API_VERSIONS_FALLBACK,
+                text,
+                "",
+                _API_VERSIONS_BODY,
+                "version 0",
+                f"version {request.version}",
+            )
+            return form("response", request.api_key, request.version), [fallback]
+        if not is_known:
+            return oldest, []
+    return (form("response", request.api_key, request.version) if is_known else None), []

@@ -1,0 +1,257 @@
+"""The registry of rules: name, reference, severity, explanation.
+
+Checks name a rule by its member of `R`, so that a rule without an entry is a type error. The table in
+docs/reference/conformance.md is generated from this registry.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Severity(StrEnum):
+    """The weight of a finding."""
+
+    ERROR = "error"
+    """The bytes break the protocol: a peer may refuse or misread them."""
+    WARNING = "warning"
+    """Known peers accept the bytes, but the protocol asks for others."""
+    NOTE = "note"
+    """Something could not be checked, or is allowed but unusual."""
+
+
+class R(StrEnum):
+    """Names of the rules."""
+
+    CAPTURE_GAP = "capture-gap"
+    FRAME_LENGTH = "frame-length"
+    FRAME_INCOMPLETE = "frame-incomplete"
+    FRAME_TOO_LARGE = "frame-too-large"
+    UNKNOWN_API = "unknown-api"
+    UNKNOWN_VERSION = "unknown-version"
+    VERSION_NOT_OFFERED = "version-not-offered"
+    API_VERSIONS_FALLBACK = "api-versions-fallback"
+    RESPONSE_WITHOUT_REQUEST = "response-without-request"
+    RESPONSE_ORDER = "response-order"
+    CORRELATION_ID = "correlation-id"
+    REQUEST_UNANSWERED = "request-unanswered"
+    FIELD_LENGTH = "field-length"
+    NULL_NOT_ALLOWED = "null-not-allowed"
+    NULL_FORM = "null-form"
+    VARINT = "varint"
+    VARINT_NOT_MINIMAL = "varint-not-minimal"
+    BOOL_VALUE = "bool-value"
+    STRING_UTF8 = "string-utf8"
+    TAG_ORDER = "tag-order"
+    TAG_SIZE = "tag-size"
+    TAG_DEFAULT = "tag-default"
+    REQUEST_TRAILING_BYTES = "request-trailing-bytes"
+    RESPONSE_TRAILING_BYTES = "response-trailing-bytes"
+    ENCODING_DIFFERS = "encoding-differs"
+    CONTENTS_UNCHECKED = "contents-unchecked"
+    ERROR_CODE_UNKNOWN = "error-code-unknown"
+    ERROR_89_VERSION = "error-89-version"
+    THROTTLE_NEGATIVE = "throttle-negative"
+    THROTTLE_IGNORED = "throttle-ignored"
+    SASL_ORDER = "sasl-order"
+    SASL_UNCHECKED = "sasl-unchecked"
+    BATCH_LENGTH = "batch-length"
+    BATCH_MAGIC = "batch-magic"
+    BATCH_CRC = "batch-crc"
+    BATCH_COUNT = "batch-count"
+    BATCH_OFFSETS = "batch-offsets"
+    BATCH_TIMESTAMPS = "batch-timestamps"
+    BATCH_COMPRESSION = "batch-compression"
+    BATCH_UNOPENED = "batch-unopened"
+    RECORD_FORMAT = "record-format"
+    PRODUCE_ONE_BATCH = "produce-one-batch"
+    PRODUCER_STATE = "producer-state"
+    PRODUCER_EPOCH = "producer-epoch"
+    PRODUCER_SEQUENCE = "producer-sequence"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A rule that frames, messages, records or peers must keep."""
+
+    name: R
+    severity: Severity
+    reference: str
+    """The KIP, or the chapter of Kafka's protocol guide."""
+    explanation: str
+    """One line: a finding of this rule means that the opposite was seen."""
+
+
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+_FRAMES = "protocol guide: Common Request and Response Structure"
+_TYPES = "protocol guide: Protocol Primitive Types"
+_ORDER = "protocol guide: Network"
+_BATCH = "KIP-98, message format: Record Batch"
+
+RULES: Final[dict[R, Rule]] = {
+    name: Rule(name, severity, reference, explanation)
+    for name, severity, reference, explanation in (
+        (
+            R.CAPTURE_GAP,
+            _N,
+            "",
+            "The capture has every byte of a connection. After a gap the connection is no longer checked.",
+        ),
+        (R.FRAME_LENGTH, _E, _FRAMES, "A frame's length covers its header, and is not negative."),
+        (R.FRAME_INCOMPLETE, _W, _FRAMES, "A side that closes has sent its last frame completely."),
+        (
+            R.FRAME_TOO_LARGE,
+            _N,
+            "socket.request.max.bytes",
+            "A frame has at most 100 MiB. The contents of a longer frame are not checked.",
+        ),
+        (R.UNKNOWN_API, _W, "protocol guide: Api Keys", "Weir's schemas (Kafka 3.9 and 4.2) have the API."),
+        (R.UNKNOWN_VERSION, _N, "protocol guide: Protocol Messages", "Weir's schemas have the version."),
+        (
+            R.VERSION_NOT_OFFERED,
+            _E,
+            "KIP-35",
+            "A request's version is within the range that the server's ApiVersions response gave.",
+        ),
+        (
+            R.API_VERSIONS_FALLBACK,
+            _E,
+            "KIP-511",
+            "An ApiVersions response with error 35 (UNSUPPORTED_VERSION) has the form of version 0.",
+        ),
+        (R.RESPONSE_WITHOUT_REQUEST, _E, _ORDER, "A response answers a request that was sent before."),
+        (R.RESPONSE_ORDER, _E, _ORDER, "Responses come in the order of their requests."),
+        (R.CORRELATION_ID, _E, _FRAMES, "A response has the correlation id of its request."),
+        (
+            R.REQUEST_UNANSWERED,
+            _N,
+            _ORDER,
+            "The server answers a request, instead of closing the connection.",
+        ),
+        (R.FIELD_LENGTH, _E, _TYPES, "A field ends within its message."),
+        (R.NULL_NOT_ALLOWED, _E, _TYPES, "A field that is not nullable in this version is not null."),
+        (
+            R.NULL_FORM,
+            _W,
+            "KIP-893",
+            "The length of null is -1. A nullable struct begins with 1, or -1 for null.",
+        ),
+        (R.VARINT, _E, "KIP-482", "A varint has at most five bytes and 31 bits."),
+        (R.VARINT_NOT_MINIMAL, _W, "KIP-482", "A varint has as few bytes as possible."),
+        (R.BOOL_VALUE, _W, _TYPES, "A boolean is 0 or 1."),
+        (R.STRING_UTF8, _E, _TYPES, "A string is UTF-8 and has at most 32767 bytes."),
+        (R.TAG_ORDER, _E, "KIP-482", "Tagged fields come in ascending order, each tag once."),
+        (R.TAG_SIZE, _E, "KIP-482", "The size of a tagged field is the size of its value."),
+        (R.TAG_DEFAULT, _N, "KIP-482", "A tagged field with its default value is left out."),
+        (
+            R.REQUEST_TRAILING_BYTES,
+            _W,
+            _FRAMES,
+            "No bytes follow a request's last field. Brokers ignore such bytes.",
+        ),
+        (R.RESPONSE_TRAILING_BYTES, _E, _FRAMES, "No bytes follow a response's last field."),
+        (
+            R.ENCODING_DIFFERS,
+            _E,
+            "protocol guide: Protocol Messages",
+            "A message that is decoded and encoded again has the same bytes.",
+        ),
+        (
+            R.CONTENTS_UNCHECKED,
+            _N,
+            "",
+            "A message has at most 200,000 elements. The values of a larger one are not checked.",
+        ),
+        (R.ERROR_CODE_UNKNOWN, _W, "protocol guide: Error Codes", "Kafka 4.2 has the error code."),
+        (
+            R.ERROR_89_VERSION,
+            _E,
+            "KIP-599",
+            "Error 89 is only in CreateTopics from version 6, CreatePartitions from 3, DeleteTopics from 5.",
+        ),
+        (R.THROTTLE_NEGATIVE, _W, "KIP-124", "throttle_time_ms is not negative."),
+        (
+            R.THROTTLE_IGNORED,
+            _W,
+            "KIP-219",
+            "After a response, the client sends nothing on that connection for throttle_time_ms.",
+        ),
+        (
+            R.SASL_ORDER,
+            _E,
+            "KIP-152",
+            "SaslAuthenticate follows SaslHandshake, and other requests follow the authentication.",
+        ),
+        (
+            R.SASL_UNCHECKED,
+            _N,
+            "KIP-152",
+            "Verification knows how many SASL tokens without Kafka's header come; or it ends there.",
+        ),
+        (R.BATCH_LENGTH, _E, _BATCH, "A batch's length covers its header, and ends within the field."),
+        (
+            R.BATCH_MAGIC,
+            _E,
+            "KIP-32, KIP-98, KIP-110",
+            "The API's version permits the batch's magic and codec. zstd: from Produce 7, Fetch 10.",
+        ),
+        (R.BATCH_CRC, _E, _BATCH, "The checksum (CRC-32C; CRC-32 for magic 0 and 1) fits the bytes."),
+        (R.BATCH_COUNT, _E, _BATCH, "The header's number of records is the number of records."),
+        (
+            R.BATCH_OFFSETS,
+            _E,
+            _BATCH,
+            "Offsets ascend, and the last is the header's. In Produce they are consecutive.",
+        ),
+        (R.BATCH_TIMESTAMPS, _W, _BATCH, "The header's greatest timestamp is that of a record."),
+        (R.BATCH_COMPRESSION, _E, _BATCH, "The batch's codec exists, and opens the records."),
+        (
+            R.BATCH_UNOPENED,
+            _N,
+            "",
+            "The codec's library (`kafka-weir[conformance]`) is there; a batch unpacks to at most 64 MiB.",
+        ),
+        (R.RECORD_FORMAT, _E, "message format: Record", "A record's lengths fit the record."),
+        (
+            R.PRODUCE_ONE_BATCH,
+            _E,
+            "KIP-98",
+            "From version 3, Produce has one batch of magic 2 for each partition.",
+        ),
+        (
+            R.PRODUCER_STATE,
+            _E,
+            "KIP-98",
+            "A producer id has an epoch and a sequence number. A transactional batch has a producer id.",
+        ),
+        (R.PRODUCER_EPOCH, _W, "KIP-98, KIP-360", "The epoch of a producer id does not decrease."),
+        (
+            R.PRODUCER_SEQUENCE,
+            _W,
+            "KIP-98",
+            "Sequence numbers of a producer id and epoch continue in each partition. They may repeat.",
+        ),
+    )
+}
+
+
+def check_names(names: Iterable[str]) -> frozenset[str]:
+    """Return the names as a set. Raises ValueError, with all names that are no rule, if there is one."""
+    found = frozenset(names)
+    if wrong := sorted(found - {*R}):
+        raise ValueError(f"no rule {', '.join(wrong)}; rules are {', '.join(R)}")
+    return found
+
+
+def table() -> str:
+    """Return the registry as a Markdown table."""
+    rows = [
+        f"| `{rule.name}` | {rule.severity} | {rule.reference or 'Weir'} | {rule.explanation} |"
+        for rule in RULES.values()
+    ]
+    return "\n".join(("| rule | severity | reference | explanation |", "| --- | --- | --- | --- |", *rows))

@@ -1,0 +1,86 @@
+"""Run the proxy only as a relay with a tap: no quotas, no uplift, no change of requests.
+
+Addresses of brokers in responses still lead to Weir, so clients stay on it. The tap sees the bytes as they
+were read: responses with the brokers' own addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+import trio
+
+from weir.proxy.config.config import Config
+from weir.proxy.connection.connection import Connection
+from weir.proxy.net import sockets
+from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.relay import OnEnd, Relay
+from weir.proxy.net.side import Socket
+from weir.proxy.net.tapped_relay import NewRelay, Tap, TappedRelay
+from weir.proxy.run import check_system, obey_signals, quota_registry, single
+from weir.proxy.server.server import Server
+from weir.quotas import QuotaTable
+
+log = structlog.get_logger("weir")
+
+RELAY_ONLY: Final[Mapping[str, object]] = {
+    "auto_creation": "permissive",
+    "quota_store": "broker",
+    "uplift": False,
+}
+"""Settings with which Weir forwards all requests unchanged, if there are no quotas."""
+
+OpenTap = Callable[[str, str, str], Tap]
+"""Function (address of the client, address of the broker or "" if unknown, name of the listener) that returns
+the tap of a new connection.
+"""
+
+
+def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None) -> None:
+    """Relay until SIGTERM, SIGINT, or `for_s` seconds have passed (None for no limit), then drain; a second
+    signal stops at once. `config` must have the settings `RELAY_ONLY`. Raises ConfigError.
+    """
+    check_system()
+    registry = quota_registry(config, QuotaTable())
+    sockets.allow_all_descriptors()
+    reactor = Reactor(monotonic_us)
+    server = Server(config, reactor, registry)
+    server.new_relay = _tapped_relays(server, open_tap)
+    try:
+        run_hosting_trio(reactor, lambda: _serve(server, for_s))
+    except BaseExceptionGroup as group:
+        raise single(group) from None
+    finally:
+        reactor.close()
+
+
+async def _serve(server: Server, for_s: float | None) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(obey_signals, server, nursery.cancel_scope)
+        async with trio.open_nursery() as serving:
+            await serving.start(server.serve)
+            if for_s is not None:
+                nursery.start_soon(_stop_after, server, for_s)
+        nursery.cancel_scope.cancel()
+
+
+async def _stop_after(server: Server, for_s: float) -> None:
+    await trio.sleep(for_s)
+    log.info("stopping, the time has passed", seconds=for_s)
+    server.stop()
+
+
+def _tapped_relays(server: Server, open_tap: OpenTap) -> NewRelay:
+    def new_relay(
+        reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
+    ) -> Relay:
+        node_id = connection.node_id
+        address = None if node_id is None else server.address_book.nodes.get(node_id)
+        label = "bootstrap" if node_id is None else f"broker {node_id}"
+        tap = open_tap(connection.client.peer, "" if address is None else str(address), label)
+        return TappedRelay(reactor, client, broker, connection, on_end, tap)
+
+    return new_relay

@@ -1,0 +1,207 @@
+"""`weir capture` and `weir capture convert`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from tests.cli.run_command import error_line
+from tests.conformance.capture.pcaps import write_pcap
+from tests.kafka.ports import free_range
+from tests.kafka.waiting import eventually
+from tests.wire.frames import request, response
+from weir.cli.exits import DONE, INCOMPLETE, USAGE
+from weir.cli.main import weir
+from weir.conformance.capture import CaptureReader, CaptureWriter, Run, read
+from weir.conformance.capture.tcp import Endpoint, Segment
+from weir.conformance.events import Bytes, Closed, Event, Opened, Side
+from weir.protocol.messages import MetadataRequest, MetadataResponse, SaslAuthenticateRequest
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+SECRET = b"\0user\0hunter2"
+ASK = request(MetadataRequest(), 1)
+ANSWER = response(MetadataResponse(), 1)
+LOGIN = request(SaslAuthenticateRequest(auth_bytes=SECRET), 1, 2)
+EVENTS: list[Event] = [
+    Opened(0, 1, "c:1", "s:2"),
+    Bytes(0, 2, Side.CLIENT, ASK),
+    Bytes(0, 3, Side.SERVER, ANSWER),
+    Closed(0, 4, Side.CLIENT),
+    Closed(0, 4, Side.SERVER),
+]
+
+
+def convert(*arguments: str, stdin: bytes = b"") -> Result:
+    """Run `weir capture convert`."""
+    return CliRunner().invoke(weir, ["capture", "convert", *arguments], input=stdin)
+
+
+def capture_file(path: Path) -> Path:
+    """A capture of one request and its response."""
+    with CaptureWriter(path, Run(1)) as writer:
+        for event in EVENTS:
+            writer.write(event)
+    return path
+
+
+def test_a_capture_becomes_json_lines_on_stdout(tmp_path: Path) -> None:
+    result = convert(str(capture_file(tmp_path / "c")), "--to", "jsonl")
+    assert result.exit_code == DONE
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["event"] for line in found] == ["opened", "request", "response", "closed", "closed"]
+    assert found[1]["api"] == "Metadata"
+
+
+def test_a_capture_on_stdin_becomes_json_lines_in_a_file(tmp_path: Path) -> None:
+    data = capture_file(tmp_path / "c").read_bytes()
+    out = tmp_path / "lines"
+    assert convert("-", "--to", "jsonl", "--out", str(out), stdin=data).exit_code == DONE
+    assert len(out.read_text().splitlines()) == len(EVENTS)
+    again = convert("-", "--to", "jsonl", "--out", str(out), stdin=data)
+    assert "exists already" in error_line(again)
+
+
+def test_a_damaged_capture_is_told_after_the_lines_before(tmp_path: Path) -> None:
+    path = capture_file(tmp_path / "c")
+    path.write_bytes(path.read_bytes()[:-3])
+    result = convert(str(path), "--to", "jsonl")
+    assert result.exit_code == INCOMPLETE
+    assert len(result.stdout.splitlines()) == len(EVENTS)
+    assert result.stderr.startswith(f"weir: {path}: damaged at byte ")
+
+
+def test_files_that_are_no_captures_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"something else")
+    assert "is not a capture" in error_line(convert(str(tmp_path / "c"), "--to", "jsonl"))
+    assert "No such file" in error_line(convert(str(tmp_path / "none"), "--to", "jsonl"))
+
+
+def test_a_direction_must_be_chosen(tmp_path: Path) -> None:
+    for options in ([], ["--to", "jsonl", "--from", "pcap"]):
+        assert convert(str(tmp_path / "c"), *options).exit_code == USAGE
+
+
+def test_a_pcap_file_becomes_a_capture_without_credentials(tmp_path: Path) -> None:
+    client, broker = Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.2", 9092)
+    write_pcap(
+        tmp_path / "p",
+        [
+            Segment(1000, client, broker, 10, syn=True),
+            Segment(2000, client, broker, 11, ASK),
+            Segment(3000, client, broker, 11 + len(ASK), LOGIN),
+        ],
+    )
+    out = tmp_path / "c"
+    for _ in range(2):  # the second time it continues the file
+        result = convert(str(tmp_path / "p"), "--from", "pcap", "--out", str(out))
+        assert result.exit_code == DONE, result.output
+    events = list(read(out))
+    assert [event.connection for event in events if isinstance(event, Opened)] == [0, 1]
+    data = b"".join(event.data for event in events if isinstance(event, Bytes))
+    assert len(data) == 2 * (len(ASK) + len(LOGIN))
+    assert SECRET not in data
+    kept = tmp_path / "kept"
+    assert (
+        convert(str(tmp_path / "p"), "--from", "pcap", "--out", str(kept), "--with-credentials").exit_code
+        == DONE
+    )
+    assert LOGIN in b"".join(event.data for event in read(kept) if isinstance(event, Bytes))
+    nothing = convert(str(tmp_path / "p"), "--from", "pcap", "--broker-port", "1", "--out", str(out))
+    assert "no TCP connections of brokers" in error_line(nothing)
+
+
+def test_capture_needs_a_file() -> None:
+    result = CliRunner().invoke(weir, ["capture", "--upstream", "127.0.0.1:1"])
+    assert "Missing option '--out'" in error_line_of_usage(result)
+
+
+def error_line_of_usage(result: Result) -> str:
+    """What click prints for wrong usage."""
+    assert result.exit_code == USAGE
+    return result.stderr
+
+
+def test_capture_refuses_a_file_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"something else")
+    result = CliRunner().invoke(
+        weir, ["capture", "--upstream", "127.0.0.1:1", "--out", str(tmp_path / "c"), "--for", "1"]
+    )
+    assert "is not a capture" in error_line(result)
+
+
+class Broker:
+    """A broker that answers one request, and closes connections that send anything else."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
+
+    def _answer(self, sock: socket.socket) -> None:
+        with sock:
+            while sock.recv(65536) == ASK:
+                sock.sendall(ANSWER)
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._listening.close()
+
+
+def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
+    broker, port, out = Broker(), free_range(3), tmp_path / "c"
+    command = [sys.executable, "-m", "weir.cli", "capture", "--upstream", broker.address, "--out", str(out)]
+    command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, stderr=stderr, stdout=stderr, env={**os.environ, "PYTHONPATH": "."}
+        )
+        try:
+            assert eventually(lambda: "listening" in log.read_text())
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.settimeout(10)
+                client.sendall(ASK)
+                assert client.recv(65536) == ANSWER
+            assert eventually(lambda: len(list(read(out, lambda _damage: None))) >= 1)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == DONE
+        finally:
+            process.kill()
+            process.wait()
+            broker.close()
+    reader = CaptureReader(out)
+    events = [event for event in reader if isinstance(event, Bytes)]
+    assert ASK in b"".join(event.data for event in events if event.side is Side.CLIENT)
+    assert ANSWER in b"".join(event.data for event in events if event.side is Side.SERVER)
+    assert reader.runs[0].source == broker.address
+    assert "0 bytes dropped" in log.read_text()
+
+
+def test_capture_ends_after_the_given_time(tmp_path: Path) -> None:
+    port = free_range(3)
+    command = [sys.executable, "-m", "weir.cli", "capture", "--upstream", "127.0.0.1:1", "--for", "0.2"]
+    command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
+    command += ["--out", str(tmp_path / "c")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == DONE
+    assert "0 connections, 0 bytes of clients" in done.stderr
+    assert list(read(tmp_path / "c")) == []
