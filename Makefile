@@ -71,7 +71,7 @@ $(COMPILED)/made: $(VENV)/made setup.py pyproject.toml weir/__init__.py $(shell 
 	@touch $@
 
 # The rooms are imported from build/compiled, the tests from here; the plugin refuses to test sources.
-COMPILED_TESTS := $(addprefix tests/,protocol quotas usage calibration proxy sim cli)
+COMPILED_TESTS := $(addprefix tests/,protocol quotas usage calibration proxy replication sim cli)
 
 check-compiled: install compiled ## only the tests of the compiled data path
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -n auto -o pythonpath= \

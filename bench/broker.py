@@ -78,10 +78,11 @@ def prepare(port: int) -> Topics:
         ask(port, frames.create_topic(name, FOR_EVER))
         ask_until_ready(port, frames.produce(name, size))
     ask_until_ready(port, frames.produce(WRITTEN, SMALL_BYTES))
-    return Topics(WRITTEN, _topic_id(port, READ), _topic_id(port, READ_SMALL))
+    return Topics(WRITTEN, topic_id(port, READ), topic_id(port, READ_SMALL))
 
 
-def _topic_id(port: int, name: str) -> UUID:
+def topic_id(port: int, name: str) -> UUID:
+    """Return the id of a topic, once the broker serves it. Raises BrokerError, OSError."""
     answer = ask_until_ready(port, frames.metadata(name))
     assert isinstance(answer, MetadataResponse)
     return answer.topics[0].topic_id

@@ -8,8 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Final
 
-BEGIN: Final = "<!-- figures: begin -->"
-END: Final = "<!-- figures: end -->"
+FIGURES: Final = "figures"
+"""Name of the section with the figures of requests."""
 LINE_MAX: Final = 120
 """Most characters of a line of the documentation, tables aside."""
 
@@ -18,26 +18,32 @@ class DocumentError(Exception):
     """Raised if a page lacks the marker lines between which the figures belong."""
 
 
-def put(file: Path, text: str) -> None:
-    """Replace the text between the marker lines of a page. Raises DocumentError, OSError."""
-    file.write_text(replaced(file.read_text(), text, str(file)))
+def markers(section: str) -> tuple[str, str]:
+    """Return the lines before and behind a section of figures."""
+    return f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
 
 
-def check(file: Path) -> None:
-    """Check that the page has the marker lines, before a measurement of minutes. Raises DocumentError,
-    OSError.
+def put(file: Path, text: str, section: str = FIGURES) -> None:
+    """Replace the text between the marker lines of a section. Raises DocumentError, OSError."""
+    file.write_text(replaced(file.read_text(), text, str(file), section))
+
+
+def check(file: Path, section: str = FIGURES) -> None:
+    """Check that the page has the marker lines of a section, before a measurement of minutes. Raises
+    DocumentError, OSError.
     """
-    replaced(file.read_text(), "", str(file))
+    replaced(file.read_text(), "", str(file), section)
 
 
-def replaced(document: str, text: str, where: str) -> str:
-    """Return `document` with `text` between its marker lines; `where` names the document in errors. Raises
-    DocumentError.
+def replaced(document: str, text: str, where: str, section: str = FIGURES) -> str:
+    """Return `document` with `text` between the marker lines of a section; `where` names the document in
+    errors. Raises DocumentError.
     """
-    before, begin, rest = document.partition(BEGIN)
-    _old, end, after = rest.partition(END)
+    opening, closing = markers(section)
+    before, begin, rest = document.partition(opening)
+    _old, end, after = rest.partition(closing)
     if not begin or not end:
-        raise DocumentError(f"{where}: no place for figures; mark it with the lines {BEGIN} and {END}")
+        raise DocumentError(f"{where}: no place for figures; mark it with the lines {opening} and {closing}")
     return f"{before}{begin}\n\n{wrapped(text.strip())}\n\n{end}{after}"
 
 

@@ -5,6 +5,7 @@ The versions are those of Kafka 3.9's own clients: the newest, with all fields t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -85,12 +86,16 @@ def fetch(topic_id: UUID, at_most_bytes: int) -> Request:
 
 def create_topic(name: str, configs: dict[str, str]) -> Request:
     """Return a request that creates a topic with one partition."""
-    settings = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=configs[key]) for key in configs]
     topic = CreateTopicsRequest.CreatableTopic(
-        name=name, num_partitions=1, replication_factor=1, configs=settings
+        name=name, num_partitions=1, replication_factor=1, configs=topic_configs(configs)
     )
     body = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     return request(CREATE_TOPICS_VERSION, body)
+
+
+def topic_configs(configs: Mapping[str, str]) -> list[CreateTopicsRequest.CreatableTopicConfig]:
+    """Return a topic's configurations as a request has them."""
+    return [CreateTopicsRequest.CreatableTopicConfig(name=key, value=configs[key]) for key in configs]
 
 
 def sasl_plain(user: str, password: str) -> tuple[Request, Request]:

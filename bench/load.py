@@ -45,6 +45,12 @@ class Load:
     """Process id of the proxy whose CPU time and memory are measured; None to measure neither."""
     entry: Entry = PLAIN
     """Steps of each connection before the load begins: TLS handshake and authentication."""
+    generator: str = "bench.generator"
+    """Name of the module whose processes send the load."""
+    payload_bytes: int = 0
+    """Size (bytes) of the records in a response to a follower. A response that is shorter, or half as long
+    again, is an error.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +148,12 @@ def together(parts: Sequence[Counted]) -> Measured:
 
 
 def generate(load: Load, frames: Sequence[bytes], processes: int = 1) -> Measured:
-    """Send `frames`, all of equal length, in turn from `processes` load generator processes; return the
-    measurements. Raises LoadError.
+    """Send `frames`, for `bench.generator` all of equal length, in turn from `processes` load generator
+    processes; return the measurements. Raises LoadError.
     """
     begin_s = time.monotonic() + START_S + load.warm_up_s
     content = b"".join(frames)
-    children = [_start() for _ in range(processes)]
+    children = [_start(load.generator) for _ in range(processes)]
     try:
         for index, child in enumerate(children):
             order = Order(_share(load, index, processes), len(frames), begin_s)
@@ -159,10 +165,10 @@ def generate(load: Load, frames: Sequence[bytes], processes: int = 1) -> Measure
             child.communicate()
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start(module: str) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-m", "bench.generator"],
+        [sys.executable, "-m", module],
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,

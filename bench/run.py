@@ -11,7 +11,7 @@ from bench import idle
 from bench.measure import Results, Say, Upstream, canned_upstream, measure, steps, upstream
 from bench.report import Outcome
 
-PARTS: Final = ("rows", "tls", "sasl", "entities", "idle")
+PARTS: Final = ("rows", "tls", "sasl", "replication", "entities", "idle")
 UPSTREAMS: Final[Mapping[str, Callable[[], AbstractContextManager[Upstream]]]] = {
     "kafka": upstream,
     "canned": canned_upstream,
@@ -49,7 +49,13 @@ def measured(outcome: Outcome) -> dict[str, Results]:
     """Return the results of the parts that consist of rows at targets, by name of the part: all parts but
     `idle`.
     """
-    return {"rows": outcome.load, "tls": outcome.tls, "sasl": outcome.sasl, "entities": outcome.entities}
+    return {
+        "rows": outcome.load,
+        "tls": outcome.tls,
+        "sasl": outcome.sasl,
+        "replication": outcome.replication,
+        "entities": outcome.entities,
+    }
 
 
 def _measure_idle(plan: Plan, outcome: Outcome, behind: Upstream, connections: int, say: Say) -> None:

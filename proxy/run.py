@@ -148,7 +148,8 @@ async def _main(
             from weir.proxy.admin import endpoint  # its libraries take half a second to import, and 20 MB
 
             tally = recorded.writer.tally if recorded is not None else None
-            sources = endpoint.Sources(server, registry, state, lambda: reactor.now_ms, tally)
+            replication = server.replication.quotas if config.replication.upstream else None
+            sources = endpoint.Sources(server, registry, state, lambda: reactor.now_ms, tally, replication)
             await endpoint.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)

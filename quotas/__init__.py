@@ -14,6 +14,8 @@ charges each request to the ledger.
   `zookeeper_layout`.
 - `limiters/`: usage and throttle times of one limit. `limiter` (protocol), `counters`, `budgets`, `smooth`,
   `bucket`, `request_time`, `rate`, `simple_rate`, `samples`, `throttle`, `shadow`.
+- `replication/`: replication quotas of brokers (KIP-73). `throttles` (configuration), `budgets` (usage of a
+  broker in a role), `replication_quotas` (all budgets, and the progress of replicas).
 - `costs/`: estimated request time. `request_costs` (coefficients, and the shipped `*.toml`), `cost`
   (estimate); `calibration`, `cost_fitting`, `cost_findings` and `cost_file` measure a broker and write its
   coefficients.

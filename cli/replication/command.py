@@ -54,10 +54,11 @@ def status(admin: str | None, config_file: Path | None, watch: bool, interval: f
     """Show brokers' replication rates, and how far throttled replicas are.
 
     A first table has the rate and the limit of each broker as leader and as follower. A second one has the
-    throttled replicas, those that are not in sync first: done is the share of the copy, lag the number of
-    offsets that the replica lacks, and left the time until it is in sync at its present rate, if the leader
-    gets no new records. Exit codes: 0 done; 2 wrong usage, or an admin endpoint that does not answer. While
-    --watch runs, an endpoint may be away for a while.
+    throttled replicas, those that are not in sync first: "from -> to" are the node ids of leader and
+    follower, done is the share of the copy, lag the number of offsets that the replica lacks, and left the
+    time until it is in sync at its present rate, if the leader gets no new records. Exit codes: 0 done;
+    2 wrong usage, or an admin endpoint that does not answer. While --watch runs, an endpoint may be away for
+    a while.
     """
     address = _address(admin, config_file)
     with screen(as_json=as_json, watch=watch) as shown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
 
 import click
 import msgspec
@@ -38,6 +38,7 @@ class ReplicaRow(NamedTuple):
 
     replica: str
     brokers: str
+    """Node ids of the leader and the follower."""
     state: str
     done: str
     lag: str
@@ -46,7 +47,7 @@ class ReplicaRow(NamedTuple):
 
 
 BROKERS: Final = BrokerRow("broker", "role", "rate", "limit", "used")
-REPLICAS: Final = ReplicaRow("partition", "leader -> follower", "state", "done", "lag", "rate", "left")
+REPLICAS: Final = ReplicaRow("partition", "from -> to", "state", "done", "lag", "rate", "left")
 RIGHT: Final = frozenset({"rate", "limit", "used", "done", "lag", "left"})
 
 
@@ -249,22 +250,26 @@ def _replica_table(replicas: Sequence[ReplicaStatus]) -> Table:
 
 
 def _table(headings: BrokerRow | ReplicaRow) -> Table:
-    """Return a terminal table with these columns, and a last one for bars."""
+    """Return a terminal table with these columns, and a last one for bars. On a narrow terminal only names of
+    partitions and bars get less room.
+    """
     from rich.table import Table
 
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in headings:
-        table.add_column(name, justify="right" if name in RIGHT else "left", overflow="fold")
-    table.add_column("", width=BAR_COLUMNS)
+        justify: Literal["left", "right"] = "right" if name in RIGHT else "left"
+        is_name = name == REPLICAS.replica
+        table.add_column(
+            name, justify=justify, overflow="fold", no_wrap=not is_name, min_width=12 if is_name else None
+        )
+    table.add_column("", min_width=BAR_COLUMNS // 3, max_width=BAR_COLUMNS)
     return table
 
 
 def _bar(share: float, colour: str) -> RenderableType:
     from rich.progress_bar import ProgressBar
 
-    return ProgressBar(
-        total=1, completed=min(share, 1), width=BAR_COLUMNS, complete_style=colour, finished_style=colour
-    )
+    return ProgressBar(total=1, completed=min(share, 1), complete_style=colour, finished_style=colour)
 
 
 def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

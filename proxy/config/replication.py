@@ -67,6 +67,7 @@ def replication_rules(settings: Settings, taken: Mapping[str, tuple[int, int]]) 
     listen = {node_id: _listen(node_id, first, settings.first_node_id) for node_id in upstream}
     _check_ports(listen, taken)
     _check_loops(upstream, listen)
+    _check_zookeeper(settings.replication_zookeeper)
     throttles_stored_by = None if settings.replication_zookeeper else settings.replication_throttles
     return ReplicationRules(upstream, listen, principals, throttles_stored_by)
 
@@ -80,21 +81,32 @@ def _check_unused(settings: Settings) -> None:
             raise ConfigError(f"{key} goes with replication_upstream: set that too, or leave {key} out")
 
 
+def _check_zookeeper(connect: str) -> None:
+    hosts, _slash, _chroot = connect.partition("/")
+    for host in hosts.split(",") if connect else ():
+        parse_address(host, "replication_zookeeper")
+
+
 def _voters(text: str) -> Iterator[tuple[int, Address]]:
     """Yield node ids and addresses of text in the syntax of Kafka's `controller.quorum.voters`. Raises
     ConfigError.
     """
     key = "replication_upstream"
-    seen: set[int] = set()
+    seen: dict[Address, int] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         match = _VOTER.fullmatch(part)
         if match is None or int(match[1]) > _NODE_ID_MAX:
             raise ConfigError(f"{key} has {part!r}, must be ID@HOST:PORT, for example 1@kafka-1:9093")
         node_id = int(match[1])
-        if node_id in seen:
+        if node_id in seen.values():
             raise ConfigError(f"{key} has broker {node_id} twice: leave out one of its addresses")
-        seen.add(node_id)
-        yield node_id, parse_address(match[2], f"{key} of broker {node_id}")
+        address = parse_address(match[2], f"{key} of broker {node_id}")
+        if address in seen:
+            raise ConfigError(
+                f"{key} has {address} for brokers {seen[address]} and {node_id}: give each its own"
+            )
+        seen[address] = node_id
+        yield node_id, address
 
 
 def _listen(node_id: int, first: Address, first_node_id: int) -> Address:

@@ -82,6 +82,10 @@ class Client(Protocol):
         """True if the principal belongs to a broker, and the connection is at a replication listener."""
 
     @property
+    def before_login(self) -> bool:
+        """True if the client must log in by SASL and has not done so yet."""
+
+    @property
     def recorded(self) -> bool:
         """True if the client's usage is recorded."""
 

@@ -31,8 +31,12 @@ class SimpleRate(Samples):
         """Return the time (ms) since the start of the oldest sample (sum of values recorded in one window),
         but at least `window_size_ms`. Empties expired samples.
         """
+        return max(self.age_ms(now_ms), self.window_size_ms)
+
+    def age_ms(self, now_ms: int) -> int:
+        """Return the time (ms) since the start of the oldest sample. Empties expired samples."""
         self._settle(now_ms)
-        return max(now_ms - self._oldest_ms, self.window_size_ms)
+        return now_ms - self._oldest_ms
 
     def peek(self, now_ms: int) -> float:
         """Return the rate (units per second) for metrics. Unlike `measure`, this changes nothing: expired

@@ -54,12 +54,12 @@ class ReplicationBudget:
         """Return the time (ms) until `size` bytes may be charged, if nothing else is charged meanwhile; at
         most `WAIT_MS_MAX`. Samples that expire meanwhile may shorten the time.
         """
-        missing = size - self.allowed_bytes(now_ms)
-        if missing <= 0:
+        if size <= self.allowed_bytes(now_ms):
             return 0
-        if missing >= self.limit * WAIT_MS_MAX / 1000:
+        if self.limit <= 0:
             return WAIT_MS_MAX
-        return math.ceil(missing / self.limit * 1000)
+        window_ms = (self._rate.total(now_ms) + size) / self.limit * 1000
+        return min(math.ceil(max(window_ms - self._rate.age_ms(now_ms), 1)), WAIT_MS_MAX)
 
     def rate(self, now_ms: int) -> float:
         """Return the rate in bytes/s, for metrics (LeaderReplicationThrottledRate and

@@ -189,8 +189,10 @@ class ReplicationQuotas:
 
     def roles(self, replica: Replica, leader: int) -> tuple[Role, ...]:
         """Return the roles in which a replica is throttled while it fetches from the broker `leader`."""
-        listed = self.throttles.is_listed
         topic, partition, node_id = replica
+        if topic not in self.throttles.topics:  # most partitions of a full fetch
+            return ()
+        listed = self.throttles.is_listed
         nodes = {Role.LEADER: leader, Role.FOLLOWER: node_id}
         return tuple(role for role in Role if listed(role, topic, partition, nodes[role]))
 

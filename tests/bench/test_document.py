@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.document import BEGIN, END, DocumentError, check, put, wrapped
+from bench.document import FIGURES, DocumentError, check, markers, put, wrapped
+from bench.report import SECTIONS
 
+BEGIN, END = markers(FIGURES)
 DOCUMENT = f"# Title\n\nbefore\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n"
 
 
@@ -30,8 +32,19 @@ def test_a_document_without_a_place_is_left_alone(tmp_path: Path, text: str) -> 
     assert file.read_text() == text
 
 
-def test_the_page_about_performance_has_a_place() -> None:
-    check(Path(__file__).parents[2] / "docs" / "background" / "performance.md")
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_page_about_performance_has_a_place_for_each_section(section: str) -> None:
+    check(Path(__file__).parents[2] / "docs" / "background" / "performance.md", section)
+
+
+def test_figures_of_one_section_leave_the_others_alone(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    opening, closing = markers("other")
+    file.write_text(f"{DOCUMENT}{opening}\n\nkept\n\n{closing}\n")
+    put(file, "new")
+    put(file, "newer", "other")
+    expected = DOCUMENT.replace("old", "new")
+    assert file.read_text() == f"{expected}{opening}\n\nnewer\n\n{closing}\n"
 
 
 def test_list_items_among_the_figures_are_wrapped_and_tables_are_not() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 TREE = Path(__file__).parents[2]
 OURS = "direct,weir"
-ROWS = "produce-500kb,fetch-100b"
-"""One of the part with TLS, one of that with SASL. `test_canned` asks for all of them."""
+ROWS = "produce-500kb,fetch-100b,replica-100-small"
+"""One of the part with TLS, one of that with SASL, one of replication. `test_canned` asks for all of them."""
 
 
 def command(json_file: Path, *options: str) -> list[str]:
@@ -46,12 +46,16 @@ def test_every_part_of_the_benchmark_gives_figures(tmp_path: Path, scratch: Path
         ("fetch-100b", "weir-plain"),
         ("fetch-100b", "weir-sasl"),
     }
+    assert {(cell["row"], cell["target"]) for cell in kept["replication"]} == {
+        ("replica-100-small", target) for target in ("direct", "weir", "weir-replication", "weir-throttled")
+    }
     assert set(kept["idle"]) == {"weir"}
-    for cell in [*kept["cells"], *kept["tls"], *kept["sasl"], *kept["entities"]]:
+    parts = ("cells", "tls", "sasl", "replication", "entities")
+    for cell in [cell for part in parts for cell in kept[part]]:
         (figures,) = cell["rounds"]
         assert figures["requests"] > 0, cell
         assert (figures["cpu_us"] is None) == (cell["target"] == "direct"), cell
-    assert done.stdout.count("| load |") == 9
+    assert done.stdout.count("| load |") == 13
     assert "| idle connections |" in done.stdout
     assert list(scratch.iterdir()) == []
 

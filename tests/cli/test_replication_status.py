@@ -22,7 +22,7 @@ from tests.proxy.throttled_replicas import NOW_MS, quotas, throttles
 from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
 from weir.cli.main import weir
-from weir.cli.replication.show import LiveScreen, duration, lines, replica_row, summary
+from weir.cli.replication.show import LiveScreen, drawn, duration, lines, replica_row, summary
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
@@ -48,10 +48,10 @@ broker  role             rate        limit  used
 2       follower  195.3 KiB/s  1.907 MiB/s  10 %
 3       follower        0 B/s  1.907 MiB/s   0 %
 
-partition  leader -> follower  state         done    lag         rate  left
-orders-0   1 -> 2              copying     25.0 %  15000  195.3 KiB/s  30 s
-orders-1   1 -> 3              held back    0.0 %    300        0 B/s     -
-orders-2   1 -> 2              in sync    100.0 %      0        0 B/s     -
+partition  from -> to  state         done    lag         rate  left
+orders-0   1 -> 2      copying     25.0 %  15000  195.3 KiB/s  30 s
+orders-1   1 -> 3      held back    0.0 %    300        0 B/s     -
+orders-2   1 -> 2      in sync    100.0 %      0        0 B/s     -
 """
 """1 MB/s are 976.6 KiB/s. Broker 1 has sent 3 MB in 10 s, and broker 2 has got 2 MB. Of partition 0, 6 MB
 are left at 200 kB/s.
@@ -301,6 +301,17 @@ def test_a_watched_status_fits_into_the_terminal() -> None:
     assert "orders-0" in first
     assert "orders-1" not in first
     assert "and 2 more" in first
+
+
+def test_a_narrow_terminal_folds_long_names_and_loses_no_figure() -> None:
+    name = "payments-of-a-long-name"
+    replica = msgspec.structs.replace(snapshot(quotas(), NOW_MS).replicas[0], topic=name)
+    status = msgspec.structs.replace(snapshot(quotas(), NOW_MS), replicas=[replica])
+    file = StringIO()
+    Console(file=file, force_terminal=True, width=80, color_system=None).print(drawn(status))
+    table = file.getvalue()[file.getvalue().index("from -> to") :].splitlines()[1:]
+    assert "".join(line[:14].strip() for line in table) == f"{name}-0"
+    assert " ".join(table[0][14:].split("━")[0].split()) == "1 -> 2 copying 25.0 % 15000 195.3 KiB/s 30 s"
 
 
 def test_a_watched_status_stays_while_weir_is_away() -> None:

@@ -338,7 +338,18 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         .output.partition("Commands:\n")[2]
         .splitlines()
     )
-    commands = ["calibrate", "check", "config", "demo", "man", "pipeline", "quotas", "run", "versions"]
+    commands = [
+        "calibrate",
+        "check",
+        "config",
+        "demo",
+        "man",
+        "pipeline",
+        "quotas",
+        "replication",
+        "run",
+        "versions",
+    ]
     assert [line.split()[0] for line in lines] == commands
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
@@ -484,6 +495,27 @@ def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
         weir_run.process.send_signal(number)
         weir_run.logged("stopping")
         assert weir_run.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("has_listeners", [True, False])
+def test_weir_run_shows_replication_quotas_only_with_replication_listeners(
+    broker: int, has_listeners: bool
+) -> None:
+    port = free_range(5)
+    options = {
+        "--upstream": f"{HOST}:{broker}",
+        "--listen": f"{HOST}:{port}",
+        "--broker-ports": f"{port + 1}-{port + 2}",
+        "--admin": f"{HOST}:{port + 3}",
+    }
+    if has_listeners:
+        options["--replication-upstream"] = f"0@{HOST}:{broker}"
+        options["--replication-listen"] = f"{HOST}:{port + 4}"
+    with running(*(word for option in options.items() for word in option)) as weir_run:
+        weir_run.logged("admin endpoint listening")
+        asked = ["replication", "status", "--admin", f"{HOST}:{port + 3}", "--json"]
+        shown = json.loads(CliRunner().invoke(weir, asked).stdout)
+    assert shown["configured"] is has_listeners
 
 
 def used(directory: Path) -> dict[str, int]:

@@ -13,6 +13,7 @@ from weir.proxy.control.usage.tally import Tally
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.quotas import QuotaTable
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 ROOT: Final = Path(__file__).parents[2]
 SUFFIXES: Final = {"counter": "_total", "info": "_info"}
@@ -24,7 +25,8 @@ def exposed_metrics() -> dict[str, str]:
     try:
         registry = QuotaRegistry(QuotaTable())
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
-        sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: 0, Tally())
+        state, replication = StoreHealth(lambda: 0.0), ReplicationQuotas()
+        sources = Sources(server, registry, state, lambda: 0, Tally(), replication)
         found = [family for family in families(sources, ready=True) if family is not None]
         return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     finally:

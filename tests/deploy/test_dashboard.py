@@ -25,6 +25,9 @@ SUBJECTS: Final = (
     "weir_broker_up",
     "weir_sessions_closed_total",
     "weir_turn_seconds_bucket",
+    "weir_leader_replication_throttled_rate",
+    "weir_follower_replication_throttled_rate",
+    "weir_replication_lag",
 )
 """Metrics that the dashboard has to show."""
 
@@ -59,7 +62,7 @@ def test_every_rate_and_quantile_of_the_dashboard_is_of_the_right_type(exposed: 
             assert kind == ("histogram" if name.endswith("_bucket") else "counter"), query
 
 
-def test_the_dashboard_shows_throttles_limits_brokers_connections_and_turns() -> None:
+def test_the_dashboard_shows_throttles_limits_brokers_connections_turns_and_replication() -> None:
     together = " ".join(queries())
     assert [name for name in SUBJECTS if name not in together] == []
 

@@ -94,6 +94,12 @@ class Cluster:
         return {node.node_id: node.port for node in self._topology.members}
 
     @property
+    def controller_ports(self) -> dict[int, int]:
+        """The port of each KRaft controller by its node id; empty with ZooKeeper."""
+        voters = self._topology.voters if self._topology.kraft else ()
+        return {node.node_id: node.controller_port for node in voters}
+
+    @property
     def bootstrap(self) -> str:
         """What clients take as bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self.ports.values())

@@ -12,8 +12,12 @@ from tests.wire.frames import framed, header, request
 from tests.wire.messages import fetched, length_of
 from weir.protocol.messages import FetchRequest
 from weir.protocol.values import schema_of
+from weir.proxy.handlers.replication.replica_fetcher import ReplicaFetcher
 from weir.proxy.handlers.replication.replica_fetches import REPLICA_FETCH_BYTES, replica_fetch_test
+from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas import DEFAULT, Budget, Entity, QuotaTable
+from weir.quotas.replication.replication_quotas import ReplicationQuotas
+from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
 
 VERSIONS = list(schema_of(FetchRequest).versions)
 FROM_TAGGED = 15
@@ -109,6 +113,30 @@ def test_replica_fetches_are_exempt_only_under_a_brokers_principal() -> None:
         play.session.client.become("mallory")
         play.relays(fetch(3, 17, 2), fetched(3, 100, version=17))
         assert charged(play) > before
+
+
+def test_a_replica_fetch_before_the_login_is_not_believed() -> None:
+    """A broker with a SASL listener answers such a fetch by the end of the connection. Without the login
+    anyone could tell the offsets of a follower, and so end its throttle.
+    """
+    topic, throttled = "t", ConfigKey(ResourceType.TOPIC, "t", Role.LEADER.replicas_key)
+    quotas = ReplicationQuotas(ReplicationThrottles({throttled: "*"}))
+    session = new_connection(node_id=1, brokers=frozenset())
+    session.replica_fetcher = ReplicaFetcher(Replication(quotas), 1)
+    session.plans.identities.behind_sasl.add(1)
+    named = FetchRequest.FetchTopic(
+        topic=topic, partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=2**62)]
+    )
+    claimed = request(FetchRequest(replica_id=2, topics=[named]), 12)
+    with Playbook(session=session) as play:
+        play.forwards(claimed)
+        assert not quotas.progress
+        play.wire.to_broker.clear()
+        play.returns(fetched(1, 0, version=12))
+        session.client.become("kafka")
+        play.client(claimed)
+        play.wire.to_broker.clear()
+        assert list(quotas.progress) == [(topic, 0, 2)]
 
 
 def test_replica_fetches_are_exempt_from_shadow_quotas() -> None:

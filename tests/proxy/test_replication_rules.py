@@ -77,6 +77,16 @@ def test_replication_listeners_may_have_gaps_and_begin_at_node_0() -> None:
             {"replication_upstream": "1@a:1,2@localhost:19294", "replication_listen": ":19293"},
             "replication_upstream has localhost:19294 for broker 2, which is Weir's own address: give",
         ),
+        (
+            {"replication_upstream": "1@a:1,2@b:1,3@a:1"},
+            "replication_upstream has a:1 for brokers 1 and 3: give each its own",
+        ),
+        ({"replication_zookeeper": "zk"}, "replication_zookeeper is 'zk', must be HOST:PORT, for example"),
+        ({"replication_zookeeper": "/kafka"}, "replication_zookeeper is '', must be HOST:PORT, for example"),
+        (
+            {"replication_zookeeper": "a:2181,b:65536/kafka"},
+            "replication_zookeeper is 'b:65536', its port",
+        ),
         ({"super_users": "kafka"}, "super_users has 'kafka', must be User:NAME, several separated by ;"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

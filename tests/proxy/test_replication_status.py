@@ -175,12 +175,12 @@ def page(server: Server, of: ReplicationQuotas | None) -> Page:
 
 def test_metrics_have_rates_limits_and_bytes_by_broker_and_role(server: Server) -> None:
     found = page(server, quotas())
-    assert found.value("weir_leader_replication_throttled_rate", node_id="1") == 300_000
-    assert found.value("weir_leader_replication_throttled_rate_limit", node_id="1") == 1e6
-    assert found.value("weir_leader_replication_throttled_bytes_total", node_id="1") == 3e6
-    assert found.value("weir_follower_replication_throttled_rate", node_id="2") == 200_000
-    assert found.value("weir_follower_replication_throttled_rate_limit", node_id="2") == 2e6
-    assert found.value("weir_follower_replication_throttled_bytes_total", node_id="2") == 2e6
+    assert found.value("weir_leader_replication_throttled_rate", broker="1") == 300_000
+    assert found.value("weir_leader_replication_throttled_rate_limit", broker="1") == 1e6
+    assert found.value("weir_leader_replication_throttled_bytes_total", broker="1") == 3e6
+    assert found.value("weir_follower_replication_throttled_rate", broker="2") == 200_000
+    assert found.value("weir_follower_replication_throttled_rate_limit", broker="2") == 2e6
+    assert found.value("weir_follower_replication_throttled_bytes_total", broker="2") == 2e6
     assert len(found.rows("weir_leader_replication_throttled_rate")) == 1
     assert len(found.rows("weir_follower_replication_throttled_rate")) == 2
 
@@ -188,18 +188,18 @@ def test_metrics_have_rates_limits_and_bytes_by_broker_and_role(server: Server) 
 def test_metrics_have_the_throttled_replicas_by_broker(server: Server) -> None:
     found = page(server, quotas())
     listed = "weir_replication_throttled_partitions"
-    assert found.value(listed, node_id="1", role="leader") == 2
-    assert found.value(listed, node_id="2", role="follower") == 2
-    assert [found.value("weir_replication_held_back_partitions", node_id=node) for node in "23"] == [0, 1]
-    assert [found.value("weir_replication_lag", node_id=node) for node in "23"] == [15_000, 300]
-    assert [found.value("weir_replication_stalled_seconds", node_id=node) for node in "23"] == [1, 10]
+    assert found.value(listed, broker="1", role="leader") == 2
+    assert found.value(listed, broker="2", role="follower") == 2
+    assert [found.value("weir_replication_held_back_partitions", broker=node) for node in "23"] == [0, 1]
+    assert [found.value("weir_replication_lag", broker=node) for node in "23"] == [15_000, 300]
+    assert [found.value("weir_replication_stalled_seconds", broker=node) for node in "23"] == [1, 10]
 
 
 def test_the_limit_in_metrics_is_infinite_without_a_rate(server: Server) -> None:
     of = quotas()
     of.use(NO_THROTTLES)
     found = page(server, of)
-    assert found.value("weir_leader_replication_throttled_rate_limit", node_id="1") == math.inf
+    assert found.value("weir_leader_replication_throttled_rate_limit", broker="1") == math.inf
     assert not found.rows("weir_replication_lag")
 
 

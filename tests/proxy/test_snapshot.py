@@ -13,7 +13,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tests.proxy.following import Followed, until
-from tests.proxy.throttles import BROKER_1, THROTTLES
+from tests.proxy.throttles import BROKER_1, ORDERS, THROTTLES
 from weir.proxy.config.config import ConfigError, load
 from weir.proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
 from weir.proxy.control.stores.store import StoreError, UnfitError
@@ -98,7 +98,7 @@ def test_a_quota_snapshot_omits_quotas_that_a_file_cannot_hold(tmp_path: Path) -
             (ALICE, QuotaKey.CONSUMER_BYTE_RATE): 0.5,
             (ALICE, QuotaKey.REQUEST_PERCENTAGE): 1e300,
         },
-        replication=ReplicationThrottles({BROKER_1: "5", BROKER_1._replace(resource_name="01"): "6"}),
+        replication=ReplicationThrottles({BROKER_1: "5", ORDERS._replace(resource_name="<default>"): "*"}),
     )
     left_out = write_snapshot(tmp_path / "last.toml", table)
     assert len(left_out) == 4

@@ -290,13 +290,16 @@ def test_a_rendered_table_with_throttles_parses_to_itself(
     assert parse(render(whole)) == whole
 
 
-@pytest.mark.parametrize(
-    "key", [of_broker("01"), of_broker("4294967295"), of_topic("<default>"), of_topic("\ud800")]
-)
-def test_a_throttle_of_an_unwritable_name_is_refused(key: ConfigKey) -> None:
-    value = "5" if key.resource_type is ResourceType.BROKER else "*"
+@pytest.mark.parametrize("name", ["01", "4294967295"])
+def test_a_throttle_of_an_impossible_node_id_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no node id"):
+        ReplicationThrottles({of_broker(name): "5"})
+
+
+@pytest.mark.parametrize("name", ["<default>", "\ud800"])
+def test_a_throttle_of_an_unwritable_topic_is_refused(name: str) -> None:
     with pytest.raises(QuotaFileError, match="remove it"):
-        render(QuotaTable(replication=ReplicationThrottles({key: value})))
+        render(QuotaTable(replication=ReplicationThrottles({of_topic(name): "*"})))
 
 
 # Editing

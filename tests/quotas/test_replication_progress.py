@@ -50,7 +50,7 @@ def test_the_rate_of_a_steady_copy_does_not_depend_on_marks(seconds: int) -> Non
 
 def test_the_rate_forgets_what_was_sent_before_the_mark_before_the_latest() -> None:
     """Marks at 10, 20 and 30 s. From 31 s on the replica gets 5,000 bytes a second instead of 1,000. At 40 s,
-    the next mark, the rate counts from the mark at 30 s: 1,000 bytes of the first second, then 9 × 5,000.
+    the next mark, the rate counts from the mark at 30 s: 1,000 bytes of the first second, then 45,000.
     """
     progress = copied(31)
     for second in range(31, 40):

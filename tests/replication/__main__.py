@@ -4,39 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 
-from tests.replication.script import Script, generate
+from tests.replication.script import generate
+from tests.replication.shrink import shrink
 from tests.replication.world import World, fault
-
-
-def shrink(script: Script, reason: str) -> Script:
-    """Return a smaller script that breaks a rule for a reason that begins alike."""
-
-    def smaller() -> list[Script]:
-        found = [
-            replace(script, followers=script.followers[:n] + script.followers[n + 1 :])
-            for n in range(len(script.followers))
-            if len(script.followers) > 1
-        ]
-        for n in range(len(script.events) - 1):
-            found.append(replace(script, events=script.events[:n] + script.events[n + 1 :]))
-        for n, produce in enumerate(script.logs):
-            if produce.sizes:
-                half = replace(produce, sizes=produce.sizes[: len(produce.sizes) // 2])
-                found.append(replace(script, logs=script.logs[:n] + (half,) + script.logs[n + 1 :]))
-        for n in range(len(script.throttles)):
-            found.append(replace(script, throttles=script.throttles[:n] + script.throttles[n + 1 :]))
-        return found
-
-    went_on = True
-    while went_on:
-        went_on = False
-        for candidate in smaller():
-            if (fault(candidate) or "")[-9:] == reason[-9:]:
-                script, went_on = candidate, True
-                break
-    return script
 
 
 def main() -> None:

@@ -28,8 +28,7 @@ class Conversation:
         self.quotas = ReplicationQuotas(ReplicationThrottles(dict(throttles)))
         replication = Replication(self.quotas)
         replication.topic_names = {topic_id(TOPIC).bytes: TOPIC}
-        session = new_connection(node_id=LEADER)
-        session.client.brokers, session.client.is_broker = frozenset(), True
+        session = new_connection(node_id=LEADER, brokers=frozenset())
         session.replica_fetcher = ReplicaFetcher(replication, LEADER)
         self.wire = Wire(session)
         self.now_ms = 1_000_000
@@ -63,6 +62,10 @@ class Conversation:
             message.forgotten_topics_data = [
                 FetchRequest.ForgottenTopic(topic=TOPIC, topic_id=topic_id(TOPIC), partitions=list(forget))
             ]
+        return self.send(message)
+
+    def send(self, message: FetchRequest) -> dict[int, int] | None:
+        """Send this fetch, as the follower's next one; as `fetch`."""
         if self.version >= 7:
             message.session_id, message.session_epoch = self.session
         if self.version < 15:

@@ -1,4 +1,4 @@
-"""A model of a fetcher thread: the follower's logs, and its side of the fetch session (FetchSessionHandler)."""
+"""A model of a fetcher thread: the follower's logs, and its side of the session (FetchSessionHandler)."""
 
 from __future__ import annotations
 

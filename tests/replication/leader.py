@@ -81,6 +81,7 @@ class Poll:
     session: Session | None
     is_full: bool
     send: Send
+    owner: object
     until_ms: int
 
 
@@ -113,8 +114,10 @@ class Leader:
                 hosted.in_sync.clear()
                 del hosted.log.batches[max(len(hosted.log.batches) - truncated[partition], 0) :]
 
-    def fetch(self, request: FetchRequest, version: int, send: Send, now_ms: int) -> Poll | None:
-        """Take a fetch; return what is read for it, None if it is refused."""
+    def fetch(
+        self, request: FetchRequest, version: int, send: Send, owner: object, now_ms: int
+    ) -> Poll | None:
+        """Take a fetch of `owner`; return what is read for it, None if it is refused."""
         asked, session = named(request, version), None
         is_full = version < 7 or request.session_epoch <= 0
         if is_full:
@@ -133,16 +136,16 @@ class Leader:
                 self._refuse(session, send)
                 return None
             session.epoch += 1
+            session.partitions.update(asked)
             for topic in request.forgotten_topics_data:
                 for index in topic.partitions:
                     session.partitions.pop((_name(topic, version), index), None)
                     session.sent.pop((_name(topic, version), index), None)
-            session.partitions.update(asked)
             partitions = session.partitions
             if not partitions:
                 del self.sessions[session.id]
                 session, is_full = None, True
-        poll = Poll(request, version, partitions, session, is_full, send, now_ms + request.max_wait_ms)
+        poll = Poll(request, version, partitions, session, is_full, send, owner, now_ms + request.max_wait_ms)
         self._note_progress(poll)
         self.polls.append(poll)
         self.complete(now_ms)

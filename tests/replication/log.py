@@ -16,7 +16,7 @@ class Batch(NamedTuple):
     """A batch of records, in a format of the model's own."""
 
     offset: int
-    count: int
+    records: int
     epoch: int
     data: bytes
 
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     @property
     def end(self) -> int:
         """First offset behind the batch."""
-        return self.offset + self.count
+        return self.offset + self.records
 
 
 def batches(data: bytes) -> Iterator[Batch]:

@@ -27,11 +27,13 @@ class Usage:
         """Change the rate."""
         self._limits.append((now_ms, limit))
 
-    def note(self, follower: int, size: int, now_ms: int, slack_ms: int) -> None:
+    def note(self, follower: int, size: int, now_ms: int, *, slack_ms: int, uncut: int) -> None:
         """Count a response to a follower, and check the last 11 s.
 
         When the last of the fetches of that time was sent, the usage was at most rate x 12 s. Each follower
         had at most one other fetch in flight then. So the bound is rate x 12 s, and a response per follower.
+        A response has at most rate x 12 s, and `uncut` bytes. Rates that were in force up to `slack_ms`
+        before these 11 s count, because fetches that were decided under them may have been in flight.
         """
         begin_ms = now_ms - WINDOW_MS
         self._sent.append((now_ms, follower, size))
@@ -42,7 +44,9 @@ class Usage:
         largest: dict[int, int] = defaultdict(int)
         for _when, who, one in self._sent:
             largest[who] = max(largest[who], one)
-        bound = max(limit for _when, limit in self._limits) * WINDOW_MAX_S + sum(largest.values())
+        allowed = max(limit for _when, limit in self._limits) * WINDOW_MAX_S
+        assert size <= allowed + uncut, f"a response has {size} bytes of throttled replicas"
+        bound = allowed + sum(largest.values())
         total = sum(one for _when, _who, one in self._sent)
         assert total <= bound, f"{total} bytes of throttled replicas in 11 s, at most {bound} are allowed"
 
@@ -68,7 +72,9 @@ class Usages:
         self._usages.clear()
         self.use(self.rates, now_ms)
 
-    def note(self, key: tuple[Role, int], follower: int, size: int, now_ms: int, slack_ms: int) -> None:
+    def note(
+        self, key: tuple[Role, int], follower: int, size: int, now_ms: int, *, slack_ms: int, uncut: int
+    ) -> None:
         """Count a response to a follower."""
         if self.rates[key] < math.inf:
-            self._usages[key].note(follower, size, now_ms, slack_ms)
+            self._usages[key].note(follower, size, now_ms, slack_ms=slack_ms, uncut=uncut)

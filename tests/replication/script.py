@@ -171,11 +171,13 @@ class _Draw:
         version = draw.choice(VERSIONS)
         followed = tuple(draw.sample(self.partitions, draw.randint(1, len(self.partitions))))
         small = self.size_max * (1 if version < 3 else draw.choice([0.3, 3]))
+        max_bytes = draw.choice([10_000_000, 10_000_000, int(self.size_max * 2)])
+        partition_max_bytes = draw.choice([1_000_000, max(int(small), 60)])
         limits = FetchLimits(
             max_wait_ms=draw.choice([50, 500, 500, 2000]),
-            min_bytes=draw.choice([1, 1, 1, 500]),
-            max_bytes=draw.choice([10_000_000, 10_000_000, int(self.size_max * 2)]),
-            partition_max_bytes=draw.choice([1_000_000, max(int(small), 60)]),
+            min_bytes=draw.choice([1, 1, 1, min(500, partition_max_bytes, max_bytes)]),
+            max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes,
         )
         in_sync = tuple(partition for partition in followed if draw.random() < 0.3)
         return FollowerScript(node_id, version, limits, followed, in_sync)
@@ -184,24 +186,22 @@ class _Draw:
         draw = self.rng
         follower, partition = draw.choice(followers), draw.choice(self.partitions)
         own = draw.choice(follower.partitions)
-        truncated = ()
+        truncated: tuple[tuple[Partition, int], ...] = ()
         if draw.random() < 0.5 and all(one.version >= 12 for one in followers):
             truncated = ((partition, draw.randint(1, 5)),)
-        return draw.choices(
-            [
-                Produce(partition, self._sizes(10)),
-                Throttle(self._throttles()),
-                Throttle(()),
-                Restart(truncated),
-                Cut(follower.node_id),
-                RestartWeir(),
-                Remove(follower.node_id, own),
-                Add(follower.node_id, own),
-                Evict(follower.node_id),
-                LearnIds(),
-            ],
-            [10, 5, 1, 1, 1, 1, 2, 2, 1, 0.5],
-        )[0]
+        events: list[Event] = [
+            Produce(partition, self._sizes(10)),
+            Throttle(self._throttles()),
+            Throttle(()),
+            Restart(truncated),
+            Cut(follower.node_id),
+            RestartWeir(),
+            Remove(follower.node_id, own),
+            Add(follower.node_id, own),
+            Evict(follower.node_id),
+            LearnIds(),
+        ]
+        return draw.choices(events, [10, 5, 1, 1, 1, 1, 2, 2, 1, 0.5])[0]
 
     def _throttles(self, *, slow: bool = True) -> Throttles:
         draw, found = self.rng, list[tuple[ConfigKey, str]]()

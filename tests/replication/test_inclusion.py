@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.replication.conversation import LIMIT, TOPIC, Conversation
-from tests.replication.script import rate, replicas
+from tests.matrix import in_one_test
+from tests.replication.conversation import FOLLOWER, LEADER, LIMIT, TOPIC, Conversation
+from tests.replication.script import LEADER, rate, replicas
 from weir.quotas.replication.throttles import Role
 
 VERSIONS = [3, 6, 7, 12, 13, 17]
@@ -64,10 +65,10 @@ def test_the_high_watermark_of_a_replica_that_joins_a_session_is_asked_for(versi
 def test_a_fetch_that_was_held_waits_at_the_leader_only_for_the_time_that_is_left(version: int) -> None:
     talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
     talk.fetch({0: 0})
-    talk.answer({0: 100})
-    talk.use_up(size=LIMIT)
+    talk.answer({0: 0})
+    talk.use_up(size=LIMIT * 4 // 10)
+    talk.now_ms += 1000
     assert talk.fetch({0: 5}) is None
-    talk.throttle((rate(Role.LEADER, 10 * LIMIT), replicas(Role.LEADER, TOPIC)))
     assert talk.after(400) == {0: 5}
     assert talk.request.max_wait_ms == 100
 
@@ -113,3 +114,146 @@ def test_a_rate_of_0_does_not_shorten_the_waits_of_other_replicas_at_the_leader(
     talk.answer({0: 100, 1: 100})
     talk.fetch({1: 5})
     assert talk.request.max_wait_ms == 500
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_a_held_back_replica_that_left_and_joined_again_leaves_the_leaders_session(version: int) -> None:
+    everything = replicas(Role.LEADER, TOPIC)
+    never = rate(Role.FOLLOWER, 0), replicas(Role.FOLLOWER, TOPIC, f"1:{FOLLOWER}")
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), everything, *never))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 0})
+    talk.use_up(size=4 * LIMIT)
+    for fetched, forgotten in (({0: 5}, (1,)), ({1: 7}, ())):
+        assert talk.fetch(fetched, forget=forgotten) is None
+        assert talk.after(500) is None
+        assert talk.told() == {}
+    talk.now_ms += 30_000
+    assert talk.fetch({}) == {0: 5}
+    assert [topic.partitions for topic in talk.request.forgotten_topics_data] == [[1]]
+
+
+@pytest.mark.parametrize("version", WITH_SESSIONS)
+def test_replicas_take_turns_when_the_rate_allows_one_of_them_at_a_time(version: int) -> None:
+    talk = Conversation(version, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    offsets = dict.fromkeys(range(4), 0)
+    talk.fetch(offsets)
+    talk.answer(dict.fromkeys(range(4), 0))
+    talk.use_up(size=LIMIT)
+    talk.now_ms += 1000
+    named = dict.fromkeys(range(4), 1)
+    turns = []
+    for _turn in range(8):
+        talk.now_ms += 1000
+        talk.fetch(named)
+        (index,) = talk.limits
+        turns.append(index)
+        talk.answer({index: LIMIT})
+        offsets[index] += 1
+        named = {index: offsets[index]}
+    assert sorted(turns) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def exceeded(version: int, lists: str, role: Role, offset: int = 5) -> Conversation:
+    """Return a conversation whose replicas have the high watermark 1000, and offset 5 if not told otherwise,
+    while the rate of `role` is exceeded.
+    """
+    talk = Conversation(version, (rate(role, LIMIT), replicas(role, TOPIC, lists)))
+    talk.fetch({0: offset, 1: offset})
+    talk.answer({0: 0, 1: 0}, session_id=0)
+    talk.use_up(role)
+    return talk
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_a_listed_replica_out_of_sync_is_left_out_while_its_rate_is_exceeded(
+    version: int, role: Role
+) -> None:
+    broker = LEADER if role is Role.LEADER else FOLLOWER
+    for lists in (f"0:{broker}", f"7:{broker},0:{broker},0:9"):
+        assert exceeded(version, lists, role).fetch({0: 5, 1: 5}) == {1: 5}
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_replicas_of_other_brokers_and_partitions_in_a_list_change_nothing(version: int, role: Role) -> None:
+    other = FOLLOWER if role is Role.LEADER else LEADER
+    for lists in (f"0:{other},1:{other}", f"2:{LEADER},2:{FOLLOWER}", "none", ""):
+        talk = exceeded(version, lists, role)
+        assert talk.fetch({0: 5, 1: 5}) == {0: 5, 1: 5}
+        assert (set(talk.limits.values()), talk.request.max_wait_ms) == ({LIMIT}, 500)
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_a_replica_in_sync_is_included_while_its_rate_is_exceeded(version: int, role: Role) -> None:
+    for offset in (1000, 1003):
+        assert exceeded(version, "*", role).fetch({0: offset, 1: 999}) == {0: offset}
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_the_rate_of_the_other_role_holds_nothing_back(version: int, role: Role) -> None:
+    other = Role.FOLLOWER if role is Role.LEADER else Role.LEADER
+    talk = Conversation(version, (rate(role, LIMIT), rate(other, LIMIT), replicas(role, TOPIC)))
+    talk.fetch({0: 5})
+    talk.answer({0: 0}, session_id=0)
+    talk.use_up(other)
+    assert talk.fetch({0: 5}) == {0: 5}
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_replica_listed_in_both_roles_needs_both_rates(version: int) -> None:
+    for role in BOTH:
+        values = [configure for one in BOTH for configure in (rate(one, LIMIT), replicas(one, TOPIC))]
+        talk = Conversation(version, tuple(values))
+        talk.fetch({0: 5})
+        talk.answer({0: 0}, session_id=0)
+        talk.use_up(role)
+        assert talk.fetch({0: 5}) is None
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_a_fetch_of_which_everything_is_held_back_is_answered_without_records_after_max_wait_ms(
+    version: int, role: Role
+) -> None:
+    talk = exceeded(version, "*", role)
+    assert talk.fetch({0: 5, 1: 6}) is None
+    assert talk.after(499) is None
+    assert talk.told() is None
+    assert talk.after(1) is None
+    assert talk.told() == {0: 0, 1: 0}
+    assert talk.response.session_id == talk.response.error_code == 0
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", BOTH)
+def test_records_of_listed_replicas_are_charged_to_the_roles_that_list_them(version: int, role: Role) -> None:
+    talk = Conversation(version, (rate(role, LIMIT), replicas(role, TOPIC, f"0:{LEADER},0:{FOLLOWER}")))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 700, 1: 50})
+    charged = {key: budget.charged for key, budget in talk.quotas.budgets.items() if budget.charged}
+    assert charged == {(role, LEADER if role is Role.LEADER else FOLLOWER): 700}
+
+
+@pytest.mark.parametrize("leader", [LEADER, LEADER + 5])
+def test_the_progress_of_a_replica_ends_when_its_follower_forgets_it(leader: int) -> None:
+    """Else a replica that was moved away would be told as stalled. A copy that goes on at another leader is
+    kept.
+    """
+    talk = Conversation(12, (rate(Role.LEADER, LIMIT), replicas(Role.LEADER, TOPIC)))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 100})
+    (gone,) = [one for replica, one in talk.quotas.progress.items() if replica.partition == 0]
+    gone.leader = leader
+    talk.fetch({1: 5}, forget=(0,))
+    assert {replica.partition for replica in talk.quotas.progress} == ({1} if leader == LEADER else {0, 1})

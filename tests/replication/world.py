@@ -42,11 +42,12 @@ from weir.proxy.handlers.replication.replication import Replication
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import ReplicationThrottles, Role
 
-PLANS: Final = Plans(Counters())
+PLANS: Final = Plans(Counters(), replication=True)
 """Shared by all runs, because making them takes longer than a run."""
 TURN_MS: Final = 1
 """Time between a response and the follower's next fetch."""
 IDS_LATE_MS: Final = 40
+BEGIN_MS: Final = 1_000_000
 
 
 class World:
@@ -55,7 +56,7 @@ class World:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.rng = Random(script.seed)
-        self.now_ms = 1_000_000
+        self.now_ms = BEGIN_MS
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         partitions = [produce.partition for produce in script.logs]
@@ -69,8 +70,7 @@ class World:
         """Number of times at which other replicas were listed."""
         self.refusals_allowed = 0
         for produce in script.logs:
-            for size in produce.sizes:
-                self.leader.produce(produce.partition, size, self.now_ms)
+            self._produce(produce)
         self.replication = self._new_weir()
         self.links = {one.node_id: Link(self, one) for one in script.followers}
         self.events_ms: deque[int] = deque()
@@ -153,21 +153,18 @@ class World:
     def _handle(self, event: Event) -> None:
         match event:
             case Produce():
-                for size in event.sizes:
-                    self.leader.produce(event.partition, size, self.now_ms)
+                self._produce(event)
             case Throttle():
                 self._throttle(event.values)
             case Restart():
                 self.refusals_allowed += len(self.links)
                 self.leader.restart(dict(event.truncated))
-                for link in self.links.values():
-                    link.cut()
+                self._cut_all()
             case Cut():
                 self.links[event.follower].cut()
             case RestartWeir():
                 self.replication = self._new_weir()
-                for link in self.links.values():
-                    link.cut()
+                self._cut_all()
             case Remove():
                 self.links[event.follower].follow(event.partition, followed=False)
             case Add():
@@ -176,10 +173,21 @@ class World:
                 self.refusals_allowed += 1
                 self.leader.sessions.pop(self.links[event.follower].follower.session_id, None)
             case LearnIds():
-                if not self.ids_known:
-                    self.ids_known = True
-                    self.listings += 1
-                    self._learn(self.replication)
+                self._learn_ids()
+
+    def _produce(self, produce: Produce) -> None:
+        for size in produce.sizes:
+            self.leader.produce(produce.partition, size, self.now_ms)
+
+    def _cut_all(self) -> None:
+        for link in self.links.values():
+            link.cut()
+
+    def _learn_ids(self) -> None:
+        if not self.ids_known:
+            self.ids_known = True
+            self.listings += 1
+            self._learn(self.replication)
 
     def _throttle(self, values: Throttles) -> None:
         before, self.throttles = self.throttles, ReplicationThrottles(dict(values))
@@ -247,11 +255,17 @@ class Link:
 
     def connect(self) -> None:
         """Begin with a new connection, and fetch soon."""
-        session = new_connection(plans=PLANS, node_id=LEADER, buffer_bytes=self.world.script.buffer_bytes)
-        session.client.brokers, session.client.is_broker = frozenset(), True
+        session = new_connection(
+            plans=PLANS,
+            node_id=LEADER,
+            buffer_bytes=self.world.script.buffer_bytes,
+            brokers=frozenset(),
+        )
         session.replica_fetcher = ReplicaFetcher(self.world.replication, LEADER)
         self.wire = Wire(session)
         self._sent_ms: int | None = None
+        self._throttled: dict[Partition, list[tuple[Role, int]]] = {}
+        self._listings = 0
         self._request = b""
         self._answer = b""
         self._asked_leader = False
@@ -271,7 +285,7 @@ class Link:
     def cut(self) -> None:
         """End the connection, and begin another one."""
         self._generation += 1
-        self.world.leader.polls[:] = [poll for poll in self.world.leader.polls if poll.send.link is not self]
+        self.world.leader.polls[:] = [poll for poll in self.world.leader.polls if poll.owner is not self]
         self.wire.session.end(self.world.now_ms)
         self.follower.lost_connection(self.world.now_ms)
         self.connect()
@@ -295,13 +309,7 @@ class Link:
             return
         self._correlation_id += 1
         self._was_listed |= bool(world.throttles.topics)
-        self._listings = world.listings
-        self._free = self._find_free()
-        self._throttled = {
-            partition: roles
-            for partition in self.follower.asked
-            if (roles := world.roles(partition, self)) and not self._is_told_in_sync(partition)
-        }
+        self._free, self._throttled = self._find_free(), {}
         self._request = request(message, version, self._correlation_id, b"broker-2-fetcher-0")
         self._sent_ms, self._asked_leader = world.now_ms, False
         self._feed(client=self._request)
@@ -353,9 +361,15 @@ class Link:
         if not self._was_listed:
             assert frame == self._request, "a fetch was changed although nothing is listed"
         self._count_poll()
+        self._listings = world.listings
+        self._throttled = {
+            partition: roles
+            for partition in self.follower.asked
+            if (roles := world.roles(partition, self)) and not self._is_told_in_sync(partition)
+        }
         message = request_body_of(frame, FetchRequest, version)
         send = _Send(self, head_of(frame).correlation_id)
-        poll = world.leader.fetch(message, version, send, world.now_ms)
+        poll = world.leader.fetch(message, version, send, self, world.now_ms)
         if poll is not None:
             self._check_free(poll)
             world.at(poll.until_ms, lambda: world.leader.complete(world.now_ms))
@@ -410,12 +424,11 @@ class Link:
 
     def _charge(self, message: FetchResponse) -> None:
         sizes: dict[tuple[Role, int], int] = {}
-        batch = limit = 0
         for topic in message.responses:
             name = topic.topic if self.follower.version < 13 else topic.topic_id.bytes.lstrip(b"\1").decode()
             for data in topic.partitions:
                 partition = name, data.partition_index
-                same = self._listings == self.world.listings
+                same = self._asked_leader and self._listings == self.world.listings
                 if same and not data.error_code and self.world.roles(partition, self):
                     self.world.told[partition, self.node_id] = data.high_watermark
                 for key in self._throttled.get(partition, ()):
@@ -423,7 +436,18 @@ class Link:
         for key, size in sizes.items():
             if size:
                 slack_ms = self.follower.limits.max_wait_ms + 2 * self.world.script.latency_ms
-                self.world.usages.note(key, self.node_id, size, self.world.now_ms, slack_ms)
+                self.world.usages.note(
+                    key, self.node_id, size, self.world.now_ms, slack_ms=slack_ms, uncut=self._uncut_bytes()
+                )
+
+    def _uncut_bytes(self) -> int:
+        """Return the bytes by which one response may exceed the rate: limits of partitions are cut since
+        version 3, and then a response has at least one batch.
+        """
+        if self.follower.version < 3:
+            return self.follower.limits.partition_max_bytes
+        hosted = self.world.leader.hosted.values()
+        return max(len(batch.data) for one in hosted for batch in one.log.batches)
 
 
 class _Send:

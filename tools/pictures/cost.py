@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bench.document import BEGIN, END
+from bench.document import FIGURES, markers
 from tools.pictures import svg
 from tools.pictures.errors import PictureError
 
@@ -47,10 +47,11 @@ def parse(document: str) -> Costs:
     """Return the figures between a page's markers. Raises PictureError if the table or the description of
     the run is missing or has another form.
     """
-    _before, begin, rest = document.partition(BEGIN)
-    figures, end, _after = rest.partition(END)
+    opening, closing = markers(FIGURES)
+    _before, begin, rest = document.partition(opening)
+    figures, end, _after = rest.partition(closing)
     if not begin or not end:
-        raise PictureError(f"no figures between {BEGIN} and {END}")
+        raise PictureError(f"no figures between {opening} and {closing}")
     run = _RUN.search(figures)
     if run is None:
         raise PictureError("no line with date, machine, rounds and Weir's commit below the tables")

@@ -13,7 +13,7 @@ from weir.proxy.admin.replication.status import BrokerStatus, FollowerStatus, re
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.replication.throttles import Role
 
-NODE_ID: Final = "node_id"
+BROKER: Final = "broker"
 """Label for the broker's node id, in its role."""
 
 
@@ -26,7 +26,7 @@ def families(quotas: ReplicationQuotas, now_ms: int) -> Iterator[Metric | None]:
         "replication_throttled_partitions",
         "Replicas that are throttled in this role at this broker, and have fetched.",
         [((str(broker.node_id), broker.role), broker.replicas) for broker in status.brokers],
-        *(NODE_ID, "role"),
+        *(BROKER, "role"),
     )
     yield from _followers(status.followers)
 
@@ -37,19 +37,19 @@ def _role(role: Role, brokers: list[BrokerStatus]) -> Iterator[Metric]:
         f"{name}_rate",
         f"Bytes/s of records of throttled replicas, with the broker as {role.value}.",
         [_row(broker.node_id, broker.rate) for broker in brokers],
-        NODE_ID,
+        BROKER,
     )
     yield WEIR.gauge(
         f"{name}_rate_limit",
         f"Limit (bytes/s) of the broker as {role.value}; +Inf without a limit.",
         [_row(broker.node_id, math.inf if broker.limit is None else broker.limit) for broker in brokers],
-        NODE_ID,
+        BROKER,
     )
     yield WEIR.counter(
         f"{name}_bytes",
         f"Bytes of records of throttled replicas, with the broker as {role.value}.",
         [_row(broker.node_id, broker.charged_bytes) for broker in brokers],
-        NODE_ID,
+        BROKER,
     )
 
 
@@ -58,19 +58,19 @@ def _followers(followers: Iterable[FollowerStatus]) -> Iterator[Metric]:
         "replication_held_back_partitions",
         "Throttled replicas of the follower whose latest fetch got no records, because a rate is exceeded.",
         [_row(follower.node_id, follower.held_back) for follower in followers],
-        NODE_ID,
+        BROKER,
     )
     yield WEIR.gauge(
         "replication_lag",
         "Number of offsets that the throttled replicas of the follower lack.",
         [_row(follower.node_id, follower.lag) for follower in followers],
-        NODE_ID,
+        BROKER,
     )
     yield WEIR.gauge(
         "replication_stalled_seconds",
         "Longest time for which a throttled replica of the follower has lacked records and got none.",
         [_row(follower.node_id, follower.stalled_s) for follower in followers],
-        NODE_ID,
+        BROKER,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, TypeAlias, TypeVar
 
@@ -23,8 +23,8 @@ Known: TypeAlias = tuple[Replica, Progress]
 PATH: Final = "/replication"
 REPLICAS_MAX: Final = 1000
 """Maximum number of replicas in a snapshot; others are only counted."""
-SLICE: Final = 500
-"""Number of replicas that are read in one step."""
+SLICE: Final = 250
+"""Number of replicas that are read in one step, of about a millisecond."""
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
@@ -174,21 +174,30 @@ class _Sums:
     """Sums over all throttled replicas."""
 
     def __init__(self) -> None:
-        self.listed: Counter[tuple[Role, int]] = Counter()
-        """Number of replicas that are throttled in a role at a broker."""
+        self._leaders: Counter[int] = Counter()
+        self._followers: Counter[int] = Counter()
         self.followers: dict[int, _Follower] = {}
         self.lagging: list[Known] = []
         """Replicas that are not in sync, in the order of their first fetches."""
         self.in_sync: list[Known] = []
 
     def add(self, replica: Replica, progress: Progress, quotas: ReplicationQuotas, now_ms: int) -> None:
-        for role in quotas.roles(replica, progress.leader):
-            self.listed[role, progress.leader if role is Role.LEADER else replica.node_id] += 1
-        follower = self.followers.get(replica.node_id)
+        topic, partition, node_id = replica
+        if quotas.throttles.is_listed(Role.LEADER, topic, partition, progress.leader):
+            self._leaders[progress.leader] += 1
+        if quotas.throttles.is_listed(Role.FOLLOWER, topic, partition, node_id):
+            self._followers[node_id] += 1
+        follower = self.followers.get(node_id)
         if follower is None:
-            follower = self.followers[replica.node_id] = _Follower()
+            follower = self.followers[node_id] = _Follower()
         follower.add(progress, now_ms)
         (self.in_sync if progress.is_in_sync else self.lagging).append((replica, progress))
+
+    @property
+    def listed(self) -> dict[tuple[Role, int], int]:
+        """Number of throttled replicas by role and node id."""
+        both = {Role.LEADER: self._leaders, Role.FOLLOWER: self._followers}
+        return {(role, node_id): counts[node_id] for role, counts in both.items() for node_id in counts}
 
 
 def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -201,7 +210,7 @@ def _not_in_sync_first(known: Known) -> tuple[bool, Replica]:
 
 
 def _brokers(
-    quotas: ReplicationQuotas, listed: Counter[tuple[Role, int]], now_ms: int
+    quotas: ReplicationQuotas, listed: Mapping[tuple[Role, int], int], now_ms: int
 ) -> Iterator[BrokerStatus]:
     """Yield the status of each broker that has replicated, has throttled replicas, or a rate of its own."""
     with_rate = {
@@ -209,9 +218,8 @@ def _brokers(
         for key in quotas.throttles.values
         if key.name in RATE_KEYS and key.resource_name
     }
-    for role, node_id in sorted(
-        {*quotas.budgets, *listed, *with_rate}, key=lambda pair: (pair[1], pair[0].value)
-    ):
+    seen = {*quotas.budgets, *listed, *with_rate}
+    for role, node_id in sorted(seen, key=lambda pair: (pair[1], pair[0] is Role.FOLLOWER)):
         budget, limit = quotas.budgets.get((role, node_id)), quotas.throttles.rate(role, node_id)
         yield BrokerStatus(
             node_id,
@@ -219,7 +227,7 @@ def _brokers(
             limit=None if limit == math.inf else limit,
             rate=0.0 if budget is None else budget.rate(now_ms),
             charged_bytes=0 if budget is None else budget.charged,
-            replicas=listed[role, node_id],
+            replicas=listed.get((role, node_id), 0),
         )
 
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from weir.protocol.scanning.fetched_partitions import FetchedPartitions
 from weir.proxy.handlers.replication.replica_session import ReplicaSession
-from weir.quotas.replication.replication_quotas import ReplicationQuotas
-from weir.quotas.replication.throttles import Role
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Context
@@ -24,19 +22,11 @@ Answered: TypeAlias = Callable[[int, int], None]
 class FetchedBytes:
     """A `ByteCounter` of one response to a replica fetch. Records are charged when their length arrives."""
 
-    __slots__ = ("_answered", "_context", "_partitions", "_quotas", "_session")
+    __slots__ = ("_answered", "_context", "_partitions", "_session")
 
-    def __init__(
-        self,
-        context: Context,
-        quotas: ReplicationQuotas,
-        session: ReplicaSession,
-        version: int,
-        answered: Answered,
-    ) -> None:
+    def __init__(self, context: Context, session: ReplicaSession, version: int, answered: Answered) -> None:
         """Begin before the response. `session` has the throttled replicas of the fetch."""
         self._context = context
-        self._quotas = quotas
         self._session = session
         self._answered = answered
         self._partitions = FetchedPartitions(version, self.note)
@@ -49,10 +39,8 @@ class FetchedBytes:
         replica.progress.high_watermark = high_watermark
         if size:
             replica.progress.sent_bytes += size
-            pair, now_ms = self._session.pair, self._context.now_ms
-            for role in replica.roles:
-                node_id = pair.leader if role is Role.LEADER else pair.follower
-                self._quotas.budget(role, node_id).charge(size, now_ms)
+            for budget in replica.budgets:
+                budget.charge(size, self._context.now_ms)
 
     def feed(self, data: bytearray, start: int, stop: int) -> int:
         """Read the body's next bytes, `data[start:stop]`, as many elements as the turn allows. Return the

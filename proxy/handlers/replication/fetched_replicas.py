@@ -1,9 +1,8 @@
 """The throttled replicas of one fetch, and the choice of those that may get records now.
 
 KIP-73 holds back a replica that is listed, is not in sync, and whose leader or follower is over its rate.
-Weir
-also cuts the partition limits of the others, so that one fetch asks for no more records of throttled replicas
-than both budgets allow.
+Weir also cuts the partition limits of the others, so that one fetch asks for no more records of throttled
+replicas than both budgets allow.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from weir.quotas.replication.replication_quotas import Progress, ReplicationQuotas
-from weir.quotas.replication.throttles import Role
+from weir.quotas.replication.budgets import ReplicationBudget
+from weir.quotas.replication.replication_quotas import Progress
 
 if TYPE_CHECKING:
     from weir.protocol.messages import FetchRequest
@@ -44,10 +43,13 @@ class Pair(NamedTuple):
 class FetchedReplica:
     """A throttled replica that a fetch asks for."""
 
-    __slots__ = ("asked", "at_leader", "is_held_back", "is_mentioned", "max_bytes", "progress", "roles")
+    __slots__ = ("asked", "at_leader", "budgets", "is_held_back", "is_mentioned", "max_bytes", "progress")
 
     def __init__(
-        self, asked: FetchRequest.FetchPartition, roles: tuple[Role, ...], progress: Progress
+        self,
+        asked: FetchRequest.FetchPartition,
+        budgets: tuple[ReplicationBudget, ...],
+        progress: Progress,
     ) -> None:
         """Begin with what the follower asks for."""
         self.asked = asked
@@ -56,8 +58,8 @@ class FetchedReplica:
         """True if the follower has named the partition and the leader has not been told since. A fetch that
         Weir answers itself does not reach the leader.
         """
-        self.roles = roles
-        """Roles in which the replica is throttled: the leader's, the follower's, or both."""
+        self.budgets = budgets
+        """Budgets that the replica's records are charged to: the leader's, the follower's, or both."""
         self.progress = progress
         self.is_held_back = False
         """True if the present fetch may get no records of the partition."""
@@ -69,7 +71,11 @@ class FetchedReplica:
         """
 
     def ask(self, asked: FetchRequest.FetchPartition, now_ms: int) -> None:
-        """Note that the follower's present fetch names the partition."""
+        """Note that the follower's present fetch names the partition. The high watermark of another leader
+        epoch is not kept, because a leader that has lost records has a lower one.
+        """
+        if asked.current_leader_epoch != self.asked.current_leader_epoch:
+            self.progress.high_watermark = -1
         self.asked, self.is_mentioned = asked, True
         self.progress.next_offset, self.progress.seen_ms = asked.fetch_offset, now_ms
 
@@ -80,41 +86,40 @@ class FetchedReplica:
         return replace(self.asked, partition_max_bytes=self.max_bytes)
 
 
-def choose(
-    replicas: Iterable[FetchedReplica], quotas: ReplicationQuotas, pair: Pair, *, cut: bool, now_ms: int
-) -> float:
+def choose(replicas: Iterable[FetchedReplica], *, enforced: bool, cut: bool, now_ms: int) -> float:
     """Set `is_held_back` and `max_bytes` of the replicas. Return the time (ms) until the first replica that
-    is held back may get records; infinity if none is held back.
+    is held back may get records; infinity if none is held back. With `enforced` False none is.
 
     The first replicas get the bytes that are left, so the caller should begin with others at each fetch. With
     `cut`, the limits of partitions are cut to the bytes that are left.
     """
-    budgets = {
-        Role.LEADER: quotas.budget(Role.LEADER, pair.leader),
-        Role.FOLLOWER: quotas.budget(Role.FOLLOWER, pair.follower),
-    }
-    left: dict[Role, float] = {}
-    wait_ms = math.inf
+    left: dict[ReplicationBudget, float] = {}
+    waits: dict[tuple[tuple[ReplicationBudget, ...], int], int] = {}
     for replica in replicas:
-        asked, roles = replica.asked.partition_max_bytes, replica.roles
-        is_free = replica.progress.is_in_sync or not quotas.enforced
-        for role in () if is_free else roles:
-            if role not in left:  # a reading begins the window of an idle budget, so others are not read
-                left[role] = budgets[role].allowed_bytes(now_ms)
-        replica.is_held_back = not is_free and any(
-            left[role] < _least(budgets[role].limit, asked) for role in roles
-        )
-        replica.progress.is_held_back = replica.is_held_back
+        progress, asked = replica.progress, replica.asked.partition_max_bytes
+        replica.is_held_back = progress.is_held_back = False
         replica.max_bytes = asked
+        if progress.is_in_sync or not enforced:
+            continue
+        budgets, allowed = replica.budgets, math.inf
+        for budget in budgets:
+            budget_left = left.get(budget)
+            if budget_left is None:
+                budget_left = left[budget] = budget.allowed_bytes(now_ms)
+            allowed = min(allowed, budget_left)
+            if budget_left < _least(budget.limit, asked):
+                replica.is_held_back = progress.is_held_back = True
         if replica.is_held_back:
-            waits = (budgets[role].wait_ms(now_ms, _least(budgets[role].limit, asked)) for role in roles)
-            wait_ms = min(wait_ms, max(waits))
-        elif not is_free:
-            if cut:
-                replica.max_bytes = max(int(min(asked, *(left[role] for role in roles))), 1)
-            for role in roles:
-                left[role] -= replica.max_bytes
-    return wait_ms
+            if (budgets, asked) not in waits:  # thousands of replicas share their budgets
+                waits[budgets, asked] = max(
+                    budget.wait_ms(now_ms, _least(budget.limit, asked)) for budget in budgets
+                )
+            continue
+        if cut:
+            replica.max_bytes = max(int(min(asked, allowed)), 1)
+        for budget in budgets:
+            left[budget] -= replica.max_bytes
+    return min(waits.values(), default=math.inf)
 
 
 def _least(limit: float, asked: int) -> float:

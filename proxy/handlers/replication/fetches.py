@@ -28,7 +28,7 @@ def plan_fetch(plan: Plan) -> None:
     is_replica_fetch = replica_fetch_test(version, flexible=plan.flexible_request)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        if not context.client.is_broker:
+        if not context.client.is_broker or context.client.before_login:
             return inner(context, data, frame, end, complete)
         if context.client.identify(data, frame, end, context.now_ms) is None:
             return WAIT

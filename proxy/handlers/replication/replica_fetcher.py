@@ -78,21 +78,23 @@ class ReplicaFetcher:
                 return fetch.forward(replace(request, max_wait_ms=left_ms))
             pair = Pair(self._leader, _follower(request))
             session = ReplicaSession(self._replication, pair, fetch.version)
-        elif (known := self._known(request)) is None:
+        elif (known := self._known(request, fetch.version)) is None:
             self._session = None
             return fetch.reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         else:
             session = known
         return self._limited(context, fetch, request, session, left_ms, is_full=is_full)
 
-    def _known(self, request: FetchRequest) -> ReplicaSession | None:
+    def _known(self, request: FetchRequest, version: int) -> ReplicaSession | None:
         """Return the session that an incremental fetch continues; None if Weir does not know the session, or
-        has divided its partitions by throttles that are no longer in force.
+        has divided its partitions by throttles that are no longer in force. A session keeps its version,
+        because versions name topics differently.
         """
         session = self._session
         if session is None or not self._replication.is_active:
             return None
-        same = (session.id, session.epoch) == (request.session_id, request.session_epoch)
+        asked = request.session_id, request.session_epoch, version
+        same = (session.id, session.epoch, session.version) == asked
         return session if same and session.generation == self._replication.generation else None
 
     def _limited(
@@ -111,13 +113,12 @@ class ReplicaFetcher:
         now_ms = context.now_ms
         session.read(request, now_ms)
         wait_ms = choose(
-            session.in_turn(),
-            self._replication.quotas,
-            session.pair,
+            session.replicas.values(),
+            enforced=self._replication.quotas.enforced,
             cut=fetch.version >= FIRST_VERSION_WITH_WHOLE_BATCHES,
             now_ms=now_ms,
         )
-        unseen = _unseen(session)
+        unseen = _unseen(session) if wait_ms < math.inf else {}
         if not session.has_partitions_to_ask_for and not unseen:
             if left_ms > 0:
                 self._answer_by_ms = now_ms + left_ms
@@ -135,7 +136,7 @@ class ReplicaFetcher:
             session.answered(by_leader=True)
         elif fetch.version >= FIRST_VERSION_WITH_SESSIONS:
             self._session = session
-        counter = FetchedBytes(context, self._replication.quotas, session, fetch.version, self._answered)
+        counter = FetchedBytes(context, session, fetch.version, self._answered)
         return fetch.forward(None if changed == named else changed, counter)
 
     def _whole(
@@ -148,9 +149,9 @@ class ReplicaFetcher:
         *,
         is_full: bool,
     ) -> BrokerQuery:
-        """Answer a fetch with partitions that are held back. A follower discards a response to a full fetch
-        that lacks a partition, so those that the leader is not asked for are added without records. (Since
-        Kafka 1.1, followers do so with versions before fetch sessions, too.)
+        """Answer a fetch while some of its partitions are held back. A follower discards a response to a full
+        fetch that lacks a partition, so those that the leader is not asked for are added without records.
+        (Since Kafka 1.1, followers do so with versions before fetch sessions, too.)
 
         The leader is asked for `unseen` partitions, because their high watermark is not known, but their
         records are removed. If a replica is in sync, it is not held back any more.
@@ -164,7 +165,7 @@ class ReplicaFetcher:
         if not is_full:
             session.answered(by_leader=True)
         response = yield from ask(changed, version, FetchResponse)
-        counter = FetchedBytes(context, self._replication.quotas, session, version, self._answered)
+        counter = FetchedBytes(context, session, version, self._answered)
         for topic in response.responses:
             name = identity(topic, version)
             for data in topic.partitions:

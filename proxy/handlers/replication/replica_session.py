@@ -18,6 +18,7 @@ from weir.protocol.messages import FetchRequest, FetchResponse
 from weir.proxy.handlers.replication.fetched_replicas import FetchedReplica, Key, Pair
 from weir.proxy.handlers.replication.replication import FIRST_VERSION_WITH_IDS, Replication
 from weir.quotas.replication.replication_quotas import Progress, Replica
+from weir.quotas.replication.throttles import Role
 
 UNKNOWN: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
@@ -52,7 +53,7 @@ class ReplicaSession:
         """Epochs of the follower's next fetch (`epoch`) and of the next fetch to the leader (`leader_epoch`).
         """
         self.replicas: dict[Key, FetchedReplica] = {}
-        """Throttled replicas in the follower's session."""
+        """Throttled replicas in the session; those that the leader was last asked for come last."""
         self._others: set[Key] = set()
         """Partitions in the follower's session that are not throttled; the leader's session has them, too."""
         self._forgotten: set[Key] = set()
@@ -62,9 +63,8 @@ class ReplicaSession:
         """Note the partitions that a fetch names and forgets. A second call for a fetch has no effect."""
         for key, asked in _named(request, self._version):
             self._ask(key, asked, now_ms)
-        for topic in request.forgotten_topics_data:
-            for partition in topic.partitions:
-                self._forget((identity(topic, self._version), partition))
+        for key in _forgotten_keys(request, self._version):
+            self._forget(key)
 
     def _ask(self, key: Key, asked: FetchRequest.FetchPartition, now_ms: int) -> None:
         known = self.replicas.get(key)
@@ -80,42 +80,67 @@ class ReplicaSession:
                 if progress is None:
                     progress = Progress(self.pair.leader, asked.fetch_offset, now_ms)
                     quotas.progress[replica] = progress
-                progress.leader = self.pair.leader
-                known = self.replicas[key] = FetchedReplica(asked, roles, progress)
+                if progress.leader != self.pair.leader:
+                    progress.leader, progress.high_watermark = self.pair.leader, -1
+                pair = {Role.LEADER: self.pair.leader, Role.FOLLOWER: self.pair.follower}
+                budgets = tuple(quotas.budget(role, pair[role]) for role in roles)
+                known = self.replicas[key] = FetchedReplica(asked, budgets, progress)
                 known.ask(asked, now_ms)
             else:
                 self._others.add(key)
-        self._forgotten.discard(key)
 
     def _forget(self, key: Key) -> None:
         replica = self.replicas.pop(key, None)
+        if replica is not None:
+            self._forget_progress(key)
         if replica is None or replica.at_leader is not None:
             self._others.discard(key)
             self._forgotten.add(key)
+
+    def _forget_progress(self, key: Key) -> None:
+        """Forget the progress of a replica that the follower does not fetch any more, unless it fetches from
+        another leader already.
+        """
+        topic, partition = key
+        name = self._replication.name_of(topic, self._version)
+        replica, progress = Replica(name, partition, self.pair.follower), self._replication.quotas.progress
+        if replica in progress and progress[replica].leader == self.pair.leader:
+            del progress[replica]
+
+    @property
+    def version(self) -> int:
+        """Version of Fetch with which the session began."""
+        return self._version
 
     @property
     def has_partitions_to_ask_for(self) -> bool:
         """True if a partition is not held back, so that the leader can be asked for it."""
         return bool(self._others) or not all(replica.is_held_back for replica in self.replicas.values())
 
-    def in_turn(self) -> Iterable[FetchedReplica]:
-        """Return the throttled replicas; those that the latest fetch has asked the leader for come last."""
-        return sorted(self.replicas.values(), key=lambda replica: replica.at_leader is not None)
-
     def request_for_leader(self, request: FetchRequest) -> FetchRequest:
         """Return the fetch that the leader is sent instead of the follower's, and note its partitions as
         those of the leader's session.
         """
-        named = [(key, asked) for key, asked in _named(request, self._version) if key not in self.replicas]
+        gone = set(_forgotten_keys(request, self._version))
+        named = [
+            (key, asked)
+            for key, asked in _named(request, self._version)
+            if key not in self.replicas and key not in gone
+        ]
+        held_back = False
         for key, replica in self.replicas.items():
             if replica.is_held_back:
+                held_back = True
                 if replica.at_leader is not None:
                     self._forgotten.add(key)
                 replica.at_leader = None
             elif replica.is_mentioned or replica.at_leader != replica.max_bytes:
                 replica.at_leader, replica.is_mentioned = replica.max_bytes, False
                 named.append((key, replica.cut()))
-        forgotten, self._forgotten = self._forgotten, set()
+        if held_back:  # otherwise the order stays as it is
+            for key in [key for key, replica in self.replicas.items() if not replica.is_held_back]:
+                self.replicas[key] = self.replicas.pop(key)
+        forgotten, self._forgotten = self._forgotten.difference(key for key, _asked in named), set()
         return replace(
             request,
             session_epoch=self.leader_epoch if request.session_epoch > 0 else request.session_epoch,
@@ -147,6 +172,13 @@ def _named(request: FetchRequest, version: int) -> Iterator[tuple[Key, FetchRequ
         name = identity(topic, version)
         for asked in topic.partitions:
             yield (name, asked.partition), asked
+
+
+def _forgotten_keys(request: FetchRequest, version: int) -> Iterator[Key]:
+    for topic in request.forgotten_topics_data:
+        name = identity(topic, version)
+        for partition in topic.partitions:
+            yield name, partition
 
 
 def _topics(

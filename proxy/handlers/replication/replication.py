@@ -9,6 +9,8 @@ from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 FIRST_VERSION_WITH_IDS: Final = 13
 """First version of Fetch that identifies topics by id instead of name (KIP-516)."""
+UNKNOWN_MAX: Final = 100_000
+"""Maximum number of topic ids without a known name that are remembered."""
 
 
 class Replication:
@@ -26,7 +28,9 @@ class Replication:
         self._topic_names: Mapping[bytes, str] = {}
         self._names_changed = 0
         self._unknown: set[bytes] = set()
-        """Topic ids whose names are not known. Most of them are of topics without throttled replicas."""
+        """Topic ids whose names are not known, at most `UNKNOWN_MAX`. Most of them are of topics without
+        throttled replicas.
+        """
 
     @property
     def topic_names(self) -> Mapping[bytes, str]:
@@ -57,6 +61,8 @@ class Replication:
             return topic.decode("utf-8", "replace")
         name = self._topic_names.get(topic)
         if name is None and topic not in self._unknown:
+            if len(self._unknown) >= UNKNOWN_MAX:
+                self._unknown.clear()
             self._unknown.add(topic)
             if self.on_unknown_topic is not None:
                 self.on_unknown_topic()

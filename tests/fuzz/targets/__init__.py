@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import codecs, connections, quotas, records, sasl, scanners, tls_names
+from tests.fuzz.targets import (
+    codecs,
+    connections,
+    quotas,
+    records,
+    replica_fetches,
+    sasl,
+    scanners,
+    tls_names,
+)
 
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
@@ -26,5 +35,6 @@ TARGETS: Final[dict[str, Target]] = {
         tls_names.CERTIFICATES,
         tls_names.PATTERNS,
         connections.CONNECTIONS,
+        replica_fetches.REPLICA_FETCHES,
     )
 }

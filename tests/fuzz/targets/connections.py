@@ -110,9 +110,12 @@ def connection(settings: int) -> Connection:
 
 def run(program: bytes) -> None:
     """Run a program, then let all throttles pass."""
-    if not program:
-        return
-    session = connection(program[0])
+    if program:
+        run_at(connection(program[0]), program)
+
+
+def run_at(session: Connection, program: bytes) -> None:
+    """Run the steps of a program at a new connection, then let all throttles pass."""
     wire, now_ms = Wire(session), 0
     for step in steps(program):
         if wire.closed(now_ms) is not None:
