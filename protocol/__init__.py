@@ -6,6 +6,7 @@ This package uses no sockets and no clock, and imports no other package of Weir.
 - `messages`: every message as a value, the same for all versions; `codec`: values to bytes and back.
 - `checksums`: CRC-32C.
 - `framing`: frames and their headers; `version_differences`: differences between versions on the wire;
+  `backing_off`: versions in which clients wait for throttle times by themselves;
   `sasl`: names of clients in SASL tokens.
 - `schema`, `versions`: the schemas; `values`, `decoding`, `encoding`, `primitives`: parts of the codec;
   `pieces`: decoding and encoding of large messages, with pauses; `errors`: exceptions for malformed bytes.

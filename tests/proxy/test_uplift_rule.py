@@ -18,13 +18,13 @@ from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker
 from tests.wire.frames import request as request_frame
 from weir.protocol import schema
 from weir.protocol.api import ApiKey, request_header_version, response_header_version, versions
+from weir.protocol.backing_off import BACKS_OFF_FROM
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.errors import EncodeError
 from weir.protocol.messages import CreateTopicsRequest
 from weir.protocol.version_differences import Change, version_differences
 from weir.protocol.versions import VersionRange
 from weir.proxy.handlers.uplift.uplift_rule import (
-    BACKS_OFF_FROM,
     BY_HAND,
     EXCEPTIONS,
     NEVER,

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from weir.protocol.api import ApiKey, versions
+from weir.protocol.backing_off import BACKS_OFF_FROM
 from weir.protocol.codec import response_type
 from weir.protocol.messages import CreateTopicsRequest
 from weir.protocol.scanning.field_offsets import field_offset
@@ -63,47 +64,6 @@ class Taken(NamedTuple):
     kind: Kind
     reason: str
 
-
-BACKS_OFF_FROM: Final[Mapping[int, int]] = {
-    ApiKey.PRODUCE: 6,
-    ApiKey.FETCH: 8,
-    ApiKey.LIST_OFFSETS: 3,
-    ApiKey.METADATA: 6,
-    ApiKey.OFFSET_COMMIT: 4,
-    ApiKey.OFFSET_FETCH: 4,
-    ApiKey.FIND_COORDINATOR: 2,
-    ApiKey.JOIN_GROUP: 3,
-    ApiKey.HEARTBEAT: 2,
-    ApiKey.LEAVE_GROUP: 2,
-    ApiKey.SYNC_GROUP: 2,
-    ApiKey.DESCRIBE_GROUPS: 2,
-    ApiKey.LIST_GROUPS: 2,
-    ApiKey.API_VERSIONS: 2,
-    ApiKey.CREATE_TOPICS: 3,
-    ApiKey.DELETE_TOPICS: 2,
-    ApiKey.DELETE_RECORDS: 1,
-    ApiKey.INIT_PRODUCER_ID: 1,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
-    ApiKey.ADD_OFFSETS_TO_TXN: 1,
-    ApiKey.END_TXN: 1,
-    ApiKey.TXN_OFFSET_COMMIT: 1,
-    ApiKey.DESCRIBE_ACLS: 1,
-    ApiKey.CREATE_ACLS: 1,
-    ApiKey.DELETE_ACLS: 1,
-    ApiKey.DESCRIBE_CONFIGS: 2,
-    ApiKey.ALTER_CONFIGS: 1,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
-    ApiKey.DESCRIBE_LOG_DIRS: 1,
-    ApiKey.CREATE_PARTITIONS: 1,
-    ApiKey.CREATE_DELEGATION_TOKEN: 1,
-    ApiKey.RENEW_DELEGATION_TOKEN: 1,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
-    ApiKey.DELETE_GROUPS: 1,
-}
-"""First version, by API, in which clients wait for throttle_time_ms by themselves (KIP-219). In APIs added
-later, clients do so from version 0 on.
-"""
 
 _DATA_PATH: Final = "clients use versions that have throttle_time_ms, and nothing may be added to this path"
 
