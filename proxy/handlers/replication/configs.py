@@ -74,8 +74,6 @@ def plan_alter(plan: Plan) -> None:
         def passed() -> Decision | Wait:
             return FORWARD if inner is None else inner(context, data, frame, end, complete)
 
-        if context.client.is_broker:
-            return passed()
         if not complete:
             return WAIT
         may_remove = replaces and len(context.quota_admin.table.replication) > 0
