@@ -15,13 +15,13 @@ from weir.proxy.addresses import PORT_MAX, Address
 from weir.proxy.config.addresses import parse_address
 from weir.proxy.config.principals import parse_principals
 from weir.proxy.config.settings import ConfigError
+from weir.quotas.replication.throttles import NODE_ID_MAX
 
 if TYPE_CHECKING:
     from weir.proxy.config.settings import Settings
 
 StoredBy: TypeAlias = Literal["weir", "brokers"]
 _VOTER: Final = re.compile(r"(0|[1-9][0-9]{0,9})@(.*)", re.ASCII)
-_NODE_ID_MAX: Final = 2**31 - 1
 _THIS_HOST: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
 
 
@@ -95,7 +95,7 @@ def _voters(text: str) -> Iterator[tuple[int, Address]]:
     seen: dict[Address, int] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         match = _VOTER.fullmatch(part)
-        if match is None or int(match[1]) > _NODE_ID_MAX:
+        if match is None or int(match[1]) > NODE_ID_MAX:
             raise ConfigError(f"{key} has {part!r}, must be ID@HOST:PORT, for example 1@kafka-1:9093")
         node_id = int(match[1])
         if node_id in seen.values():

@@ -228,8 +228,8 @@ class Connection:
         self.response_rest_bytes = 0
         """Number of bytes still to arrive of a response that is being forwarded."""
         self.byte_counter: ByteCounter | None = None
-        """Object that counts the bytes per topic of the response that is being forwarded; None if these bytes
-        are not counted.
+        """Counter of the bytes of the response that is being forwarded, per topic or per throttled replica;
+        None if these bytes are not counted.
         """
         self.client = Client(
             quotas,

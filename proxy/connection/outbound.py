@@ -245,8 +245,8 @@ class Outbound:
         return taken
 
     def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> int:
-        """Count per topic the next bytes, `data[:stop]`, of a response that is forwarded in parts. Return the
-        position behind the counted bytes.
+        """Count the next bytes, `data[:stop]`, of a response that is forwarded in parts. Return the position
+        behind the counted bytes.
         """
         try:
             counted_to = byte_counter.feed(data, 0, stop)
@@ -263,12 +263,11 @@ class Outbound:
         self._connection.effects.change()
 
     def _end_measuring(self, byte_counter: ByteCounter) -> None:
-        """Charge the counted bytes of a response that was forwarded in parts and has ended, to the topics'
-        rates.
+        """Charge the counted bytes of a response that was forwarded in parts and has ended.
 
-        The head of the response was forwarded before the charge, so it cannot tell the throttle time. The
-        response to the next fetch of the topic tells it. In hold mode the client is muted at once, because
-        there every fetch response keeps its records.
+        The head of the response was forwarded before the charge, so it cannot tell the throttle time of a
+        topic rate. The response to the next fetch of the topic tells it. In hold mode the client is muted at
+        once, because there every fetch response keeps its records.
         """
         connection = self._connection
         connection.byte_counter = None
@@ -409,8 +408,8 @@ class Outbound:
     def _measure(
         self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
-        """Count the bytes of the current response per topic: all of them now if the response is complete and
-        the turn has time for its topics, else each part when it arrives, or in later turns.
+        """Count the bytes of the current response: all of them now if the response is complete and the turn
+        has time for its elements, else each part when it arrives, or in later turns.
         """
         connection = self._connection
         self._counted_bytes = byte_counter.feed(data, body, end) - body if complete else 0
@@ -440,8 +439,8 @@ class Outbound:
         return True
 
     def _charge_measured(self, byte_counter: ByteCounter) -> int:
-        """Charge the bytes that were counted per topic; return the time (ms) until which the throttle lasts,
-        0 for none.
+        """Charge the counted bytes; return the time (ms) until which the throttle of a topic rate lasts, 0
+        for none.
         """
         connection = self._connection
         throttle_ms = byte_counter.charge(connection.now_ms)

@@ -1,7 +1,7 @@
 """The usage of one broker in one role of replication (KIP-73), and the bytes that its rate still allows.
 
-The rate is Kafka's SimpleRate over `replication.quota.window.num` samples (default 11) of
-`replication.quota.window.size.seconds` (default 1). A broker that is over its rate is told no throttle time:
+The rate is Kafka's SimpleRate over 11 samples of 1 s, Kafka's defaults of `replication.quota.window.num` and
+`replication.quota.window.size.seconds`. A broker that is over its rate is told no throttle time:
 its throttled partitions carry no records until the rate is below the limit (ReplicationQuotaManager).
 
 >>> budget = ReplicationBudget(limit=1000)
@@ -27,11 +27,9 @@ class ReplicationBudget:
 
     __slots__ = ("_rate", "charged", "limit")
 
-    def __init__(
-        self, limit: float, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
-    ) -> None:
+    def __init__(self, limit: float) -> None:
         """Begin without usage. `limit` is in bytes/s; infinity for no limit."""
-        self._rate = SimpleRate(num_samples, window_s * 1000)
+        self._rate = SimpleRate(NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT * 1000)
         self.limit = limit
         self.charged = 0
         """Bytes of records charged since this object was created."""

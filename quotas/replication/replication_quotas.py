@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.replication.budgets import ReplicationBudget
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles, Role
 
@@ -155,19 +154,11 @@ class Progress:
 class ReplicationQuotas:
     """The replication throttles in force, and each broker's usage under them. One per cluster."""
 
-    __slots__ = ("_budgets", "_num_samples", "_window_s", "enforced", "generation", "progress", "throttles")
+    __slots__ = ("_budgets", "enforced", "generation", "progress", "throttles")
 
-    def __init__(
-        self,
-        throttles: ReplicationThrottles = NO_THROTTLES,
-        num_samples: int = NUM_SAMPLES_DEFAULT,
-        window_s: int = WINDOW_S_DEFAULT,
-        *,
-        enforced: bool = True,
-    ) -> None:
-        """Begin with `throttles` in force, and no usage. `num_samples` and `window_s` are Kafka's
-        `replication.quota.window.num` and `replication.quota.window.size.seconds`. With `enforced` False the
-        usage is counted, but nothing is held back (shadow mode).
+    def __init__(self, throttles: ReplicationThrottles = NO_THROTTLES, *, enforced: bool = True) -> None:
+        """Begin with `throttles` in force, and no usage. With `enforced` False the usage is counted, but
+        nothing is held back (shadow mode).
         """
         self.throttles = throttles
         self.enforced = enforced
@@ -175,7 +166,6 @@ class ReplicationQuotas:
         """A number that grows when other replicas are throttled than before."""
         self.progress: dict[Replica, Progress] = {}
         """Progress of each throttled replica that has fetched."""
-        self._num_samples, self._window_s = num_samples, window_s
         self._budgets: dict[tuple[Role, int], ReplicationBudget] = {}
 
     def use(self, throttles: ReplicationThrottles) -> None:
@@ -206,8 +196,7 @@ class ReplicationQuotas:
         """Return the budget of a broker in a role; created at the first call."""
         budget = self._budgets.get((role, node_id))
         if budget is None:
-            limit = self.throttles.rate(role, node_id)
-            budget = ReplicationBudget(limit, self._num_samples, self._window_s)
+            budget = ReplicationBudget(self.throttles.rate(role, node_id))
             self._budgets[role, node_id] = budget
         return budget
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RATE_MAX: Final = 2**63 - 1
 """Maximum of a rate in bytes/s, which Kafka stores as a long."""
 NODE_ID_MAX: Final = 2**31 - 1
+"""Maximum of a broker's node id, which Kafka stores as an int."""
 ALL: Final = "*"
 NONE: Final = "none"
 _REPLICA: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)

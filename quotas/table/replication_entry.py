@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weir.quotas import units
 from weir.quotas.replication.throttles import (
     KEYS_OF,
+    NODE_ID_MAX,
     RATE_KEYS,
     RATE_MAX,
     ConfigKey,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 REPLICATION: Final = "replication"
 BROKER_KEY: Final = "broker"
 TOPIC_KEY: Final = "topic"
-NODE_ID_MAX: Final = 2**31 - 1
-"""Maximum of a broker's node id, which Kafka stores as an int."""
 
 _CONFIGS: Final = {name: kind for kind, names in KEYS_OF.items() for name in names}
 """Name of each configuration → type of the resource that has it."""

@@ -18,7 +18,7 @@ from tests.cli.run_command import error_line, on_terminal
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.metrics_page import registry_of, server
-from tests.proxy.throttled_replicas import NOW_MS, quotas, throttles
+from tests.proxy.throttled_replicas import NOW_MS, quotas, snapshot, throttles
 from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
 from weir.cli.main import weir
@@ -26,7 +26,7 @@ from weir.cli.replication.show import LiveScreen, drawn, duration, lines, replic
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
-from weir.proxy.admin.replication.status import NOT_CONFIGURED, Status, snapshot
+from weir.proxy.admin.replication.status import NOT_CONFIGURED, Status
 from weir.proxy.control.stores.store import StoreHealth
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 

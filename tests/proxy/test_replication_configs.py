@@ -335,17 +335,6 @@ def test_alterconfigs_of_a_principal_without_permission_leaves_throttles_that_it
     assert front.broker.configs == {ORDERS: {RETENTION: "6"}}
 
 
-def test_requests_of_brokers_pass_unchanged() -> None:
-    front = Front(throttles({(ORDERS, LEADER_REPLICAS): "*"}))
-    front.session.client.is_broker = True
-    with Playbook(session=front.session) as play:
-        for number, asked in enumerate(
-            (incremental({ONE: [(LEADER_RATE, SET, "5")]}), replacing({ORDERS: {}}), describing(ORDERS)),
-            start=1,
-        ):
-            play.forwards(request(asked, 1, number))
-
-
 def test_protected_topics_are_refused_first_also_in_large_requests() -> None:
     """A large request is decoded by a query."""
     for others in (1, 200):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from tests.proxy.metrics_page import Page, registry_of, server
-from tests.proxy.throttled_replicas import NOW_MS, TOPIC, progress, quotas, throttles
+from tests.proxy.throttled_replicas import NOW_MS, TOPIC, progress, quotas, snapshot, throttles
 from weir.proxy.admin.exposition import render
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.admin.replication import metrics
@@ -19,7 +19,6 @@ from weir.proxy.admin.replication.status import (
     FollowerStatus,
     ReplicaStatus,
     read,
-    snapshot,
 )
 from weir.proxy.control.stores.store import StoreHealth
 from weir.quotas.replication.replication_quotas import ReplicationQuotas

@@ -256,3 +256,23 @@ def test_a_replica_that_its_follower_forgets_is_not_fetched_any_more(leader: int
     talk.fetch({1: 5}, forget=(0,))
     fetched = {replica.partition for replica, one in talk.quotas.progress.items() if one.is_fetched}
     assert fetched == ({1} if leader == LEADER else {0, 1})
+
+
+def test_a_forgotten_replica_that_the_leader_does_not_have_is_not_forgotten_there_again() -> None:
+    """A fetch that is held is decided about twice."""
+    lists = (replicas(Role.LEADER, TOPIC, "1:1"), replicas(Role.FOLLOWER, TOPIC, f"0:{FOLLOWER}"))
+    rates = rate(Role.LEADER, LIMIT * 10), rate(Role.FOLLOWER, LIMIT * 10)
+    talk = Conversation(12, (*rates, *lists))
+    talk.fetch({0: 0, 1: 0})
+    talk.answer({0: 100, 1: 100})
+    talk.use_up(Role.FOLLOWER)
+    assert talk.fetch({1: 5}) == {1: 5}
+    assert [topic.partitions for topic in talk.request.forgotten_topics_data] == [[0]]
+    talk.answer({1: 100})
+    talk.use_up(size=LIMIT * 100)
+    assert talk.fetch({}, forget=(0,)) is None
+    assert talk.after(500) is None
+    assert talk.told() == {}
+    talk.now_ms += 30_000
+    assert talk.fetch({1: 6}) == {1: 6}
+    assert talk.request.forgotten_topics_data == [], "the leader's session has no partition 0"

@@ -109,17 +109,6 @@ NOT_CONFIGURED: Final = Status(False, False, 0, [], [], [], 0)
 """Status of a Weir without replication listeners."""
 
 
-def snapshot(quotas: ReplicationQuotas | None, now_ms: int, replicas_max: int = REPLICAS_MAX) -> Status:
-    """Return the snapshot at once. `quotas` is None without replication listeners."""
-    steps = read(quotas, now_ms, replicas_max)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            status: Status = end.value
-            return status
-
-
 def read(
     quotas: ReplicationQuotas | None, now_ms: int, replicas_max: int = REPLICAS_MAX
 ) -> Generator[None, None, Status]:

@@ -14,13 +14,11 @@ from typing import Final, NamedTuple
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from weir.protocol.versions import VersionRange
+from weir.proxy.handlers.replication.described_configs import Source
 from weir.quotas.replication.throttles import KEYS_OF, ConfigKey, ResourceType
 
 VERSIONS: Final = VersionRange(1, 4)
 """Versions of DescribeConfigs that Weir uses."""
-_OF_TOPIC: Final = 1
-_OF_BROKER: Final = 2
-_OF_ALL_BROKERS: Final = 3
 
 
 class Described(NamedTuple):
@@ -67,8 +65,10 @@ def read(answer: DescribeConfigsResponse, kind: ResourceType) -> Described:
 def _is_own(key: ConfigKey, entry: DescribeConfigsResponse.DescribeConfigsResourceResult) -> bool:
     """Return True if the value was set for this resource, and is not inherited."""
     if key.resource_type is ResourceType.TOPIC:
-        return entry.config_source == _OF_TOPIC
-    return entry.config_source == (_OF_BROKER if key.resource_name else _OF_ALL_BROKERS)
+        return entry.config_source == Source.DYNAMIC_TOPIC_CONFIG
+    return entry.config_source == (
+        Source.DYNAMIC_BROKER_CONFIG if key.resource_name else Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    )
 
 
 def _reason(result: DescribeConfigsResponse.DescribeConfigsResult) -> str:

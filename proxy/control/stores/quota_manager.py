@@ -119,8 +119,8 @@ class QuotaManager:
         self._soon(partial(self._start, work, done))
 
     def altered_at_broker(self) -> None:
-        """Begin to read the brokers' quotas, because Weir has forwarded an alteration to a broker. Calls
-        before the read begins cause no further read.
+        """Call the functions in `on_altered_at_broker`, and begin to read the store's quotas, because Weir
+        has forwarded an alteration to a broker. Calls before the read begins cause no further read.
         """
         for call in self.on_altered_at_broker:
             call()

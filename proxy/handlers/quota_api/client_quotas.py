@@ -189,7 +189,9 @@ def _prepare(
 
 
 def plan_pass_alter(plan: Plan) -> None:
-    """Forward AlterClientQuotas; then read the broker's quotas again."""
+    """Forward requests that alter quotas or configurations; then read the brokers' quotas and replication
+    throttles again.
+    """
 
     def rewrite(
         context: Context, _data: bytearray, _body: int, _end: int, _complete: bool

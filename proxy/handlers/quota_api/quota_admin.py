@@ -46,7 +46,9 @@ class QuotaAdmin(Protocol):
         """Call `work` in a thread, then `done` with its result; call `done(None)` if `work` failed."""
 
     def altered_at_broker(self) -> None:
-        """Note that a broker has answered an AlterClientQuotas request: its quotas may have changed."""
+        """Note that a broker has answered an alteration that Weir has forwarded: its quotas or replication
+        throttles may have changed.
+        """
 
 
 class NoQuotaAdmin:

@@ -8,7 +8,7 @@ the frames, `fetched_bytes` charges the responses. `replication` is shared by al
 At listeners for clients: `configs` takes throttles out of requests that alter configurations,
 `described_configs` shows them.
 
-Weir changes the request, as a follower that obeys KIP-73 does: throttled partitions are taken out of it. If
+Weir takes throttled partitions out of the request, like a follower with a throttle of its own (KIP-73). If
 Weir removed records from responses instead, the leader would read them from disk again and again, and each
 long poll would end at once, because the throttled partitions always have records.
 """

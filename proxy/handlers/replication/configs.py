@@ -30,7 +30,7 @@ from weir.protocol.pieces import Pieces, chosen, each
 from weir.proxy.handlers.broker_query import Asking, BrokerQuery, Pending, ask
 from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from weir.proxy.handlers.mutations.topic_queries import topics
-from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
+from weir.proxy.handlers.plan import Context, Plan
 from weir.proxy.handlers.quota_api.entities import Refused, invalid
 from weir.proxy.handlers.quota_api.quota_admin import ReplicationChanges
 from weir.proxy.handlers.replication.throttle_changes import (
@@ -74,8 +74,6 @@ def plan_alter(plan: Plan) -> None:
         def passed() -> Decision | Wait:
             return FORWARD if inner is None else inner(context, data, frame, end, complete)
 
-        if context.client.is_broker:
-            return passed()
         if not complete:
             return WAIT
         may_remove = replaces and len(context.quota_admin.table.replication) > 0
@@ -96,18 +94,6 @@ def plan_alter(plan: Plan) -> None:
         return Query(_Alteration(context, plan, request).answer())
 
     plan.admit, plan.whole = admit, True
-
-
-def plan_pass_alter(plan: Plan) -> None:
-    """Forward AlterConfigs or IncrementalAlterConfigs; then read the broker's throttles again."""
-
-    def rewrite(
-        context: Context, _data: bytearray, _body: int, _end: int, _complete: bool
-    ) -> ResponseEdit | None:
-        context.quota_admin.altered_at_broker()
-        return None
-
-    plan.rewrite = rewrite
 
 
 @dataclass(slots=True)

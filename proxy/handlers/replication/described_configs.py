@@ -68,9 +68,7 @@ def plan_describe(plan: Plan) -> None:
             return FORWARD if inner is None else inner(context, data, frame, end, complete)
 
         stored = context.quota_admin.table.replication.values
-        if context.client.is_broker or not stored:
-            return passed()
-        if LENGTH.unpack_from(data, frame)[0] > DESCRIBED_BYTES_MAX:
+        if not stored or LENGTH.unpack_from(data, frame)[0] > DESCRIBED_BYTES_MAX:
             return passed()
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:

@@ -96,7 +96,7 @@ class ReplicaSession:
         replica = self.replicas.pop(key, None)
         if replica is not None:
             self._end_progress(replica.progress)
-        if replica is None or replica.at_leader is not None:
+        if key in self._others or (replica is not None and replica.at_leader is not None):
             self._others.discard(key)
             self._forgotten.add(key)
 
