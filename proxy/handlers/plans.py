@@ -118,8 +118,8 @@ THROTTLE_APIS: Final[Mapping[int, Fill]] = {
 unless the brokers keep the throttles.
 """
 THROTTLE_APIS_PASSED: Final[Mapping[int, Fill]] = {
-    ApiKey.ALTER_CONFIGS: client_quotas.plan_pass_alter,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: client_quotas.plan_pass_alter,
+    ApiKey.ALTER_CONFIGS: configs.plan_pass_alter,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.plan_pass_alter,
 }
 """Functions that fill the plans of APIs that alter replication throttles at the brokers, which keep them; by
 API key.

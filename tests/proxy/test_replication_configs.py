@@ -440,6 +440,16 @@ def test_throttles_that_brokers_keep_pass_and_are_read_again() -> None:
     assert front.stored == {}
 
 
+def test_alterations_of_other_configurations_cause_no_reading_of_the_brokers_throttles() -> None:
+    """Each reading asks all brokers for all topics, and any client may send such a request."""
+    front = Front(keeper="brokers")
+    with Playbook(session=front.session) as play:
+        asked = incremental({ONE: [("log.retention.ms", SET, "5")]})
+        answered = response(_all_good(ApiKey.INCREMENTAL_ALTER_CONFIGS, ONE), 1, 1)
+        play.relays(kio_request(asked, 1, 1), answered)
+    assert front.admin.broker_alterations == 0
+
+
 # Describing
 
 

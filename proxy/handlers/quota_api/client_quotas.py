@@ -189,9 +189,7 @@ def _prepare(
 
 
 def plan_pass_alter(plan: Plan) -> None:
-    """Forward requests that alter quotas or configurations; then read the brokers' quotas and replication
-    throttles again.
-    """
+    """Forward requests that alter quotas; then read the brokers' quotas again."""
 
     def rewrite(
         context: Context, _data: bytearray, _body: int, _end: int, _complete: bool

@@ -96,6 +96,22 @@ def plan_alter(plan: Plan) -> None:
     plan.admit, plan.whole = admit, True
 
 
+def plan_pass_alter(plan: Plan) -> None:
+    """Forward AlterConfigs or IncrementalAlterConfigs; after a request that names a throttle, have the
+    brokers' throttles read again. Such a reading asks all brokers, so other requests cause none.
+    """
+    inner = plan.admit
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if not complete and end - frame < context.buffer_bytes:
+            return WAIT
+        if data.find(NAMES_HAVE, frame, end) >= 0:
+            context.quota_admin.altered_at_broker()
+        return FORWARD if inner is None else inner(context, data, frame, end, complete)
+
+    plan.admit = admit
+
+
 @dataclass(slots=True)
 class _Resource:
     """A resource of the request that has operations on throttles."""
