@@ -66,7 +66,9 @@ class World:
         self.ids_known = script.ids_known
         self.usages = Usages()
         self.told: dict[tuple[Partition, int], tuple[int, int]] = {}
-        """Listed replica → leader epoch and high watermark of the latest response to it."""
+        """Listed replica → leader epoch and high watermark of the latest response to it, which Weir knows."""
+        self.hinted: dict[tuple[Partition, int], tuple[int, int]] = {}
+        """The same, with responses that Weir may have passed unread because lists changed meanwhile."""
         self.listings = 1
         """Number of times at which other replicas were listed."""
         self.refusals_allowed = 0
@@ -121,6 +123,7 @@ class World:
         self._use_rates()
         self.usages.forget(self.now_ms)
         self.told.clear()
+        self.hinted.clear()
         return replication
 
     def _learn(self, replication: Replication) -> None:
@@ -198,6 +201,7 @@ class World:
         for partition, node_id in list(self.told):
             if not self.roles(partition, self.links[node_id]):
                 del self.told[partition, node_id]
+                self.hinted.pop((partition, node_id), None)
 
     # A whole run
 
@@ -319,7 +323,7 @@ class Link:
 
     def _is_told_in_sync(self, partition: Partition) -> bool:
         asked = self.follower.asked[partition]
-        epoch, told = self.world.told.get((partition, self.node_id), NOT_TOLD)
+        epoch, told = self.world.hinted.get((partition, self.node_id), NOT_TOLD)
         return epoch == asked.current_leader_epoch and 0 <= told <= asked.fetch_offset
 
     def _find_free(self) -> dict[Partition, tuple[Asked, bool]]:
@@ -432,10 +436,12 @@ class Link:
             for data in topic.partitions:
                 partition = name, data.partition_index
                 same = self._asked_leader and self._listings == self.world.listings
-                tracked = same or (self._asked_leader and partition in self._throttled)
-                if tracked and not data.error_code and self.world.roles(partition, self):
+                hinted = same or (self._asked_leader and partition in self._throttled)
+                if hinted and not data.error_code and self.world.roles(partition, self):
                     epoch = self.follower.asked[partition].current_leader_epoch
-                    self.world.told[partition, self.node_id] = epoch, data.high_watermark
+                    self.world.hinted[partition, self.node_id] = epoch, data.high_watermark
+                    if same:
+                        self.world.told[partition, self.node_id] = epoch, data.high_watermark
                 for key in self._throttled.get(partition, ()):
                     sizes[key] = sizes.get(key, 0) + len(data.records or b"")
         for key, size in sizes.items():

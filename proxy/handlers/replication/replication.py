@@ -9,7 +9,7 @@ from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
 FIRST_VERSION_WITH_IDS: Final = 13
 """First version of Fetch that identifies topics by id instead of name (KIP-516)."""
-UNKNOWN_MAX: Final = 100_000
+UNKNOWN_MAX = 100_000  # not Final: mypyc would inline it, and tests set it
 """Maximum number of topic ids without a known name that are remembered."""
 
 
