@@ -33,7 +33,7 @@ from weir.quotas.replication.throttles import Role
 
 PARTS: Final = 4
 SEEDS: Final = 20
-SEEDS_SLOW: Final = 1000
+SEEDS_SLOW: Final = 500
 PARTITION: Final = ("t0", 0)
 
 
