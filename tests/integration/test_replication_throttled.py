@@ -207,7 +207,7 @@ class Story:
 def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     version: str, tmp_path: Path
 ) -> None:
-    """The client's latencies may double. Brokers' own throttle has that effect, too, on a busy machine."""
+    """The client's latencies may double, or grow by 20 ms."""
     by_protocol = is_driven_over_kafkas_protocol(version)
     with ReplicatedCluster(
         version,
@@ -227,7 +227,7 @@ def test_kafkas_tool_throttles_through_weir_as_brokers_own_throttle_does(
     assert_near("time (s) beside the brokers' own throttle", weirs.copy.took_s, own.copy.took_s, 0.15)
     assert weirs.during.per_s > 0.95 * weirs.before.per_s
     before_ms = weirs.before.p99_ms
-    assert weirs.during.p99_ms <= max(2 * before_ms, before_ms + 20, 2 * own.during.p99_ms)
+    assert weirs.during.p99_ms <= max(2 * before_ms, before_ms + 20)
 
 
 def assert_removed(said: str) -> None:
