@@ -10,7 +10,7 @@ from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles
 MARK_MS: Final = 10_000
 """Shortest time (ms) between two marks of a replica's progress."""
 PAUSE_MS: Final = 300_000
-"""Time (ms) without a fetch after which a replica's rate is measured anew."""
+"""Time (ms) without a fetch after which a replica's rate is measured from the start again."""
 
 
 class Replica(NamedTuple):

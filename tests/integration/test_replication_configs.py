@@ -2,7 +2,7 @@
 (docs/how-to/replication.md).
 
 The same commands are given to a cluster, which keeps throttles itself, and to Weir in front of it. The tools
-must print the same, but for what `same` takes out.
+must print the same, without the parts that `same` removes.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def jobs(message: type[Message], version: int) -> list[kio_side.Job]:
 
 
 def in_kio() -> list[tuple[type[Message], int]]:
-    """The versions that the kio at hand has."""
+    """The versions that the installed kio has."""
     return [
         (message, version)
         for message, version in every_version()

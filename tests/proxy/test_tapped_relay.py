@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Notes:
-    """A tap that keeps what it is told."""
+    """A tap that keeps the bytes and ends that the relay reports."""
 
     def __init__(self) -> None:
         self.client = b""

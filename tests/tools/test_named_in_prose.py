@@ -7,21 +7,11 @@ from typing import Final
 
 import pytest
 
+from tests.rooms import ROOMS
 from tests.tools.compiled_only import ROOT
 from tests.tools.named_in_prose import Tree, missing_files, missing_names, names_in
 
-PRODUCT: Final = (
-    "calibration",
-    "cli",
-    "conformance",
-    "demo",
-    "pipeline",
-    "protocol",
-    "proxy",
-    "quotas",
-    "usage",
-)
-FOLDERS: Final = (*PRODUCT, "bench", "deploy", "docs", "tests", "tools")
+FOLDERS: Final = (*ROOMS, "bench", "deploy", "docs", "tests", "tools")
 OTHERS: Final = {
     "applyInPandas": "PySpark",
     "ssl": "Python",
@@ -40,7 +30,7 @@ def tree() -> Tree:
 def known() -> set[str]:
     """All names in the product, its modules and packages."""
     names = set(OTHERS)
-    for folder in PRODUCT:
+    for folder in ROOMS:
         for path in (ROOT / folder).rglob("*.py"):
             names |= names_in(path.read_text("utf-8")) | {path.stem, path.parent.name}
     return names | {"__init__", "tests", "tools", "weir"}
@@ -66,7 +56,7 @@ def test_docstrings_of_packages_use_names_of_the_code() -> None:
     """They are where a newcomer begins: a module that has moved must not stay named there."""
     names, files = known(), tree()
     found = []
-    for path in (path for path in files.paths if path.endswith("/__init__.py") and path.startswith(PRODUCT)):
+    for path in (path for path in files.paths if path.endswith("/__init__.py") and path.startswith(ROOMS)):
         text = ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8"))) or ""
         found += [f"{path}: {name}" for _line, name in missing_names(text, names)]
         found += [f"{path}: {name}" for _line, name in missing_files(text, path, files)]
@@ -74,7 +64,7 @@ def test_docstrings_of_packages_use_names_of_the_code() -> None:
 
 
 def test_packages_say_what_they_are_for() -> None:
-    packages = [path for folder in PRODUCT for path in (ROOT / folder).rglob("__init__.py")]
+    packages = [path for folder in ROOMS for path in (ROOT / folder).rglob("__init__.py")]
     assert not [str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
 
 

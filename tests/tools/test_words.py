@@ -9,20 +9,10 @@ from typing import Final
 
 import pytest
 
+from tests.rooms import ROOMS
 from tests.tools.compiled_only import ROOT
 from tests.tools.words import Finding, in_markdown, in_source, in_texts
 
-PRODUCT: Final = (
-    "calibration",
-    "cli",
-    "conformance",
-    "demo",
-    "pipeline",
-    "protocol",
-    "proxy",
-    "quotas",
-    "usage",
-)
 DEVELOPMENT: Final = ("bench", "tools")
 """Packages for developers. Only their texts are checked: old words in their identifiers are allowed."""
 EXCEPTIONS: Final = {
@@ -48,7 +38,7 @@ called a connection.
 _SESSION: Final = re.compile(r"(?<!fetch )\bsessions?\b", re.IGNORECASE)
 
 
-def sources(packages: Iterable[str] = PRODUCT) -> Iterator[tuple[str, str]]:
+def sources(packages: Iterable[str] = ROOMS) -> Iterator[tuple[str, str]]:
     """Yield (path, text) of every module in these packages."""
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -159,7 +149,7 @@ def test_old_words_in_pages_are_found(page: str, lines: list[int]) -> None:
 
 def test_paths_are_those_of_the_repository() -> None:
     """If the folders move, the test must not pass for lack of files."""
-    packages = (*PRODUCT, *DEVELOPMENT)
+    packages = (*ROOMS, *DEVELOPMENT)
     assert {Path(path).parts[0] for path, _text in sources(packages)} == set(packages)
     assert {path for path, _text in pages()} >= {
         "README.md",

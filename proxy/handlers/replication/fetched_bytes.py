@@ -24,12 +24,12 @@ class FetchedBytes:
 
     __slots__ = ("_answered", "_context", "_partitions", "_session")
 
-    def __init__(self, context: Context, session: ReplicaSession, version: int, answered: Answered) -> None:
+    def __init__(self, context: Context, session: ReplicaSession, answered: Answered) -> None:
         """Begin before the response. `session` has the throttled replicas of the fetch."""
         self._context = context
         self._session = session
         self._answered = answered
-        self._partitions = FetchedPartitions(version, self.note)
+        self._partitions = FetchedPartitions(session.version, self.note)
 
     def note(self, topic: bytes, partition: int, error_code: int, high_watermark: int, size: int) -> None:
         """Charge `size` bytes of records of a partition, and note its high watermark."""

@@ -129,24 +129,23 @@ class ReplicaFetcher:
                 return Hold(max(int(min(left_ms, wait_ms)), 1), first=False)
             session.answered(by_leader=False)
             response = FetchResponse(session_id=0 if is_full else request.session_id)
-            return fetch.reply(_completed(response, session, fetch.version) if is_full else response)
+            return fetch.reply(_completed(response, session) if is_full else response)
         named, max_wait_ms = request, int(min(left_ms, max(wait_ms, POLL_MS)))
         if max_wait_ms < request.max_wait_ms:
             request = replace(request, max_wait_ms=max_wait_ms)
         if unseen or (is_full and wait_ms < math.inf):
-            return Query(self._whole(context, fetch.version, request, session, unseen, is_full=is_full))
+            return Query(self._whole(context, request, session, unseen, is_full=is_full))
         changed = session.request_for_leader(request)
         if not is_full:
             session.answered(by_leader=True)
         elif fetch.version >= FIRST_VERSION_WITH_SESSIONS:
             self._session = session
-        counter = FetchedBytes(context, session, fetch.version, self._answered)
+        counter = FetchedBytes(context, session, self._answered)
         return fetch.forward(None if changed == named else changed, counter)
 
     def _whole(
         self,
         context: Context,
-        version: int,
         request: FetchRequest,
         session: ReplicaSession,
         unseen: Mapping[Key, FetchedReplica],
@@ -160,6 +159,7 @@ class ReplicaFetcher:
         The leader is asked for `unseen` partitions, because their high watermark is not known, but their
         records are removed. If a replica is in sync, it is not held back any more.
         """
+        version = session.version
         for replica in unseen.values():
             replica.is_held_back, replica.max_bytes = False, 1
         changed = session.request_for_leader(request)
@@ -169,7 +169,7 @@ class ReplicaFetcher:
         if not is_full:
             session.answered(by_leader=True)
         response = yield from ask(changed, version, FetchResponse)
-        counter = FetchedBytes(context, session, version, self._answered)
+        counter = FetchedBytes(context, session, self._answered)
         for topic in response.responses:
             name = identity(topic, version)
             for data in topic.partitions:
@@ -180,7 +180,7 @@ class ReplicaFetcher:
                 counter.note(name, data.partition_index, data.error_code, data.high_watermark, size)
         self._session = session
         self._answered(response.error_code, response.session_id)
-        return _completed(response, session, version) if is_full and not response.error_code else response
+        return _completed(response, session) if is_full and not response.error_code else response
 
     def _answered(self, error_code: int, session_id: int) -> None:
         """Note the error code and the session id in a response of the leader. A session without id has ended,
@@ -206,11 +206,12 @@ def _unseen(session: ReplicaSession) -> dict[Key, FetchedReplica]:
     }
 
 
-def _completed(response: FetchResponse, session: ReplicaSession, version: int) -> FetchResponse:
+def _completed(response: FetchResponse, session: ReplicaSession) -> FetchResponse:
     """Return the response to a full fetch, with the partitions that are held back and missing in it. Their
     high watermark is that of the latest response, and their log start offset the follower's own, so that the
     follower changes nothing.
     """
+    version = session.version
     present = {
         (identity(topic, version), data.partition_index)
         for topic in response.responses
