@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from weir.protocol.codec import Codec
-from weir.protocol.errors import ProtocolError
+from weir.protocol.errors import ProtocolError, UnencodableError
 from weir.protocol.messages import Message
 from weir.protocol.pieces import PIECE_BYTES
 from weir.proxy.handlers.broker_query import BrokerQuery
@@ -48,6 +48,21 @@ def whole_request(
     if end - body <= PIECE_BYTES:
         return codec_.decode_request(data, body, end)
     return Query(_decode(context, codec_, bytes(memoryview(data)[body:end]), elements_max), again=True)
+
+
+def readable_request(
+    context: Context, codec_: Codec[R], data: bytearray, body: int, end: int
+) -> R | Query | None:
+    """Decode the complete request with body `data[body:end]` as `whole_request`; return None if it is
+    malformed, so that a broker could not read it either. Raises UnencodableError for a request that a broker
+    can read, but that Weir could not encode again, or that has too many elements.
+    """
+    try:
+        return whole_request(context, codec_, data, body, end)
+    except UnencodableError:
+        raise
+    except ProtocolError:
+        return None
 
 
 def keep(context: Context, decoded: object) -> None:

@@ -17,7 +17,7 @@ from weir.protocol.framing import INCOMPLETE, LENGTH, request_body
 from weir.protocol.messages import Message
 from weir.proxy.handlers.decisions import WAIT, Query, Wait
 from weir.proxy.handlers.plan import Context
-from weir.proxy.handlers.whole_requests import whole_request
+from weir.proxy.handlers.whole_requests import readable_request
 from weir.quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
@@ -58,10 +58,8 @@ def charged_request(
     if body == INCOMPLETE:
         return WAIT
     try:
-        return whole_request(context, codec_, data, body, end)
+        return readable_request(context, codec_, data, body, end)
     except UnencodableError:
         if enforced:
             raise
-        return None
-    except ProtocolError:
         return None

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.error_codes import ErrorCode
-from weir.protocol.errors import ProtocolError, UnencodableError
 from weir.protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
 from weir.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -38,7 +37,7 @@ from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Reply,
 from weir.proxy.handlers.mutations.topic_queries import broker_topics
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.proxy.handlers.whole_requests import keep, whole_request
+from weir.proxy.handlers.whole_requests import keep, readable_request
 
 if TYPE_CHECKING:
     from weir.proxy.handlers.plan import Admit, Context, Plan
@@ -96,11 +95,8 @@ def plan_change(plan: Plan, protected: ProtectedTopics) -> None:
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         if body == INCOMPLETE:
             return WAIT
-        try:
-            request = whole_request(context, codec_, data, body, end)
-        except UnencodableError:
-            raise
-        except ProtocolError:  # no broker can read it either
+        request = readable_request(context, codec_, data, body, end)
+        if request is None:
             return passed_unread(passed())
         if isinstance(request, Query):
             return request

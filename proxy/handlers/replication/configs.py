@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.error_codes import ErrorCode
-from weir.protocol.errors import ProtocolError, UnencodableError
 from weir.protocol.framing import INCOMPLETE, request_body
 from weir.protocol.messages import (
     AlterConfigsRequest,
@@ -45,7 +44,7 @@ from weir.proxy.handlers.replication.throttle_changes import (
 )
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.proxy.handlers.whole_requests import whole_request
+from weir.proxy.handlers.whole_requests import readable_request
 from weir.quotas.replication.throttles import ConfigKey, ResourceType
 
 if TYPE_CHECKING:
@@ -82,11 +81,8 @@ def plan_alter(plan: Plan) -> None:
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         if body == INCOMPLETE:
             return WAIT
-        try:
-            request = whole_request(context, codec_, data, body, end)
-        except UnencodableError:
-            raise
-        except ProtocolError:  # no broker can read it either
+        request = readable_request(context, codec_, data, body, end)
+        if request is None:
             return passed_unread(passed())
         if isinstance(request, Query):
             return request

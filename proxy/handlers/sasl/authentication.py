@@ -14,7 +14,7 @@ import structlog
 from weir.protocol.api import ApiKey
 from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
-from weir.protocol.errors import ProtocolError, UnencodableError
+from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, LENGTH, request_body
 from weir.protocol.messages import (
     CreateDelegationTokenResponse,
@@ -34,7 +34,7 @@ from weir.proxy.handlers.sasl.exchange import Exchange, Step
 from weir.proxy.handlers.sasl.identity import ANONYMOUS
 from weir.proxy.handlers.unread import passed_unread
 from weir.proxy.handlers.uplift.uplift import forward
-from weir.proxy.handlers.whole_requests import whole_request
+from weir.proxy.handlers.whole_requests import readable_request
 
 log = structlog.get_logger("weir.authentication")
 
@@ -249,11 +249,8 @@ def plan_describe_delegation_token(plan: Plan) -> None:
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
-        try:
-            request = whole_request(context, codec_, data, body, end)
-        except UnencodableError:
-            raise
-        except ProtocolError:  # no broker can read it
+        request = readable_request(context, codec_, data, body, end)
+        if request is None:
             return passed_unread(FORWARD)
         return request if isinstance(request, Query) else Query(_described(context, plan, request))
 
