@@ -7,20 +7,16 @@ the beginning and the end of the measurement, the load generator also reads the 
 
 from __future__ import annotations
 
-import gc
-import json
 import select
 import ssl
-import sys
 import time
 from collections import deque
-from dataclasses import asdict
 from struct import Struct
 from typing import Final
 
 from bench.cpu import cpu_s, rss_bytes
 from bench.entry import open_connection
-from bench.load import SILENCE_S, Counted, Load, LoadError, Order
+from bench.load import SILENCE_S, Counted, Load, LoadError, Order, serve
 from bench.stats import histogram
 from bench.tls_stream import TlsStream
 
@@ -253,18 +249,5 @@ def _count(loop: Loop, load: Load) -> Counted:
     return Counted(seconds, dict(histogram(latencies)), own_s, used_s, rss)
 
 
-def main() -> None:
-    """Read one order and its frames from standard input, measure, and write one result as JSON to standard
-    output.
-    """
-    order, _, content = sys.stdin.buffer.read().partition(b"\n")
-    gc.disable()
-    try:
-        counted = measure(Order.parse(order), content)
-    except (OSError, LoadError) as error:
-        sys.exit(str(error))
-    print(json.dumps(asdict(counted)))
-
-
 if __name__ == "__main__":
-    main()
+    serve(measure)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -201,3 +202,16 @@ def _result(child: subprocess.Popen[bytes], load: Load) -> bytes:
     if child.returncode:
         raise LoadError(error.decode(errors="replace").strip().rpartition("\n")[2])
     return out
+
+
+def serve(measure: Callable[[Order, bytes], Counted]) -> None:
+    """Be a load generator process: read one order and its frames from standard input, measure, and write one
+    result as JSON to standard output.
+    """
+    order, _, content = sys.stdin.buffer.read().partition(b"\n")
+    gc.disable()
+    try:
+        counted = measure(Order.parse(order), content)
+    except (OSError, LoadError) as error:
+        sys.exit(str(error))
+    print(json.dumps(asdict(counted)))

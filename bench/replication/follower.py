@@ -8,17 +8,13 @@ session is sent a full fetch again, which is an error while the load is measured
 
 from __future__ import annotations
 
-import gc
-import json
-import sys
 import time
-from dataclasses import asdict
 from struct import Struct
 from typing import Final
 
 from bench.cpu import cpu_s, rss_bytes
 from bench.entry import open_connection
-from bench.load import SILENCE_S, Counted, Load, LoadError, Order
+from bench.load import SILENCE_S, Counted, Load, LoadError, Order, serve
 from bench.stats import histogram
 
 BUFFER_BYTES: Final = 1 << 20
@@ -134,18 +130,5 @@ def _run(follower: Follower, seconds: float) -> list[int]:
     return latencies
 
 
-def main() -> None:
-    """Read one order and its frames from standard input, measure, and write one result as JSON to standard
-    output.
-    """
-    order, _, content = sys.stdin.buffer.read().partition(b"\n")
-    gc.disable()
-    try:
-        counted = measure(Order.parse(order), content)
-    except (OSError, LoadError) as error:
-        sys.exit(str(error))
-    print(json.dumps(asdict(counted)))
-
-
 if __name__ == "__main__":
-    main()
+    serve(measure)

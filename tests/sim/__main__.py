@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-import time
-
+from tests import seeds
 from tests.sim.shrink import shrink
 from tests.sim.world import execute, simulate
 
 
 def main() -> None:
     """Run seeds, print what fails."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--seeds", metavar="FROM-TO", help="run these seeds; print the first that fail")
-    parser.add_argument("--seed", type=int, help="run one seed")
-    parser.add_argument("--shrink", action="store_true", help="make the failing scripts smaller")
-    parser.add_argument("--failures", type=int, default=5, help="stop after so many failures")
-    options = parser.parse_args()
-    first, last = (
-        (options.seed, options.seed) if options.seed is not None else map(int, options.seeds.split("-"))
-    )
-    began_s, failed, seed = time.process_time(), 0, first
-    for seed in range(first, last + 1):
+    options = seeds.arguments("python -m tests.sim", __doc__).parse_args()
+
+    def fails(seed: int) -> bool:
         failure = simulate(seed)
         if failure is None:
-            continue
+            return False
         if options.shrink:
             failure = shrink(failure, lambda script: execute(script))
         print(failure, end="\n\n")
-        failed += 1
-        if failed == options.failures:
-            break
-    seeds, spent_s = seed + 1 - first, time.process_time() - began_s
-    print(f"{failed} of {seeds} seeds failed; {spent_s:.1f} s of CPU")
-    raise SystemExit(failed > 0)
+        return True
+
+    seeds.run(options, fails)
 
 
 if __name__ == "__main__":
