@@ -18,9 +18,8 @@ from weir.cli.exits import CommandError
 from weir.cli.progress import Progress
 from weir.cli.quantity import Quantity
 from weir.cli.settings.options import options_of_settings
-from weir.conformance.capture import CaptureError, CaptureWriter, Run
+from weir.conformance.capture import CaptureError, Run
 from weir.conformance.capture.recorder import QUEUE_BYTES_MAX, Recorder
-from weir.conformance.capture.redaction import Redaction
 from weir.conformance.events import Side
 from weir.proxy import logs
 from weir.proxy.config import config
@@ -127,15 +126,12 @@ def _recorder(
         blanked=blank_records,
     )
     try:
-        writer = CaptureWriter(out, run)
+        recorder = Recorder(out, run, queue_bytes_max=queue_bytes)
     except CaptureError as error:
         raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"{out}: cannot write it: {error.strerror}") from None
-    if writer.repaired:
-        click.echo(f"weir: {writer.repaired}", err=True)
-    redaction = Redaction(credentials=not with_credentials, records=blank_records)
-    return Recorder(writer, redaction if any(redaction.replaces) else None, queue_bytes_max=queue_bytes)
+    if recorder.repaired:
+        click.echo(f"weir: {recorder.repaired}", err=True)
+    return recorder
 
 
 def summary(recorder: Recorder, out: Path) -> str:

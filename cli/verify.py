@@ -6,31 +6,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
-from weir.cli.exits import FAILED, CommandError
+from weir.cli.exits import FAILED, USAGE, CommandError
+from weir.cli.progress import Progress
+from weir.cli.report_files import check_report_files, read_report, write_report
+from weir.cli.verify_show import show
 from weir.conformance.capture import CaptureError, CaptureReader
-from weir.conformance.report import Groups, junit, parse_report
-from weir.conformance.verify import R, Verifier
+from weir.conformance.report import (
+    Groups,
+    counted,
+    junit,
+    parse_report,
+    render,
+    report_json,
+    size,
+    verify_page,
+)
+from weir.conformance.verify import R, Traffic, Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weir.conformance.report import Group
-
 EXAMPLES: Final = """\b
 Examples:
   weir verify capture.weircap
+  weir verify capture.weircap --html report.html
   weir verify capture.weircap --without batch-timestamps --junit junit.xml
   weir verify capture.weircap --json > known.json
   weir verify capture.weircap --baseline known.json
 """
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_EVENTS_PER_UPDATE: Final = 1024
+"""Number of events after which the progress line changes."""
 
 
 @click.command(epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which serves as a baseline too.")
+@click.option("--html", "html_file", type=_FILE, metavar="FILE", help="Write an HTML page.")
 @click.option("--junit", "junit_file", type=_FILE, metavar="FILE", help="Write JUnit XML: a test per rule.")
 @click.option(
     "--without",
@@ -45,67 +58,60 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 def verify(
     files: Sequence[str],
     as_json: bool,
+    html_file: Path | None,
     junit_file: Path | None,
     without: Sequence[str],
     baseline: Path | None,
 ) -> None:
     """Check that the clients and servers of captures keep to Kafka's protocol.
 
-    FILE is a capture of `weir capture`; - reads standard input. Exit code 1: errors or warnings were found.
+    FILE is a capture of `weir capture`; - reads standard input. Exit code 1: errors or warnings were found;
+    2: otherwise, if a capture has no frame, or is no capture.
     """
-    groups = Groups(_known(baseline))
-    for file in files:
-        _verify(file, without, groups)
-    found = groups.sorted()
+    check_report_files(html_file, junit_file)
+    known = [] if baseline is None else read_report(baseline, parse_report, "weir verify --json")
+    groups, traffic = Groups(known), Traffic()
+    empty = [file for file in files if not _verify(file, without, groups, traffic)]
+    report = groups.report(files, traffic)
     if junit_file is not None:
-        junit_file.write_bytes(junit(found, without))
-    click.echo(groups.report().decode() if as_json else _summary(found))
-    if any(group.fails for group in found):
+        write_report(junit_file, junit(report.findings, without))
+    if html_file is not None:
+        write_report(html_file, render(verify_page(report)))
+    if as_json:
+        click.echo(report_json(report).decode())
+    else:
+        show(report)
+    for file in empty:
+        click.echo(f"weir: {file}: no frame in this capture, so nothing was checked", err=True)
+    if any(group.fails for group in report.findings):
         raise click.exceptions.Exit(FAILED)
+    if empty:
+        raise click.exceptions.Exit(USAGE)
 
 
-def _known(baseline: Path | None) -> list[tuple[str, str, int, str]]:
-    try:
-        return [] if baseline is None else parse_report(baseline.read_bytes())
-    except OSError as error:
-        raise CommandError(f"{baseline}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
-        raise CommandError(f"{baseline}: not an output of weir verify --json: {error}") from None
-
-
-def _verify(file: str, without: Sequence[str], groups: Groups) -> None:
-    """Add the findings of one capture. Blanked records have no right checksum, so it is not compared."""
-    verifier = Verifier(without)
+def _verify(file: str, without: Sequence[str], groups: Groups, traffic: Traffic) -> bool:
+    """Add the findings of one capture. Return True if it has a frame."""
     reader = CaptureReader(file, on_damage=lambda text: click.echo(f"weir: {text}", err=True))
+    before = traffic.frames
     try:
-        for event in reader:
-            for finding in verifier.take(event):
-                if not (reader.blanked and finding.rule is R.BATCH_CRC):
-                    groups.add(finding)
+        with Progress(f"checking {reader.name}") as progress:
+            _check(reader, Verifier(without, traffic), groups, progress)
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
     except CaptureError as error:
         raise CommandError(str(error)) from None
+    return traffic.frames > before
 
 
-def _summary(found: Sequence[Group]) -> str:
-    lines = [_line(group) for group in found]
-    totals: dict[str, int] = {}
-    for group in found:
-        totals[group.first.severity.value] = totals.get(group.first.severity.value, 0) + group.count
-    counted = ", ".join(f"{count} {severity}" for severity, count in totals.items())
-    return "\n".join([*lines, counted or "no findings"])
-
-
-def _line(group: Group) -> str:
-    one = group.first
-    where = " ".join(filter(None, (f"{one.api} v{one.version}" if one.api else "", one.path)))
-    detail = f"expected {one.expected}, found {one.found}" if one.expected else one.found
-    place = (
-        f"connection {one.connection}, correlation id {one.correlation_id}, byte {one.offset}: {one.context}"
-    )
-    known = "" if group.new else " (in the baseline)"
-    return (
-        f"{one.severity.value} {one.rule.value}, {group.count} times{known}: {where}\n"
-        f"    {one.message}\n    {detail}\n    first: {place}"
-    )
+def _check(reader: CaptureReader, verifier: Verifier, groups: Groups, progress: Progress) -> None:
+    """Take all events. Blanked records have no right checksum, so it is not compared."""
+    found = 0
+    for number, event in enumerate(reader):
+        for finding in verifier.take(event):
+            if not (reader.blanked and finding.rule is R.BATCH_CRC):
+                groups.add(finding, reader.name)
+                found += 1
+        if not number % _EVENTS_PER_UPDATE:
+            traffic = verifier.traffic
+            done = f"{counted(traffic.frames, 'frame')}, {size(traffic.bytes)}"
+            progress.say(f"checking {reader.name}: {done}, {counted(found, 'finding')}")

@@ -213,7 +213,7 @@ def _is_compressible(payload: bytes) -> bool:
 def _decode(decoder: msgspec.msgpack.Decoder[T], found: Block) -> T:
     try:
         return decoder.decode(found.payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _damaged(found.offset, f"a block cannot be decoded ({error})") from None
 
 

@@ -52,6 +52,8 @@ RESPONSES: Final = {
     ApiKey.ENVELOPE: Fields(("response_data",)),
     ApiKey.FETCH_SNAPSHOT: Fields(("topics.partitions.unaligned_records",)),
 }
+CHECKED_RESPONSES: Final = {**RESPONSES, ApiKey.SASL_HANDSHAKE: Fields()}
+"""Responses that are replaced if they are malformed: that of SaslHandshake may then be the server's token."""
 SENSITIVE: Final = ("password", "jaas", "secret", "credential", "token", "keystore.key", "private.key")
 """Parts of the names of sensitive configs, in lower case. Kafka's configs of type PASSWORD have one of them,
 except certificates, which are public.
@@ -73,7 +75,7 @@ def mask_request(frame: bytearray, api_key: int, version: int) -> bool:
 
 def mask_response(frame: bytearray, api_key: int, version: int) -> bool:
     """Replace the credentials in a complete response, like `mask_request`."""
-    fields, message = RESPONSES[ApiKey(api_key)], response_type(api_key)
+    fields, message = CHECKED_RESPONSES[ApiKey(api_key)], response_type(api_key)
     try:
         flexible = response_header_version(api_key, version) > 0
         body = response_body(frame, 0, len(frame), flexible=flexible)

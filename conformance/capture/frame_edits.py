@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from weir.conformance.capture.records_blanking import RecordsBlanking
+from weir.protocol.errors import ProtocolError
 from weir.protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES
 
 FILLER: Final = b"x"
@@ -87,7 +88,9 @@ class Blanked:
     """The payloads of the frame's records become zeros."""
 
     def __init__(self, find_body: Callable[[bytearray, int], int], records: RecordsBlanking) -> None:
-        """Find the body with `find_body(frame, end)`, which returns its position or INCOMPLETE."""
+        """Find the body with `find_body(frame, end)`, which returns its position or INCOMPLETE, or raises
+        ProtocolError.
+        """
         self._find_body = find_body
         self._records = records
         self._header = bytearray()
@@ -99,8 +102,11 @@ class Blanked:
             self._records.feed(part, 0, len(part))
             return part
         self._header += part
-        body = self._find_body(self._header, len(self._header))
-        if body == INCOMPLETE and not is_last and len(self._header) <= HEADER_BYTES_MAX:
+        try:
+            body, is_malformed = self._find_body(self._header, len(self._header)), False
+        except ProtocolError:
+            body, is_malformed = INCOMPLETE, True
+        if body == INCOMPLETE and not (is_malformed or is_last or len(self._header) > HEADER_BYTES_MAX):
             return b""
         self._in_body, held = True, self._header
         if body == INCOMPLETE:

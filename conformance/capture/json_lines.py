@@ -14,9 +14,10 @@ import msgspec
 
 from weir.conformance.capture.credentials import is_known
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
-from weir.conformance.verify.frames import Frame, FrameCutter, LengthError
+from weir.conformance.frames import Frame, FrameCutter, LengthError
 from weir.protocol import ProtocolError, codec, is_flexible, request_type, response_type, schema
-from weir.protocol.api import response_header_version
+from weir.protocol.api import ApiKey, response_header_version
+from weir.protocol.error_codes import ErrorCode
 from weir.protocol.framing import (
     CLIENT_ID_OFFSET,
     INCOMPLETE,
@@ -34,6 +35,7 @@ from weir.protocol.messages import ProduceRequest
 HEX_BYTES_MAX: Final = 256
 """Maximum number of bytes of an undecodable frame that are shown."""
 IN_FLIGHT_MAX: Final = 4096
+_UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 Line = dict[str, object]
 
 
@@ -149,6 +151,8 @@ class _Connection:
         if not waiting:
             del self._in_flight[correlation_id]
         line |= {"api_key": api_key, "api": _name(api_key), "version": version}
+        if api_key == ApiKey.API_VERSIONS and data[RESPONSE_HEAD_BYTES:].startswith(_UNSUPPORTED):
+            version = 0  # KIP-511
         if not is_known(api_key, version):
             return _malformed(line, data, "not in the schemas")
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -177,6 +178,8 @@ def _rebuilt(file: BinaryIO, name: str) -> list[IndexEntry]:
 
 
 def _block_at(file: BinaryIO, offset: int) -> Block:
+    if offset > file.seek(0, io.SEEK_END):
+        raise DamagedCaptureError(f"no block at byte {offset}")
     file.seek(offset)
     found = read_block(_reader(file), offset)
     if found is None:

@@ -44,6 +44,8 @@ IN_FLIGHT_MAX: Final = 4096
 """Maximum number of requests per connection that wait for their responses; the oldest are forgotten. Requests
 without responses (acks=0) stay until then.
 """
+CLIENT_ID_BYTES_MIN: Final = 2
+"""Size (bytes) of the shortest client-id, empty or null, with its length."""
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """Maximum length of a frame at which events continue behind missing bytes."""
 
@@ -112,12 +114,16 @@ class _Connection:
         self._streams = self._new_streams()
         self._lost = {Side.CLIENT: lost, Side.SERVER: lost}
         """True for sides without a known start of a frame, because bytes are missing."""
+        self._client_id: bytes | None = None
+        """Client-id of the first request, with its length; None before it. Later requests have the same."""
 
     def bytes_of(self, event: Bytes) -> Iterator[Event]:
         """Return the events for these bytes."""
         if self._lost[event.side] and not self._is_found(event.side, event.data):
             yield Dropped(event.connection, event.time_ns, event.side, len(event.data))
             return
+        if self._client_id is None and event.side is Side.CLIENT:
+            self._client_id = _client_id(event.data) or b""
         ready = self._streams[event.side].feed(event.data)
         if ready is event.data:
             yield event
@@ -224,7 +230,7 @@ class _Connection:
 
     def _edit_response(self, api_key: int, version: int, length: int, *, hides: bool, blanks: bool) -> Edit:
         known = credentials.is_known(api_key, version)
-        if hides and api_key in credentials.RESPONSES:
+        if hides and api_key in credentials.CHECKED_RESPONSES:
             if not known or length > WHOLE_BYTES_MAX:
                 return self._filled(RESPONSE_HEAD_BYTES)
             return Whole(partial(self._mask_response, api_key, version), RESPONSE_HEAD_BYTES)
@@ -276,18 +282,29 @@ class _Connection:
         return found
 
     def _is_request(self, data: bytes) -> bool:
-        if len(data) < CLIENT_ID_OFFSET + 2:
+        """Return True if the data begins with a request: with the client-id of the first request, or wholly
+        readable. Zeros in records look like a head, too, and what follows would pass unread.
+        """
+        client_id = _client_id(data)
+        if client_id is None:
             return False
         length, api_key, version, _correlation_id = REQUEST_HEAD.unpack_from(data)
-        size = int.from_bytes(data[CLIENT_ID_OFFSET : CLIENT_ID_OFFSET + 2], "big", signed=True)
-        end = CLIENT_ID_OFFSET + 2 + max(0, size)
-        if size < -1 or end > min(len(data), LENGTH_BYTES + length) or length > FRAME_BYTES_MAX:
+        if CLIENT_ID_OFFSET + len(client_id) > LENGTH_BYTES + length or length > FRAME_BYTES_MAX:
             return False
-        client_id = bytes(data[CLIENT_ID_OFFSET + 2 : end])
-        return credentials.is_known(api_key, version) and client_id.isascii()
+        if len(client_id) > CLIENT_ID_BYTES_MIN and client_id == self._client_id:
+            return credentials.is_known(api_key, version)
+        frame = data[: LENGTH_BYTES + length]
+        return len(frame) == LENGTH_BYTES + length and credentials.is_request(bytearray(frame))
 
     def _new_streams(self) -> dict[Side, FrameStream]:
         return {
             Side.CLIENT: FrameStream(REQUEST_HEAD_BYTES, self._request),
             Side.SERVER: FrameStream(RESPONSE_HEAD_BYTES, self._response),
         }
+
+
+def _client_id(data: bytes) -> bytes | None:
+    """Return the client-id, with its length, of a request at the start of `data`; None if it is cut."""
+    size = int.from_bytes(data[CLIENT_ID_OFFSET : CLIENT_ID_OFFSET + 2], "big", signed=True)
+    end = CLIENT_ID_OFFSET + 2 + max(0, size)
+    return data[CLIENT_ID_OFFSET:end] if CLIENT_ID_OFFSET + 2 <= len(data) >= end and size >= -1 else None

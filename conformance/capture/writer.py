@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
 from weir.conformance.capture import blocks
-from weir.conformance.capture.blocks import CaptureError, DamagedCaptureError, Index, IndexEntry, Kind, Run
+from weir.conformance.capture.blocks import (
+    Block,
+    CaptureError,
+    DamagedCaptureError,
+    Index,
+    IndexEntry,
+    Kind,
+    Run,
+)
 from weir.conformance.capture.reader import blocks_in, last_index
 from weir.conformance.events import Bytes, Event
 
@@ -22,6 +33,10 @@ SPLIT_BYTES: Final = 1024 * 1024
 """Maximum size (bytes) of the data of one event; longer data becomes several events."""
 INDEX_ENTRIES: Final = 1024
 """Number of blocks of events from which an index block is written: the writer's memory is bounded."""
+INDEX_CONNECTIONS: Final = 500_000
+"""Number of connections, counted in each block, from which an index block is written: it stays below the
+maximum size of a payload.
+"""
 
 
 class CaptureWriter:
@@ -39,15 +54,18 @@ class CaptureWriter:
         """A number larger than that of every connection in the file."""
         self.events = 0
         """Number of events written by this writer."""
+        self.data_bytes = 0
+        """Number of bytes of connections in the blocks that this writer has written."""
         self._previous_index = 0
+        self._indexed_connections = 0
+        """Number of connections in the entries, counted in each."""
         self._entries: list[IndexEntry] = []
         self._pending: list[Event] = []
         self._pending_bytes = 0
-        self._file: BinaryIO = _opened(path)
+        self._file: FileIO = _opened(path)
         try:
             self._offset = self._continue()
             self._put(Kind.RUN, blocks.encode(run))
-            self._file.flush()
         except BaseException:
             self._file.close()
             raise
@@ -81,17 +99,27 @@ class CaptureWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the events of the present block to the file. Raises OSError."""
+        """Write the events of the present block to the file. Raises OSError; these events are then lost, and
+        the file ends with its last whole block.
+        """
         if not self._pending:
             return
         entry = blocks.index_entry(self._offset, self._pending)
         payload = blocks.encode(self._pending)
         self._pending, self._pending_bytes = [], 0
         self._put(Kind.EVENTS, payload)
+        self.data_bytes += entry.data_bytes
         self._entries.append(entry)
-        if len(self._entries) >= INDEX_ENTRIES:
+        self._indexed_connections += len(entry.connections)
+        if len(self._entries) >= INDEX_ENTRIES or self._indexed_connections >= INDEX_CONNECTIONS:
             self._put_index()
-        self._file.flush()
+
+    def check_path(self) -> None:
+        """Raise OSError if the path no longer leads to the file, which was removed or replaced."""
+        with suppress(OSError):
+            if os.path.samestat(self.path.stat(), os.fstat(self._file.fileno())):
+                return
+        raise OSError(errno.ENOENT, "the file was removed or replaced while it was written")
 
     def close(self) -> None:
         """Write the last block, the index and the end block, and close the file. Raises OSError."""
@@ -101,20 +129,34 @@ class CaptureWriter:
             self.flush()
             self._put_index()
             self._put(Kind.END, blocks.END.pack(self._previous_index))
-            self._file.flush()
             os.fsync(self._file.fileno())
+            self.check_path()
         finally:
             self._file.close()
 
     def _put_index(self) -> None:
         index = Index(self._previous_index, self.next_connection, self._entries)
-        self._previous_index, self._entries = self._offset, []
+        offset = self._offset
         self._put(Kind.INDEX, blocks.encode(index))
+        self._previous_index, self._entries, self._indexed_connections = offset, [], 0
 
     def _put(self, kind: Kind, payload: bytes) -> None:
-        written = blocks.block(kind, payload)
-        self._file.write(written)
-        self._offset += len(written)
+        self._offset += self._append(blocks.block(kind, payload))
+
+    def _append(self, data: bytes) -> int:
+        """Write all of the data at the end of the file, or nothing; return its size (bytes). Raises OSError.
+
+        A part of a block would hide all blocks behind it from readers.
+        """
+        start, left = self._file.tell(), memoryview(data)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            self._file.truncate(start)
+            self._file.seek(start)
+            raise
+        return len(data)
 
     def _continue(self) -> int:
         """Return the offset at which to write: behind the head of a new file, or behind the last good
@@ -123,8 +165,7 @@ class CaptureWriter:
         file = self._file
         end = file.seek(0, io.SEEK_END)
         if not end:
-            file.write(blocks.file_head())
-            return blocks.FILE_HEAD.size
+            return self._append(blocks.file_head())
         file.seek(0)
         blocks.check_file_head(file.read(blocks.FILE_HEAD.size), str(self.path))
         found = last_index(file)
@@ -147,10 +188,12 @@ class CaptureWriter:
                 if found.kind == Kind.EVENTS and (events := blocks.events_of(found)):
                     entry = blocks.index_entry(found.offset, events)
                     self._entries.append(entry)
+                    self._indexed_connections += len(entry.connections)
                     self.next_connection = max(self.next_connection, entry.connections[-1] + 1)
-                elif found.kind == Kind.INDEX:
-                    index = blocks.index_of(found)
-                    self._previous_index, self._entries = found.offset, []
+                elif found.kind == Kind.RUN:
+                    blocks.run_of(found)
+                elif found.kind == Kind.INDEX and (index := _index(found)):
+                    self._previous_index, self._entries, self._indexed_connections = found.offset, [], 0
                     self.next_connection = max(self.next_connection, index.next_connection)
                 end = found.end
         except DamagedCaptureError as error:
@@ -158,9 +201,19 @@ class CaptureWriter:
         return end
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Open a file for reading and writing, created if missing, and lock it. Raises CaptureError, OSError."""
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+def _index(found: Block) -> Index | None:
+    """Return the block's index; None if it cannot be decoded: the blocks of events have all its facts."""
+    try:
+        return blocks.index_of(found)
+    except DamagedCaptureError:
+        return None
+
+
+def _opened(path: Path) -> FileIO:
+    """Open a file for reading and writing, created if missing, and lock it. Raises CaptureError, OSError. The
+    file has no buffer: bytes that the disk refuses must not be written later.
+    """
+    file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

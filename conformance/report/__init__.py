@@ -1,13 +1,46 @@
-"""Reports of findings: equal ones counted together, as JSON, as JUnit XML, and compared with a baseline.
+"""Reports of `verify` and `probe`: as JSON, JUnit XML and HTML, and compared with a baseline.
 
 - `groups`: findings with the same key are one group with its first finding and their number. A capture may
-  have millions of findings, and a client repeats its defects.
-- `junit`: a test case per rule.
+  have millions of findings, and a client repeats its defects. `probed`: results of a probe.
+- `junit`: a test case per rule, or per case of a probe.
+- `page`: the HTML page, which needs no network (Jinja2, optional). `verify_page` and `probe_page` fill it,
+  `matrix` is its table of APIs and versions.
+- `text`: peers choose texts freely; these functions make them safe to show.
 """
 
 from __future__ import annotations
 
-from weir.conformance.report.groups import Group, Groups, Report, parse_report
-from weir.conformance.report.junit import junit
+from weir.conformance.report.groups import Checked, Group, Groups, Report, parse_report, report_json, totals
+from weir.conformance.report.junit import junit, probe_junit
+from weir.conformance.report.page import ToolMissingError, check_tool, render
+from weir.conformance.report.probe_page import probe_page
+from weir.conformance.report.probed import Probed, ProbeReport, Verdict, alike, probe_report
+from weir.conformance.report.text import counted, ranges, size, visible
+from weir.conformance.report.verify_page import spoken, verify_page
 
-__all__ = ["Group", "Groups", "Report", "junit", "parse_report"]
+__all__ = [
+    "Checked",
+    "Group",
+    "Groups",
+    "ProbeReport",
+    "Probed",
+    "Report",
+    "ToolMissingError",
+    "Verdict",
+    "alike",
+    "check_tool",
+    "counted",
+    "junit",
+    "parse_report",
+    "probe_junit",
+    "probe_page",
+    "probe_report",
+    "ranges",
+    "render",
+    "report_json",
+    "size",
+    "spoken",
+    "totals",
+    "verify_page",
+    "visible",
+]

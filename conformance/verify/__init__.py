@@ -1,9 +1,10 @@
 """Verification of recorded traffic: `verify(events)` yields findings.
 
 - `rules`: the registry; every finding names one of its rules. `finding`: the result.
-- `frames`: bytes to frames. `connection`: requests and their responses, rules applied to both.
+- `connection`: requests and their responses, rules applied to both.
 - `messages`, `differences`: a frame decoded, encoded again, and compared field by field.
 - `values`: error codes, throttle times. `client_behaviour`: versions offered, throttles kept, SASL's order.
+- `traffic`: counts of connections, bytes and frames.
 - `record_batches`, `message_sets`, `records`, `unpacking`, `producers`: records.
 
 A frame is decoded strictly, by the codec that Weir uses itself. If its bytes come out again, they are what
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from weir.conformance.verify.finding import Finding
 from weir.conformance.verify.rules import RULES, R, Rule, Severity
+from weir.conformance.verify.traffic import Exchange, Traffic
 from weir.conformance.verify.verifier import Verifier, verify
 
-__all__ = ["RULES", "Finding", "R", "Rule", "Severity", "Verifier", "verify"]
+__all__ = ["RULES", "Exchange", "Finding", "R", "Rule", "Severity", "Traffic", "Verifier", "verify"]

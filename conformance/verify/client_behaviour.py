@@ -68,12 +68,15 @@ class Throttle:
     def __init__(self) -> None:
         self._from_ns = 0
         self._until_ns = 0
+        self._cause = ""
 
-    def response(self, api_key: int, version: int, throttle_ms: int, time_ns: int) -> None:
-        """Take a response's throttle time (ms); the deadline never moves backwards."""
+    def response(self, api_key: int, version: int, throttle_ms: int, time_ns: int, cause: str) -> None:
+        """Take a response's throttle time (ms); the deadline never moves backwards. `cause`: names the
+        response.
+        """
         until_ns = time_ns + throttle_ms * _MS
         if version >= QUIET_FROM.get(api_key, 1 << 15) and throttle_ms > 0 and until_ns > self._until_ns:
-            self._from_ns, self._until_ns = time_ns, until_ns
+            self._from_ns, self._until_ns, self._cause = time_ns, until_ns, cause
 
     def request(self, time_ns: int, *, pipelines: bool) -> list[Defect]:
         """Return the defects of sending now. One throttle gives one defect. `pipelines`: True if the client
@@ -85,7 +88,10 @@ class Throttle:
             return []
         waited, asked = (time_ns - self._from_ns) // _MS, (self._until_ns - self._from_ns) // _MS
         self._until_ns = 0
-        text = "The client sends during its throttle. Wait throttle_time_ms on this connection first."
+        text = (
+            f"The client sends during the throttle_time_ms of a response ({self._cause}). "
+            "Wait on this connection first."
+        )
         return [Defect(R.THROTTLE_IGNORED, text, "", 0, f"{asked} ms of quiet", f"{waited} ms")]
 
 

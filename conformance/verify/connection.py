@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from weir.conformance.events import Side
+from weir.conformance.frames import FRAME_MAX, FrameCutter, LengthError
 from weir.conformance.verify.client_behaviour import Sasl, Throttle, Versions
 from weir.conformance.verify.finding import Defect, Finding, hex_around
-from weir.conformance.verify.frames import FRAME_MAX, FrameCutter, LengthError
 from weir.conformance.verify.messages import Form, form, located, read
+from weir.conformance.verify.response_form import response_form
 from weir.conformance.verify.rules import RULES, R
 from weir.conformance.verify.values import error_code_defects, records_defects, throttle_defects
-from weir.protocol import schema
 from weir.protocol.api import ApiKey, versions
 from weir.protocol.framing import REQUEST_HEAD, REQUEST_LENGTH_MIN, RESPONSE_HEAD, RESPONSE_LENGTH_MIN
 
 if TYPE_CHECKING:
-    from weir.conformance.verify.frames import Frame
-    from weir.conformance.verify.producers import Producers
+    from weir.conformance.frames import Frame
+    from weir.conformance.verify.producers import Batch, Producers
+    from weir.conformance.verify.traffic import Exchange, Traffic
     from weir.protocol.values import Message
 
 Report = Callable[[Finding], None]
 
 SEARCH_MAX: Final = 1000
 """Maximum number of requests in flight among which a response's correlation id is looked for."""
-_UNSUPPORTED: Final = (35).to_bytes(2)
-_API_VERSIONS_BODY: Final = 8
+COMPARED_MAX: Final = 100
+"""Maximum number of requests in flight with which a request's correlation id is compared."""
 _FETCHES: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
 
@@ -40,6 +42,10 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     version: int
     correlation_id: int
     api: str
+    exchange: Exchange | None = None
+    """Entry in which its frames count; None if it has no API."""
+    batches: Sequence[Batch] = ()
+    """A Produce request's batches that have a producer id."""
 
 
 _TOKEN: Final = InFlight(-1, -1, -1, "SASL token")
@@ -49,9 +55,10 @@ _NO_REQUEST: Final = InFlight(-1, -1, -1, "")
 class ConnectionVerifier:
     """Applies the rules to one connection, and reports findings."""
 
-    def __init__(self, number: int, producers: Producers, report: Report) -> None:
+    def __init__(self, number: int, producers: Producers, traffic: Traffic, report: Report) -> None:
         self._number = number
         self._producers = producers
+        self._traffic = traffic
         self._report = report
         self._cutters = (FrameCutter(), FrameCutter())
         self._in_flight: deque[InFlight] = deque()
@@ -72,6 +79,7 @@ class ConnectionVerifier:
         """Take bytes that a side sent."""
         if self._abandoned:
             return
+        self._traffic.bytes += len(data)
         take = self._request if side is Side.CLIENT else self._response
         try:
             for frame in self._cutters[side].feed(data, time_ns):
@@ -87,12 +95,13 @@ class ConnectionVerifier:
             self._fail(side, time_ns, R.CAPTURE_GAP, text, f"{count} bytes missing")
 
     def closed(self, side: Side, time_ns: int) -> None:
-        """Take the end of a side's bytes."""
+        """Take the end of a side's bytes. The side that closes second cannot complete a frame any more."""
         first = not self._closed
         self._closed.add(side)
         if self._abandoned:
             return
-        if pending := self._cutters[side].pending:
+        pending = self._cutters[side].pending
+        if first and pending:
             text = "The connection ends within a frame."
             self._place(
                 side,
@@ -130,26 +139,37 @@ class ConnectionVerifier:
             )
             return
         _length, api_key, version, correlation_id = REQUEST_HEAD.unpack_from(frame.data)
-        found = schema.api(api_key)
-        request = InFlight(
-            api_key, version, correlation_id, f"API {api_key}" if found is None else found.name
-        )
-        self._pipelines = self._pipelines or len(self._in_flight) > 0
+        exchange = self._traffic.of(api_key, version)
+        exchange.requests += 1
+        request = InFlight(api_key, version, correlation_id, exchange.api, exchange)
+        # The first request that a producer pipelines may be the one that is on its way.
+        self._pipelines = self._pipelines or len(self._in_flight) > 0 or api_key == ApiKey.PRODUCE
         defects = self._throttle.request(frame.begun_ns, pipelines=self._pipelines)
         defects += self._versions.request(api_key, version) + self._sasl.request(api_key)
-        known = versions(api_key)
-        if known is None or version not in known:
-            defects += _unknown(api_key, version, is_api_known=known is not None)
+        defects += self._reused(correlation_id)
+        if not exchange.known:
+            defects += _unknown(api_key, version)
             message = None
         else:
-            read_defects, message = self._read(frame, form("request", api_key, version), request)
+            read_defects, message, batches = self._read(frame, form("request", api_key, version), request)
             defects += read_defects
+            if batches:
+                request = msgspec.structs.replace(request, batches=batches)
         for defect in defects:
             self._place(Side.CLIENT, frame.ended_ns, request, defect, frame.data)
         if api_key != ApiKey.PRODUCE or getattr(message, "acks", 1):
             self._in_flight.append(request)
         if api_key == ApiKey.SASL_HANDSHAKE and message is not None:
             self._sasl.handshake(version, getattr(message, "mechanism", ""))
+
+    def _reused(self, correlation_id: int) -> list[Defect]:
+        """Return the defects of a correlation id that an earlier request in flight has."""
+        latest = islice(reversed(self._in_flight), COMPARED_MAX)
+        if all(one.correlation_id != correlation_id or one is _TOKEN for one in latest):
+            return []
+        text = "The client uses the correlation id of a request in flight again. Count up for each request."
+        where, expected = "header.correlation_id", "another"
+        return [Defect(R.CORRELATION_ID_REUSED, text, where, 8, expected, str(correlation_id))]
 
     def _raw_token(self, frame: Frame) -> None:
         """Take a token without Kafka's header, behind SaslHandshake version 0."""
@@ -158,6 +178,7 @@ class ConnectionVerifier:
             self._fail(Side.CLIENT, frame.ended_ns, R.SASL_UNCHECKED, text, "")
             return
         self._sasl.raw_tokens -= 1
+        self._traffic.other.requests += 1
         self._in_flight.append(_TOKEN)
 
     # Responses
@@ -165,6 +186,7 @@ class ConnectionVerifier:
     def _response(self, frame: Frame) -> None:
         if self._in_flight and self._in_flight[0] is _TOKEN:
             self._in_flight.popleft()
+            self._traffic.other.responses += 1
             return
         if len(frame.data) < 4 + RESPONSE_LENGTH_MIN:
             self._fail(
@@ -177,10 +199,9 @@ class ConnectionVerifier:
             return
         _length, correlation_id = RESPONSE_HEAD.unpack_from(frame.data)
         request, defects = self._pair(correlation_id)
-        known = versions(request.api_key)
-        if request is not _NO_REQUEST and (
-            (known is not None and request.version in known) or request.api_key == ApiKey.API_VERSIONS
-        ):
+        exchange = request.exchange or self._traffic.other
+        exchange.responses += 1
+        if exchange.known or request.api_key == ApiKey.API_VERSIONS:
             defects += self._answer(frame, request)
         for defect in defects:
             self._place(Side.SERVER, frame.ended_ns, request, defect, frame.data)
@@ -207,17 +228,18 @@ class ConnectionVerifier:
         return self._in_flight.popleft(), [Defect(R.CORRELATION_ID, text, where, 4, expected, found)]
 
     def _answer(self, frame: Frame, request: InFlight) -> list[Defect]:
-        shape, defects = _response_form(frame.data, request)
+        shape, defects = response_form(frame.data, request.api_key, request.version)
         if shape is None:
             return defects
-        found, message = self._read(frame, shape, request)
+        found, message, _ = self._read(frame, shape, request)
         defects += found
         if message is None:
             return defects
         values = error_code_defects(message, request.api_key, shape.codec.version)
         throttle_ms: int = getattr(message, "throttle_time_ms", 0)
         values += throttle_defects(throttle_ms)
-        self._throttle.response(request.api_key, request.version, throttle_ms, frame.ended_ns)
+        cause = f"{request.api}, correlation id {request.correlation_id}"
+        self._throttle.response(request.api_key, request.version, throttle_ms, frame.ended_ns, cause)
         self._remember(message, request)
         return defects + (located(frame.data, shape, values, {}) if values else [])
 
@@ -225,6 +247,8 @@ class ConnectionVerifier:
         """Keep the facts of a response that later requests are compared with."""
         if request.api_key == ApiKey.API_VERSIONS:
             self._versions.offered(message)
+        elif request.api_key == ApiKey.PRODUCE:
+            self._producers.answered(request.batches, message)
         elif request.api_key == ApiKey.SASL_HANDSHAKE:
             self._sasl.handshake_answered(request.version, message.error_code)
         elif request.api_key == ApiKey.SASL_AUTHENTICATE:
@@ -232,23 +256,28 @@ class ConnectionVerifier:
 
     # Both
 
-    def _read(self, frame: Frame, shape: Form, request: InFlight) -> tuple[list[Defect], Message | None]:
-        """Return (defects of a frame's bytes and of its records, message or None)."""
+    def _read(
+        self, frame: Frame, shape: Form, request: InFlight
+    ) -> tuple[list[Defect], Message | None, list[Batch]]:
+        """Return (defects of a frame's bytes and of its records; message or None; a Produce request's batches
+        that have a producer id).
+        """
         if not frame.whole:
             text = "The frame is too long to be checked."
-            return [Defect(R.FRAME_TOO_LARGE, text, "", 0, f"at most {FRAME_MAX} bytes", "more")], None
+            return [Defect(R.FRAME_TOO_LARGE, text, "", 0, f"at most {FRAME_MAX} bytes", "more")], None, []
         result = read(frame.data, shape)
+        batches: list[Batch] = []
         defects = result.defects
         has_records = (
             request.api_key == ApiKey.PRODUCE if shape.kind == "request" else request.api_key in _FETCHES
         )
         if has_records and result.message is not None:
-            found, sizes = records_defects(
+            found, sizes, batches = records_defects(
                 result.message, request.api_key, request.api, request.version, self._producers
             )
             if found:
                 defects = defects + located(frame.data, shape, found, sizes)
-        return defects, result.message
+        return defects, result.message, batches
 
     def _place(self, side: Side, time_ns: int, request: InFlight, defect: Defect, data: bytes = b"") -> None:
         """Report a defect of a frame."""
@@ -272,41 +301,12 @@ class ConnectionVerifier:
         )
 
 
-def _unknown(api_key: int, version: int, *, is_api_known: bool) -> Sequence[Defect]:
+def _unknown(api_key: int, version: int) -> Sequence[Defect]:
     """Return the defects of a request that the schemas lack. ApiVersions may ask for any version."""
-    if not is_api_known:
+    if versions(api_key) is None:
         text = "The client uses an API that Weir does not know; its contents are not checked."
         return [Defect(R.UNKNOWN_API, text, "header.request_api_key", 4, "a known API", str(api_key))]
     if api_key == ApiKey.API_VERSIONS:
         return []
     text = "The client uses a version that Weir does not know; its contents are not checked."
     return [Defect(R.UNKNOWN_VERSION, text, "header.request_api_version", 6, "a known version", str(version))]
-
-
-def _response_form(data: bytes, request: InFlight) -> tuple[Form | None, list[Defect]]:
-    """Return the form of a response, and the defects of choosing that form. An ApiVersions response with
-    error 35 has version 0 (KIP-511).
-    """
-    known = versions(request.api_key)
-    is_known = known is not None and request.version in known
-    if request.api_key == ApiKey.API_VERSIONS and request.version > 0:
-        oldest = form("response", request.api_key, 0)
-        refused = data[_API_VERSIONS_BODY : _API_VERSIONS_BODY + 2] == _UNSUPPORTED
-        if refused and is_known and not read(data, oldest).defects:
-            return oldest, []
-        if refused and is_known:
-            text = (
-                "The server answers error 35 in another form than version 0, which the client may not read."
-            )
-            fallback = Defect(
-                R.API_VERSIONS_FALLBACK,
-                text,
-                "",
-                _API_VERSIONS_BODY,
-                "version 0",
-                f"version {request.version}",
-            )
-            return form("response", request.api_key, request.version), [fallback]
-        if not is_known:
-            return oldest, []
-    return (form("response", request.api_key, request.version) if is_known else None), []

@@ -9,12 +9,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from weir.conformance.verify.clean_elements import UNUSUAL, clean_element
 from weir.conformance.verify.finding import Defect
 from weir.conformance.verify.rules import R
 from weir.protocol.decoding import struct_size_min
 from weir.protocol.primitives import FORMATS, STRING_BYTES_MAX, size_min
 
 if TYPE_CHECKING:
+    from weir.conformance.verify.clean_elements import Pass
     from weir.protocol.schema import Layout, Slot
 
 DEFECTS_MAX: Final = 20
@@ -28,8 +30,19 @@ class _StopError(Exception):
     """Raised behind a defect that hides the next field, or after `DEFECTS_MAX` defects."""
 
 
+def _minimal(value: int) -> bytes:
+    """Return an unsigned varint in as few bytes as possible."""
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
 class MessageScanner:
-    """Scans one message. `defects` has the defects so far, `elements` the number of array elements."""
+    """Scans one message. `defects` has the defects so far, `elements` the number of array elements and
+    tagged fields.
+    """
 
     def __init__(self, data: bytes, position: int) -> None:
         self.data = data
@@ -99,13 +112,32 @@ class MessageScanner:
         if slot.type in FORMATS and slot.type != "bool":
             self.position += count * least
             return
-        for index in range(count):
+        clean, index = clean_element(slot), 0
+        while (index := self._clean(clean, index, count)) < count:
             self._path.append(index)
             if layout is not None:
                 self._struct(layout)
             else:
                 self._primitive(slot.type, slot.compact, nullable=False)
             self._path.pop()
+            index += 1
+
+    def _clean(self, clean: Pass, index: int, count: int) -> int:
+        """Pass over elements from `index` on, and return the index of the first that needs a closer look, or
+        `count`.
+        """
+        data, end, position, elements, counted = self.data, self.end, self.position, [0], 0
+        try:
+            while index < count:
+                after = clean(data, position, elements)
+                if after > end:
+                    break
+                position, counted, index = after, elements[0], index + 1
+        except UNUSUAL:
+            pass
+        self.position = position
+        self.elements += counted
+        return index
 
     def _primitive(self, type_: str, compact: bool, nullable: bool) -> None:
         if type_ in FORMATS or type_ == "uuid":
@@ -181,8 +213,8 @@ class MessageScanner:
                         R.VARINT_NOT_MINIMAL,
                         "A varint has more bytes than it needs.",
                         at,
-                        "fewer bytes",
-                        f"{shift // 7 + 1} bytes",
+                        _minimal(value).hex(" "),
+                        self.data[at : self.position].hex(" "),
                     )
                 if value > _INT32_MAX:
                     break
@@ -194,7 +226,11 @@ class MessageScanner:
     def _tags(self, layout: Layout) -> None:
         known = {slot.tag: slot for slot in layout.tagged}
         before = -1
-        for _ in range(self._uvarint()):
+        self._path.append("tagged fields")
+        count = self._uvarint()
+        self._path.pop()
+        self.elements += count
+        for _ in range(count):
             at = self.position
             tag = self._uvarint()
             if tag <= before:
@@ -264,6 +300,9 @@ class Locator(MessageScanner):
         """Path of the innermost field at the offset; "" if no field has it."""
         self._paths = paths
         self._offset = offset
+
+    def _clean(self, clean: Pass, index: int, count: int) -> int:  # noqa: ARG002  # all fields are visited
+        return min(index, count)
 
     def _slot(self, slot: Slot) -> None:
         start = self.position

@@ -29,7 +29,9 @@ Kind = Literal["request", "response"]
 LARGE: Final = 1 << 20
 """Size (bytes) of a frame from which its elements are counted before it is decoded."""
 ELEMENTS_MAX: Final = 200_000
-"""Maximum number of array elements of a large message that is decoded: each takes about 200 bytes."""
+"""Maximum number of array elements and tagged fields of a large message that is decoded: each takes about 200
+bytes.
+"""
 _REQUEST_HEAD: Final = 12
 _RESPONSE_HEAD: Final = 8
 
@@ -139,11 +141,15 @@ def _explain(data: bytes, shape: Form, reason: str) -> Read:
 
 
 def _trailing(shape: Form, offset: int, count: int) -> Defect:
+    found = "1 byte" if count == 1 else f"{count} bytes"
     if shape.kind == "request":
-        text = "The client writes bytes behind the request's last field; brokers ignore them. Leave them out."
-        return Defect(R.REQUEST_TRAILING_BYTES, text, "", offset, "the end of the frame", f"{count} bytes")
+        text = (
+            "The client writes bytes behind the request's last field; brokers ignore them. Leave them out. "
+            "If an earlier field has too many bytes, weir capture convert shows how brokers read the fields."
+        )
+        return Defect(R.REQUEST_TRAILING_BYTES, text, "", offset, "the end of the frame", found)
     text = "The server writes bytes behind the response's last field. Leave them out."
-    return Defect(R.RESPONSE_TRAILING_BYTES, text, "", offset, "the end of the frame", f"{count} bytes")
+    return Defect(R.RESPONSE_TRAILING_BYTES, text, "", offset, "the end of the frame", found)
 
 
 def _lenient(data: bytes, shape: Form) -> tuple[Message | None, str]:

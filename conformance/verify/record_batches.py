@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from weir.conformance.verify import wrong_checksums
 from weir.conformance.verify.finding import Defect
 from weir.conformance.verify.message_sets import MessageSetChecker
 from weir.conformance.verify.records import RecordError, scan_records
@@ -168,7 +169,7 @@ class BatchChecker:
         if found != head.crc:
             self._report(
                 R.BATCH_CRC,
-                "The checksum does not fit the bytes.",
+                wrong_checksums.explain(self.data[position:stop], head.crc),
                 ".crc",
                 17,
                 f"{found:08x}",

@@ -37,9 +37,11 @@ class R(StrEnum):
     UNKNOWN_VERSION = "unknown-version"
     VERSION_NOT_OFFERED = "version-not-offered"
     API_VERSIONS_FALLBACK = "api-versions-fallback"
+    API_VERSIONS_HEADER = "api-versions-header"
     RESPONSE_WITHOUT_REQUEST = "response-without-request"
     RESPONSE_ORDER = "response-order"
     CORRELATION_ID = "correlation-id"
+    CORRELATION_ID_REUSED = "correlation-id-reused"
     REQUEST_UNANSWERED = "request-unanswered"
     FIELD_LENGTH = "field-length"
     NULL_NOT_ALLOWED = "null-not-allowed"
@@ -103,7 +105,7 @@ RULES: Final[dict[R, Rule]] = {
             "The capture has every byte of a connection. After a gap the connection is no longer checked.",
         ),
         (R.FRAME_LENGTH, _E, _FRAMES, "A frame's length covers its header, and is not negative."),
-        (R.FRAME_INCOMPLETE, _W, _FRAMES, "A side that closes has sent its last frame completely."),
+        (R.FRAME_INCOMPLETE, _W, _FRAMES, "The side that closes first has sent its last frame completely."),
         (
             R.FRAME_TOO_LARGE,
             _N,
@@ -124,9 +126,11 @@ RULES: Final[dict[R, Rule]] = {
             "KIP-511",
             "An ApiVersions response with error 35 (UNSUPPORTED_VERSION) has the form of version 0.",
         ),
+        (R.API_VERSIONS_HEADER, _E, "KIP-511", "The header of an ApiVersions response has no tagged fields."),
         (R.RESPONSE_WITHOUT_REQUEST, _E, _ORDER, "A response answers a request that was sent before."),
         (R.RESPONSE_ORDER, _E, _ORDER, "Responses come in the order of their requests."),
         (R.CORRELATION_ID, _E, _FRAMES, "A response has the correlation id of its request."),
+        (R.CORRELATION_ID_REUSED, _W, _FRAMES, "Requests in flight have different correlation ids."),
         (
             R.REQUEST_UNANSWERED,
             _N,
@@ -165,7 +169,7 @@ RULES: Final[dict[R, Rule]] = {
             R.CONTENTS_UNCHECKED,
             _N,
             "",
-            "A message has at most 200,000 elements. The values of a larger one are not checked.",
+            "A message has at most 200,000 elements and tags. The values of a larger one are not checked.",
         ),
         (R.ERROR_CODE_UNKNOWN, _W, "protocol guide: Error Codes", "Kafka 4.2 has the error code."),
         (
@@ -234,7 +238,7 @@ RULES: Final[dict[R, Rule]] = {
             R.PRODUCER_SEQUENCE,
             _W,
             "KIP-98",
-            "Sequence numbers of a producer id and epoch continue in each partition. They may repeat.",
+            "Sequence numbers of a producer id and epoch continue by partition. Equal batches may repeat.",
         ),
     )
 }

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from weir.conformance.verify.finding import Defect
+from weir.conformance.verify.producers import Batch
 from weir.conformance.verify.record_batches import BatchChecker, bounds
 from weir.conformance.verify.rules import R
 from weir.protocol.api import ApiKey
@@ -113,13 +114,14 @@ def _records(message: Any, api_key: int) -> Iterator[tuple[str, str, int, bytes]
 
 def records_defects(
     message: Message, api_key: int, api: str, version: int, producers: Producers
-) -> tuple[list[Defect], dict[str, int]]:
+) -> tuple[list[Defect], dict[str, int], list[Batch]]:
     """Return (defects of all records in a message, with offsets within their fields; path of each records
-    field with defects → its size in bytes).
+    field with defects → its size in bytes; a Produce request's batches that have a producer id).
     """
     permitted = bounds(api, version)
     defects: list[Defect] = []
     sizes: dict[str, int] = {}
+    sent: list[Batch] = []
     for path, topic, partition, records in _records(message, api_key):
         if not records:
             continue
@@ -129,10 +131,12 @@ def records_defects(
         if permitted.produce:
             for batch, head, offset in checker.heads:
                 found += producers.check(topic, partition, batch, head, offset)
+                if head.producer_id >= 0:
+                    sent.append(Batch(topic, partition, head))
         if found:
             sizes[path] = len(records)
             defects += [
                 Defect(one.rule, one.message, path + one.path, one.offset, one.expected, one.found)
                 for one in found
             ]
-    return defects, sizes
+    return defects, sizes, sent

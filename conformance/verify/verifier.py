@@ -8,6 +8,7 @@ from weir.conformance.events import Bytes, Closed, Opened
 from weir.conformance.verify.connection import ConnectionVerifier
 from weir.conformance.verify.producers import Producers
 from weir.conformance.verify.rules import R, check_names
+from weir.conformance.verify.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,8 +32,12 @@ def verify(events: Iterable[Event], without: Iterable[str] = ()) -> Iterator[Fin
 class Verifier:
     """Applies the rules to events, one by one."""
 
-    def __init__(self, without: Iterable[str] = ()) -> None:
-        """`without`: names of rules that are switched off. Raises ValueError for a name that is no rule."""
+    def __init__(self, without: Iterable[str] = (), traffic: Traffic | None = None) -> None:
+        """`without`: names of rules that are switched off. `traffic`: counts to add to, for example those of
+        several captures. Raises ValueError for a name that is no rule.
+        """
+        self.traffic = traffic or Traffic()
+        """Counts of the events so far."""
         self._off = check_names(without)
         self._producers = Producers()
         self._connections: dict[int, ConnectionVerifier] = {}
@@ -55,7 +60,10 @@ class Verifier:
     def _connection(self, event: Event) -> ConnectionVerifier:
         number = event.connection
         if number not in self._connections or isinstance(event, Opened):
-            self._connections[number] = ConnectionVerifier(number, self._producers, self._report)
+            self.traffic.connections += 1
+            self._connections[number] = ConnectionVerifier(
+                number, self._producers, self.traffic, self._report
+            )
         return self._connections[number]
 
     def _report(self, finding: Finding) -> None:

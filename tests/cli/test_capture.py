@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -194,6 +195,49 @@ def test_capture_relays_and_records_until_it_is_stopped(tmp_path: Path) -> None:
     assert ANSWER in b"".join(event.data for event in events if event.side is Side.SERVER)
     assert reader.runs[0].source == broker.address
     assert "0 bytes dropped" in log.read_text()
+
+
+def is_listening(log: Path) -> bool:
+    """True if the log says so."""
+    return "listening" in log.read_text()
+
+
+def test_errors_of_the_process_that_writes_end_in_the_exit_code_while_traffic_goes_on(tmp_path: Path) -> None:
+    for harm, text in (("kill", "the process that writes it"), ("unlink", "was removed or replaced")):
+        broker, port, out, log = Broker(), free_range(3), tmp_path / "c", tmp_path / harm
+        command = [
+            sys.executable,
+            "-m",
+            "weir.cli",
+            "capture",
+            "--upstream",
+            broker.address,
+            "--out",
+            str(out),
+        ]
+        command += ["--listen", f"127.0.0.1:{port}", "--broker-ports", f"{port + 1}-{port + 2}"]
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(command, stderr=stderr, env={**os.environ, "PYTHONPATH": "."})
+            try:
+                assert eventually(partial(is_listening, log))
+                if harm == "kill":
+                    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+                    os.kill(int(children), signal.SIGKILL)
+                else:
+                    out.unlink()
+                with socket.create_connection(("127.0.0.1", port)) as client:
+                    client.settimeout(10)
+                    for _ in range(3):
+                        client.sendall(ASK)
+                        assert client.recv(65536) == ANSWER
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(20) == USAGE
+            finally:
+                process.kill()
+                process.wait()
+                broker.close()
+        assert text in log.read_text()
+        assert "the capture lacks all that came after" in log.read_text()
 
 
 def test_capture_ends_after_the_given_time(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ def produce(records: bytes, version: int = 9, correlation_id: int = 1, partition
     return request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), version, correlation_id)
 
 
-def produced(version: int = 9, correlation_id: int = 1) -> bytes:
+def produced(version: int = 9, correlation_id: int = 1, error_code: int = 0) -> bytes:
     """The response's frame."""
-    part = ProduceResponse.PartitionProduceResponse(index=0, base_offset=7)
+    part = ProduceResponse.PartitionProduceResponse(index=0, error_code=error_code, base_offset=7)
     topic = ProduceResponse.TopicProduceResponse(name="orders", partition_responses=[part])
     return response(ProduceResponse(responses=[topic]), version, correlation_id)
 

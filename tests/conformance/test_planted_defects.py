@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.conformance.batches import batch, changed, message_set
-from tests.conformance.captures import MS, answered, fetch, fetched, findings, produce, rules, sent
+from tests.conformance.batches import TIME_MS, batch, changed, message_set
+from tests.conformance.captures import (
+    MS,
+    answered,
+    fetch,
+    fetched,
+    findings,
+    produce,
+    produced,
+    rules,
+    sent,
+)
 from tests.wire.frames import framed, header, request, response, unknown_request, unknown_response
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 from weir.conformance.verify import RULES, R, verify
 from weir.conformance.verify.rules import check_names
+from weir.protocol.checksums import crc32c
 from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -63,6 +75,10 @@ def api_versions(frame: bytes, version: int = 3) -> list[Event]:
     return [sent(request(asked, version)), answered(frame)]
 
 
+def with_tags_in_header(frame: bytes) -> bytes:
+    return framed(frame[4:8] + b"\0" + frame[8:])
+
+
 def offering(api_key: int, low: int, high: int) -> list[Event]:
     offered = ApiVersionsResponse.ApiVersion(api_key=api_key, min_version=low, max_version=high)
     return api_versions(response(ApiVersionsResponse(api_keys=[offered]), 3))
@@ -79,6 +95,15 @@ def created(version: int, error_code: int) -> list[Event]:
 
 def producing(*batches: bytes, version: int = 9) -> list[Event]:
     return [sent(produce(records, version, number)) for number, records in enumerate(batches)]
+
+
+def accepted(*batches: bytes, error_code: int = 0) -> list[Event]:
+    """Produce requests, each with its response before the next."""
+    return [
+        event
+        for records in batches
+        for event in (sent(produce(records)), answered(produced(error_code=error_code)))
+    ]
 
 
 def fetching(records: bytes, version: int = 11) -> list[Event]:
@@ -125,9 +150,11 @@ PLANTED: Final[list[tuple[str, Sequence[Event]]]] = [
     ("version-not-offered", [*offering(12, 0, 3), beat(), beaten()]),
     ("version-not-offered", [*offering(3, 0, 3), beat(), beaten()]),
     ("api-versions-fallback", api_versions(response(ApiVersionsResponse(error_code=35), 3))),
+    ("api-versions-header", api_versions(with_tags_in_header(response(ApiVersionsResponse(), 3)))),
     ("response-without-request", [beaten()]),
     ("response-order", [beat(0, 1), beat(0, 2), beaten(1, 2), beaten(1, 1)]),
     ("correlation-id", [beat(0, 1), beaten(1, 77)]),
+    ("correlation-id-reused", [beat(0, 1), beat(0, 1), beaten(1, 1), beaten(1, 1)]),
     ("request-unanswered", [beat(), Closed(1, 0, Side.SERVER)]),
     ("field-length", heartbeat_body(b"\x70group" + TAIL + b"\0")),
     ("field-length", heartbeat_body(PLAIN[:-3])),
@@ -185,6 +212,9 @@ PLANTED: Final[list[tuple[str, Sequence[Event]]]] = [
     ("producer-epoch", producing(SEQUENCED, changed(SEQUENCED, producer_epoch=1))),
     ("producer-sequence", producing(SEQUENCED, changed(SEQUENCED, base_sequence=14))),
     ("producer-sequence", producing(SEQUENCED, changed(SEQUENCED, producer_epoch=3, base_sequence=13))),
+    ("producer-sequence", accepted(SEQUENCED, changed(SEQUENCED, max_timestamp=TIME_MS + 4, attributes=8))),
+    ("producer-sequence", accepted(SEQUENCED, changed(SEQUENCED, base_sequence=11))),
+    ("producer-sequence", accepted(SEQUENCED, batch(1, producer=5, epoch=2, sequence=10))),
 ]
 
 
@@ -265,6 +295,19 @@ ALLOWED: Final[list[tuple[str, Sequence[Event]]]] = [
             changed(SEQUENCED, base_sequence=16),
         ),
     ),
+    ("a repeated batch that was accepted", accepted(SEQUENCED, SEQUENCED)),
+    (
+        "smaller batches instead of a refused one",
+        accepted(
+            SEQUENCED,
+            *(batch(1, producer=5, epoch=2, sequence=sequence) for sequence in (10, 11, 12)),
+            error_code=10,
+        ),
+    ),
+    (
+        "the numbers of an accepted batch in a new epoch",
+        accepted(batch(3, producer=5, epoch=2, sequence=0), batch(1, producer=5, epoch=3, sequence=0)),
+    ),
     ("a new epoch", producing(SEQUENCED, changed(SEQUENCED, producer_epoch=3, base_sequence=0))),
     (
         "sequences that wrap around",
@@ -295,6 +338,19 @@ def test_boundaries_between_events_do_not_change_findings(size: int) -> None:
             for at in range(0, len(one.data), size)
         ]
         assert rules(findings(*parts)) == [rule]
+
+
+def test_a_side_that_closes_second_may_leave_its_frame_incomplete() -> None:
+    """Its peer no longer reads; seen when librdkafka closed a connection while a response was on its way."""
+    part_of_response, part_of_request = beaten().data[:-1], beat().data[:-1]
+    client_leaves: list[Event] = [
+        beat(),
+        answered(part_of_response),
+        Closed(1, 0, Side.CLIENT),
+        Closed(1, 0, Side.SERVER),
+    ]
+    server_leaves: list[Event] = [sent(part_of_request), Closed(1, 0, Side.SERVER), Closed(1, 0, Side.CLIENT)]
+    assert findings(*client_leaves) == findings(*server_leaves) == []
 
 
 def test_librdkafkas_three_bytes_behind_a_metadata_request_are_named() -> None:
@@ -332,3 +388,38 @@ def test_a_throttle_is_reported_once_with_both_times() -> None:
 def test_rules_that_do_not_exist_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="no rule nonsense"):
         check_names(["batch-crc", "nonsense"])
+
+
+def test_a_wrong_checksum_names_the_bytes_that_it_should_cover() -> None:
+    (found,) = findings(*producing(changed(batch(), right_crc=False, crc=1)))
+    assert "CRC-32C of the bytes from attributes to the end of the batch" in found.message
+
+
+@pytest.mark.parametrize("start", [0, 8, 12, 16])
+def test_a_checksum_from_another_field_on_is_recognised(start: int) -> None:
+    data = batch()
+    wrong = crc32c(data[start:17] + data[21:])
+    (found,) = findings(*producing(changed(data, right_crc=False, crc=wrong)))
+    name = {0: "base_offset", 8: "length", 12: "partition_leader_epoch", 16: "magic"}[start]
+    assert f"begins at {name}" in found.message
+
+
+def test_the_checksum_of_older_messages_is_recognised_in_a_batch() -> None:
+    data = batch()
+    (found,) = findings(*producing(changed(data, right_crc=False, crc=zlib.crc32(data[21:]))))
+    assert "is a CRC-32" in found.message
+
+
+def test_a_long_varint_of_tagged_fields_says_so() -> None:
+    (found,) = findings(*heartbeat_body(GROUP + TAIL + b"\x80\0"))
+    assert (found.rule, found.path, found.expected, found.found) == (
+        "varint-not-minimal",
+        "tagged fields",
+        "00",
+        "80 00",
+    )
+
+
+def test_an_ignored_throttle_names_the_response_that_had_it() -> None:
+    (found,) = findings(beat(), beaten(10, 1, throttle_ms=500), beat(100, 2), beaten(101, 2))
+    assert "Heartbeat, correlation id 1" in found.message

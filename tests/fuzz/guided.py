@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Target
 
-OURS: Final = ("/protocol/", "/quotas/", "/proxy/", "<locate ", "<stream ")
+OURS: Final = ("/protocol/", "/quotas/", "/proxy/", "/conformance/", "<locate ", "<stream ")
 """Parts of the names of our files, and the beginnings of names of scanners compiled at run time."""
 RECENT: Final = 64
 """Half of the inputs are made from this number of inputs that were kept last."""

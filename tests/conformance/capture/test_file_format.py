@@ -256,3 +256,23 @@ def test_reading_takes_memory_of_a_few_blocks_whatever_the_size_of_the_file(tmp_
     finally:
         tracemalloc.stop()
     assert peak < 4 * writer.BLOCK_BYTES
+
+
+def test_blocks_with_many_connections_have_an_index_below_the_maximum_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As 5000 connections with numbers above 65,535 would reach in 1024 blocks."""
+    monkeypatch.setattr(blocks, "PAYLOAD_BYTES_MAX", 300_000)
+    monkeypatch.setattr(writer, "INDEX_CONNECTIONS", 20_000)
+    with CaptureWriter(tmp_path / "c", Run(1)) as out:
+        for _ in range(100):
+            for number in range(1000):
+                out.write(Closed(70_000 + number, 1, Side.CLIENT))
+            out.flush()
+    assert sum(len(entry.connections) for entry in read_index(tmp_path / "c")) == 100_000
+
+
+def test_the_largest_index_is_below_the_maximum_size() -> None:
+    largest = blocks.IndexEntry(1 << 60, 1 << 60, 1 << 60, 1 << 30, 1 << 60, [1 << 30] * writer.BLOCK_EVENTS)
+    count = writer.INDEX_CONNECTIONS // writer.BLOCK_EVENTS + 1
+    assert len(blocks.encode([largest] * count)) < blocks.PAYLOAD_BYTES_MAX

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from tests.wire.frames import framed, request, response
 from weir.conformance.capture.json_lines import json_lines
 from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
-from weir.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest, SaslAuthenticateRequest
+from weir.protocol.error_codes import ErrorCode
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    SaslAuthenticateRequest,
+)
 
 
 def lines(*events: Event) -> list[dict[str, Any]]:
@@ -63,6 +71,16 @@ def test_a_produce_request_that_gets_no_response_takes_none_from_later_requests(
         Bytes(0, 1, Side.CLIENT, silent + ask), Bytes(0, 2, Side.SERVER, response(MetadataResponse(), 1, 5))
     )
     assert [line["api"] for line in found] == ["Produce", "Metadata", "Metadata"]
+
+
+def test_an_api_versions_response_with_error_35_is_read_in_version_0() -> None:
+    """KIP-511; so brokers of 0.10 to 2.3 answer today's clients."""
+    answer = response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), 0, 5)
+    for version in (3, 4):
+        asked = request(ApiVersionsRequest(client_software_name="c", client_software_version="1"), version, 5)
+        _, line = lines(Bytes(0, 1, Side.CLIENT, asked), Bytes(0, 2, Side.SERVER, answer))
+        assert "error" not in line
+        assert (line["version"], line["message"]["error_code"]) == (version, 35)
 
 
 def test_frames_behind_missing_bytes_do_not_join_those_before() -> None:

@@ -101,6 +101,17 @@ def test_a_malformed_request_becomes_zeros_behind_its_header() -> None:
     assert PAYLOAD not in found
 
 
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_a_malformed_header_of_a_produce_request_becomes_filler(chunk: int) -> None:
+    sent = produce(batch(), 9)
+    head = sent[4:17]  # up to the end of the client-id "app"
+    malformed = framed(head + b"\xff" * 6 + PAYLOAD)  # a number of tags with too many bytes
+    found = redacted(Redaction(records=True), [(Side.CLIENT, malformed + sent)], chunk)[Side.CLIENT]
+    assert len(found) == len(malformed + sent)
+    assert PAYLOAD not in found
+    assert found[len(malformed) :][:17] == sent[:17]
+
+
 def test_an_unknown_version_of_produce_becomes_filler() -> None:
     sent = framed(b"\0\0\0\x63\0\0\0\7" + PAYLOAD)
     found = redacted(Redaction(records=True), [(Side.CLIENT, sent)])[Side.CLIENT]

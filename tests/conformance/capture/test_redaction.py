@@ -303,6 +303,24 @@ def test_a_connection_without_a_beginning_starts_at_a_request() -> None:
     assert found == [Dropped(5, 1, Side.CLIENT, len(SECRET)), Bytes(5, 2, Side.CLIENT, ask)]
 
 
+def test_zeros_behind_a_gap_are_not_taken_for_a_request() -> None:
+    zeros = b"\0\x58" + bytes(40)  # as in a batch: the head of a request of 5.5 MB
+    login = request(M.SaslAuthenticateRequest(auth_bytes=SECRET), 1)
+    for first in (request(M.MetadataRequest(), 1), request(M.MetadataRequest(), 1, client_id=None)):
+        found = _all(
+            Redaction(),
+            [
+                Opened(5, 1, "c:1", "s:2"),
+                Bytes(5, 2, Side.CLIENT, first),
+                Dropped(5, 3, Side.CLIENT, 10),
+                Bytes(5, 4, Side.CLIENT, zeros),
+                Bytes(5, 5, Side.CLIENT, login),
+            ],
+        )
+        assert found[3] == Dropped(5, 4, Side.CLIENT, len(zeros))
+        assert not any(SECRET in event.data for event in found if isinstance(event, Bytes))
+
+
 def test_a_request_behind_a_gap_with_an_impossible_length_is_not_recognized() -> None:
     head = (FRAME_BYTES_MAX + 1).to_bytes(4, "big") + b"\0\3\0\1\0\0\0\1\xff\xff"
     assert _all(Redaction(), [Bytes(5, 1, Side.CLIENT, head)]) == [Dropped(5, 1, Side.CLIENT, len(head))]
@@ -329,3 +347,13 @@ def test_any_bytes_keep_their_number(client: bytes, server: bytes, chunk: int) -
         found = redacted(redaction, [(Side.CLIENT, client), (Side.SERVER, server)], chunk)
         assert len(found[Side.CLIENT]) == len(client)
         assert len(found[Side.SERVER]) == len(server)
+
+
+def test_a_token_of_the_server_with_the_handshakes_correlation_id_becomes_filler() -> None:
+    """The server leaves the handshake unanswered, so the pairs of requests and responses are not known."""
+    shake = request(M.SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 0, 7)
+    login = request(M.SaslAuthenticateRequest(auth_bytes=b"n,,n=u"), 0, 7)
+    answer = response(M.SaslAuthenticateResponse(auth_bytes=SECRET), 0, 7)
+    found = redacted(Redaction(), [(Side.CLIENT, shake + login), (Side.SERVER, answer)])
+    assert SECRET not in found[Side.SERVER]
+    assert len(found[Side.SERVER]) == len(answer)

@@ -6,16 +6,23 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from tests.conformance.scanners import scan_quickly_and_slowly
 from tests.fuzz.growth import wide
 from tests.fuzz.target import Target, choosing, chosen
 from tests.fuzz.targets.records import STREAMS
 from tests.protocol.generate import every_version, sample
-from tests.wire.frames import NO_TAGS, framed, header
-from weir.conformance.events import Bytes, Side
+from tests.wire.frames import NO_TAGS, framed, header, request, response
+from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
 from weir.conformance.verify import verify
 from weir.conformance.verify.record_batches import BatchChecker, bounds
 from weir.protocol.api import request_header_version, response_header_version
 from weir.protocol.codec import codec
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from weir.protocol.values import schema_of
 
 if TYPE_CHECKING:
@@ -51,6 +58,46 @@ def run_records(data: bytes) -> None:
     assert all(0 <= defect.offset <= len(records) + 61 for defect in checker.defects)
 
 
+def run_scanners(data: bytes) -> None:
+    """Find the defects of a body, by both scanners."""
+    index, body = chosen(data, len(VERSIONS))
+    scan_quickly_and_slowly(body, 0, codec(*VERSIONS[index]).layout)
+
+
+def run_events(data: bytes) -> None:
+    """Verify the bytes of two connections: each part of the input is an event, its first byte the kind."""
+    events: list[Event] = []
+    for number, part in enumerate(data.split(b"\xfe\xfe")):
+        kind = part[0] if part else 0
+        connection, side = kind >> 1 & 1, Side(kind & 1)
+        match kind >> 2 & 7:
+            case 5:
+                events.append(Opened(connection, number, "", ""))
+            case 6:
+                events.append(Closed(connection, number, side))
+            case 7:
+                events.append(Dropped(connection, number, side, 1 + kind))
+            case _:
+                events.append(Bytes(connection, number, side, part[1:]))
+    for finding in verify(events):
+        assert finding.message
+        assert finding.offset >= -1
+
+
+def events_seeds() -> tuple[bytes, ...]:
+    """Return requests and responses in parts, with and without gaps."""
+    shake = request(SaslHandshakeRequest(mechanism="PLAIN"), 0), response(SaslHandshakeResponse(), 0)
+    ask, answer = request(ApiVersionsRequest(), 3), response(ApiVersionsResponse(), 3)
+    first = b"\xfe\xfe".join((b"\0" + shake[0], b"\1" + shake[1], b"\0" + framed(b"token"), b"\1\0\0\0\0"))
+    second = b"\xfe\xfe".join((b"\0" + ask[:9], b"\0" + ask[9:], b"\1" + answer, b"\x18", b"\x19"))
+    return (
+        first,
+        second,
+        second + b"\xfe\xfe\x1c\xfe\xfe" + second,
+        b"\0" + ask + ask + b"\xfe\xfe\1" + answer,
+    )
+
+
 @cache
 def seeds() -> tuple[bytes, ...]:
     """Return a sample of every message in every version."""
@@ -81,3 +128,5 @@ def records_seeds() -> tuple[bytes, ...]:
 
 CAPTURES: Final = Target("captures", run, seeds, growing)
 RECORDS: Final = Target("captured-records", run_records, records_seeds)
+SCANNERS: Final = Target("message-scanners", run_scanners, seeds)
+EVENTS: Final = Target("captured-events", run_events, events_seeds)

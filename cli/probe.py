@@ -1,0 +1,311 @@
+"""`weir probe`: sends requests to a server, and checks that it keeps to Kafka's protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import ssl
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from weir.cli.exits import FAILED, CommandError
+from weir.cli.progress import Bar
+from weir.cli.quantity import Quantity
+from weir.cli.report_files import check_report_files, read_report, write_report
+from weir.conformance.probe import outcomes
+from weir.conformance.probe.expectations import Difference, differences, expectations, parse_expectations
+from weir.conformance.probe.link import LinkError, Target
+from weir.conformance.probe.login import MECHANISMS, PLAIN, Login
+from weir.conformance.probe.runner import Options, Run, quota_profile
+from weir.conformance.probe.scratch import UnusableError
+from weir.conformance.report import (
+    Verdict,
+    alike,
+    counted,
+    probe_junit,
+    probe_page,
+    probe_report,
+    ranges,
+    render,
+    report_json,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weir.conformance.probe.case import Result
+    from weir.conformance.report import ProbeReport
+
+EXAMPLES: Final = """\b
+Examples:
+  weir probe --target kafka-1:9092
+  weir probe --target kafka-1:9092 --only Metadata --only 'Fetch/v12/*'
+  weir probe --target kafka-1:9092 --profile quotas
+  weir probe --target kafka-1:9092 --write-expect kafka.json
+  weir probe --target weir-1:9092 --expect kafka.json
+  weir probe --target kafka-1:9093 --tls-ca ca.pem --user alice --password-file secret
+
+\b
+Exit codes:
+  0  all cases passed, or had the expected outcomes
+  1  a case failed, or had another outcome than expected
+  2  the target cannot be probed, or stopped in the middle of the run
+  130, 143  interrupted (SIGINT, SIGTERM); the scratch topic was removed
+"""
+MESSAGE_MAX: Final = 1000
+"""Maximum length (characters) of a message; it may contain text of the server."""
+PROFILES: Final = ("protocol", "quotas", "all")
+RANDOMS: Final = 3
+"""Default number of random requests for each API and version."""
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--target", "address", required=True, metavar="HOST:PORT", help="The server to probe.")
+@click.option(
+    "--profile",
+    type=click.Choice(PROFILES),
+    default=PROFILES[0],
+    show_default=True,
+    help="Requests of every API and version, or how the server enforces client quotas, or both.",
+)
+@click.option(
+    "--quotas-set",
+    metavar="RUN",
+    help="The quotas of --list-quotas RUN are set; for servers without AlterClientQuotas.",
+)
+@click.option(
+    "--list-quotas",
+    metavar="RUN",
+    help="Print the quotas that --quotas-set RUN needs, as options of kafka-configs.sh, and end.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random requests.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Run only these cases: a name, a beginning such as Fetch/v12, or a pattern with *. May be repeated.",
+)
+@click.option(
+    "--skip",
+    multiple=True,
+    metavar="PATTERN",
+    help="Do not run these cases, for example one that stops the server. Like --only; may be repeated.",
+)
+@click.option(
+    "--random",
+    "randoms",
+    type=click.IntRange(0, 1000),
+    default=RANDOMS,
+    show_default=True,
+    help="Number of random requests for each API and version.",
+)
+@click.option(
+    "--timeout-s",
+    type=Quantity("s"),
+    default=5,
+    show_default=True,
+    help="Time after which a missing response counts as hung.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, which serves as a baseline too.")
+@click.option("--html", "html_file", type=_FILE, metavar="FILE", help="Write an HTML page.")
+@click.option("--junit", "junit_file", type=_FILE, metavar="FILE", help="Write JUnit XML: a test per case.")
+@click.option(
+    "--expect", type=_FILE, metavar="FILE", help="Fail only if an outcome is not the one in this file."
+)
+@click.option("--write-expect", type=_FILE, metavar="FILE", help="Write the outcomes to a file for --expect.")
+@click.option(
+    "--baseline", type=_FILE, metavar="FILE", help="Fail only for failures that this output of --json lacks."
+)
+@click.option("--tls-ca", type=_FILE, metavar="FILE", help="Use TLS, and trust the CAs in this PEM file.")
+@click.option("--user", metavar="NAME", help="Log in with SASL as this user.")
+@click.option(
+    "--password-file", type=_FILE, metavar="FILE", help="File with the user's password, and nothing else."
+)
+@click.option("--mechanism", type=click.Choice(MECHANISMS), default=PLAIN, show_default=True)
+def probe(
+    address: str,
+    profile: str,
+    quotas_set: str | None,
+    list_quotas: str | None,
+    seed: int,
+    only: Sequence[str],
+    skip: Sequence[str],
+    randoms: int,
+    timeout_s: float,
+    as_json: bool,
+    html_file: Path | None,
+    junit_file: Path | None,
+    expect: Path | None,
+    write_expect: Path | None,
+    baseline: Path | None,
+    tls_ca: Path | None,
+    user: str | None,
+    password_file: Path | None,
+    mechanism: str,
+) -> None:
+    """Send requests of every API and version that a server offers, and check what it does.
+
+    The probe creates topics of its own, weir-probe-..., and removes them. With --profile quotas it also sets
+    and removes quotas for client-ids weir-probe-... It changes nothing else.
+    """
+    check_report_files(html_file, junit_file, write_expect)
+    expected = (
+        None if expect is None else read_report(expect, parse_expectations, "weir probe --write-expect")
+    )
+    known = set() if baseline is None else read_report(baseline, outcomes.parse_baseline, "weir probe --json")
+    login = _login(user, password_file, mechanism)
+    options = Options(
+        target=_target(address, timeout_s, tls_ca),
+        login=login,
+        seed=seed,
+        randoms=randoms,
+        only=tuple(only),
+        skip=tuple(skip),
+        protocol=profile != "quotas",
+        quotas=profile != "protocol",
+        quotas_set=list_quotas or quotas_set,
+        command=_command(address, tls_ca, login, password_file, randoms),
+    )
+    if list_quotas is not None:
+        _list_quotas(options)
+        return
+    run = Run(options)
+    results = _run(run)
+    if write_expect is not None:
+        write_report(write_expect, expectations(results))
+    wrong = None if expected is None else _compare(results, expected, [*only, *skip])
+    found = outcomes.Report(address, seed, results, run.notes)
+    report = probe_report(found, known, wrong)
+    if junit_file is not None:
+        write_report(junit_file, probe_junit(report))
+    if html_file is not None:
+        write_report(html_file, render(probe_page(report)))
+    if as_json:
+        click.echo(report_json(found).decode())
+    differing = [f"DIFFERS {visible(str(one), MESSAGE_MAX)}" for one in wrong or ()]
+    for line in differing if as_json else _summary(report, differing, has_expected=wrong is not None):
+        click.echo(line, err=as_json)
+    if wrong or (wrong is None and report.count(Verdict.FAILED)):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _list_quotas(options: Options) -> None:
+    try:
+        quotas = quota_profile(options).quotas
+    except LinkError as error:
+        raise CommandError(str(error)) from None
+    for quota in quotas:
+        value = f"{quota.value:.8f}".rstrip("0").rstrip(".")
+        click.echo(
+            f"--alter --entity-type clients --entity-name {quota.client_id} --add-config {quota.key}={value}"
+        )
+
+
+def _run(run: Run) -> list[Result]:
+    """Run all cases, with a progress bar. SIGTERM ends the run like Ctrl-C: the scratch topic is removed."""
+    results: list[Result] = []
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        with Bar() as bar, contextlib.closing(run.results()) as found:
+            for result in found:
+                results.append(result)
+                bar.say(len(results), run.total, result.case)
+    except UnusableError as error:
+        done = [f"{len(results)} of {run.total} cases were done"] if results else []
+        text = "; ".join([str(error), *done, *run.cluster.left])
+        raise CommandError(visible(text, MESSAGE_MAX)) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if not results:
+        raise CommandError("no case has such a name: see --only")
+    return results
+
+
+def _terminate(_signal: int, _frame: object) -> NoReturn:
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _compare(
+    results: Sequence[Result], expected: dict[str, str], selections: Sequence[str]
+) -> list[Difference]:
+    """Return the differences; with --only or --skip, just those of cases that were run."""
+    wrong = differences(results, expected)
+    return [one for one in wrong if one.found is not None] if selections else wrong
+
+
+def _summary(report: ProbeReport, differing: Sequence[str], *, has_expected: bool) -> Iterator[str]:
+    """Yield the lines of the terminal summary. With expectations, these decide instead of failures."""
+    if not has_expected:
+        for group in alike(report.cases):
+            if group[0].verdict is Verdict.FAILED:
+                yield from _failure([one.result for one in group], visible(group[0].message, MESSAGE_MAX))
+    yield from differing
+    yield from (f"note: {visible(note, MESSAGE_MAX)}" for note in report.notes)
+    results = [one.result for one in report.cases]
+    apis = len({result.api for result in results})
+    passed = sum(result.passed for result in results)
+    text = f"{counted(len(results), 'case')} of {counted(apis, 'API')}: {passed} passed, "
+    text += f"{len(results) - passed} failed"
+    yield text + (f"; {len(differing)} differ from the expected outcomes" if has_expected else "")
+
+
+def _failure(failed: Sequence[Result], message: str) -> Iterator[str]:
+    """Yield the lines about cases that failed alike."""
+    first = failed[0]
+    if len(failed) == 1:
+        yield f"FAILED {first.case}: {message}"
+    else:
+        versions = ranges(sorted({result.version for result in failed}))
+        yield f"FAILED {first.api} {versions}, {len(failed)} cases: {message}"
+    yield f"    {first.repeat}"
+
+
+def _target(address: str, timeout_s: float, tls_ca: Path | None) -> Target:
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 65536):
+        raise CommandError(f"--target is {address!r}, expected HOST:PORT")
+    if not timeout_s > 0:
+        raise CommandError(f"--timeout-s is {timeout_s:g}, must be greater than 0")
+    return Target(host.strip("[]"), int(port), timeout_s, None if tls_ca is None else _tls(tls_ca))
+
+
+def _tls(tls_ca: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=tls_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise CommandError(f"{tls_ca}: {error.strerror or error}") from None
+
+
+def _login(user: str | None, password_file: Path | None, mechanism: str) -> Login | None:
+    if (user is None) != (password_file is None):
+        raise CommandError("--user and --password-file belong together")
+    if user is None or password_file is None:
+        return None
+    return Login(user, _read(password_file).decode(errors="replace").removesuffix("\n"), mechanism)
+
+
+def _command(
+    address: str, tls_ca: Path | None, login: Login | None, password_file: Path | None, randoms: int
+) -> str:
+    """Return the beginning of the command that repeats a case."""
+    parts = ["weir", "probe", "--target", address]
+    if tls_ca is not None:
+        parts += ["--tls-ca", str(tls_ca)]
+    if login is not None:
+        parts += ["--user", login.user, "--password-file", str(password_file), "--mechanism", login.mechanism]
+    if randoms != RANDOMS:
+        parts += ["--random", str(randoms)]
+    return shlex.join(parts)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None

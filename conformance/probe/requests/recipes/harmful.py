@@ -1,0 +1,44 @@
+"""APIs whose requests cannot be made harmless: no well-formed request of them is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from weir.protocol.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REPLICAS: Final = (
+    "brokers and controllers send it to each other: it changes leaders or replicas of partitions"
+)
+_QUORUM: Final = "controllers send it to each other: it changes the leader or the voters of the quorum"
+_BROKERS: Final = "brokers send it to the controller: it changes the registration of a broker"
+_SHARE_STATE: Final = "brokers send it to the share coordinator, whose topic a cluster may not have yet"
+
+HARMFUL: Final[Mapping[int, str]] = {
+    ApiKey.LEADER_AND_ISR: _REPLICAS,
+    ApiKey.STOP_REPLICA: _REPLICAS,
+    ApiKey.UPDATE_METADATA: "the controller sends it to brokers: it changes their metadata",
+    ApiKey.CONTROLLED_SHUTDOWN: "it moves the leaders of all partitions away from a broker",
+    ApiKey.VOTE: _QUORUM,
+    ApiKey.BEGIN_QUORUM_EPOCH: _QUORUM,
+    ApiKey.END_QUORUM_EPOCH: _QUORUM,
+    ApiKey.ALTER_PARTITION: _REPLICAS,
+    ApiKey.ENVELOPE: "it contains another request, which the controller executes",
+    ApiKey.BROKER_REGISTRATION: _BROKERS,
+    ApiKey.BROKER_HEARTBEAT: _BROKERS,
+    ApiKey.UNREGISTER_BROKER: _BROKERS,
+    ApiKey.ALLOCATE_PRODUCER_IDS: "it uses up a block of producer ids",
+    ApiKey.CONTROLLER_REGISTRATION: _QUORUM,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: _REPLICAS,
+    ApiKey.ADD_RAFT_VOTER: _QUORUM,
+    ApiKey.REMOVE_RAFT_VOTER: _QUORUM,
+    ApiKey.UPDATE_RAFT_VOTER: _QUORUM,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _SHARE_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _SHARE_STATE,
+}
+"""API key → reason why no well-formed request is sent."""

@@ -1,0 +1,243 @@
+"""`weir probe` as a command: its output, exit codes and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import ssl
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+from click.testing import CliRunner, Result
+
+from tests.conformance.probe.stub_target import StubTarget
+from weir.cli.main import weir
+from weir.conformance.probe import runner
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import DeleteTopicsResponse, SaslAuthenticateResponse, SaslHandshakeResponse
+from weir.protocol.versions import VersionRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from weir.protocol.values import Message
+
+
+@pytest.fixture
+def stub() -> Iterator[StubTarget]:
+    with StubTarget() as target:
+        yield target
+
+
+def probe(stub: StubTarget, *options: str | Path) -> Result:
+    return CliRunner().invoke(weir, ["probe", "--target", stub.address, *map(str, options)])
+
+
+def broken(stub: StubTarget, version: int = 2) -> None:
+    """Make the stub close the connection at a version of DeleteTopics."""
+    usual = stub.answers[ApiKey.DELETE_TOPICS]
+    stub.answers[ApiKey.DELETE_TOPICS] = lambda request, found: (
+        None if found == version else usual(request, found)
+    )
+
+
+def test_probe_exits_with_0_if_all_cases_pass(stub: StubTarget) -> None:
+    result = probe(stub, "--only", "Metadata/*/m??imal")
+    assert (result.exit_code, result.output) == (0, "20 cases of 1 API: 20 passed, 0 failed\n")
+    assert stub.topics == []
+
+
+def test_probe_exits_with_1_and_prints_the_command_that_repeats_a_failure(stub: StubTarget) -> None:
+    broken(stub)
+    result = probe(stub, "--only", "DeleteTopics/*/maximal", "--seed", "7")
+    assert result.exit_code == 1
+    assert result.output.startswith("FAILED DeleteTopics/v2/maximal: The target closes the connection")
+    command = f"weir probe --target {stub.address} --only 'DeleteTopics/v2/maximal' --seed 7"
+    assert result.output.splitlines()[1:] == [f"    {command}", "5 cases of 1 API: 4 passed, 1 failed"]
+    again = probe(stub, "--only", "DeleteTopics/v2/maximal", "--seed", "7")
+    assert again.output.endswith("1 case of 1 API: 0 passed, 1 failed\n")
+
+
+def test_the_command_that_repeats_a_failure_runs_that_case(stub: StubTarget) -> None:
+    broken(stub)
+    first = probe(stub, "--only", "DeleteTopics/v2/random-8", "--random", "9")
+    command = shlex.split(first.output.splitlines()[1])
+    again = CliRunner().invoke(weir, command[1:])
+    assert (first.exit_code, again.output) == (1, first.output)
+
+
+def test_differences_go_to_stderr_beside_json(stub: StubTarget, tmp_path: Path) -> None:
+    expected = tmp_path / "expected.json"
+    expected.write_text('{"Metadata": {"minimal": {"closed": "0"}}}')
+    result = probe(stub, "--only", "Metadata/v0/minimal", "--json", "--expect", expected)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["results"][0]["outcome"] == "answer"
+    assert result.stderr == "DIFFERS Metadata/v0/minimal: expected closed, found answer\n"
+
+
+def test_probe_fails_only_for_failures_that_the_baseline_lacks(stub: StubTarget, tmp_path: Path) -> None:
+    broken(stub)
+    known = tmp_path / "known.json"
+    known.write_text(probe(stub, "--only", "DeleteTopics/*/m??imal", "--json").stdout)
+    assert json.loads(known.read_text())["results"][0]["case"] == "DeleteTopics/v0/minimal"
+    assert probe(stub, "--only", "DeleteTopics/*/m??imal", "--baseline", known).exit_code == 0
+    broken(stub, 3)
+    result = probe(stub, "--only", "DeleteTopics/*/m??imal", "--baseline", known)
+    failed = [line.split(":")[0] for line in result.output.splitlines() if line.startswith("FAILED")]
+    assert (result.exit_code, failed) == (1, ["FAILED DeleteTopics v3, 2 cases"])
+
+
+def test_equal_failures_of_several_versions_are_one_line_with_one_command(stub: StubTarget) -> None:
+    stub.answers[ApiKey.DELETE_TOPICS] = lambda _request, version: b"" if version in (1, 2, 4) else None
+    result = probe(stub, "--only", "DeleteTopics/*/minimal")
+    closed, unreadable = (line for line in result.output.splitlines() if line.startswith("FAILED"))
+    assert closed.startswith("FAILED DeleteTopics v0, v3, 2 cases: The target closes the connection")
+    assert unreadable.startswith("FAILED DeleteTopics v1-v2, v4, 3 cases: The target sends an unreadable")
+    assert result.output.count("weir probe --target") == 2
+
+
+def test_probe_compares_outcomes_with_expected_ones(stub: StubTarget, tmp_path: Path) -> None:
+    expected = tmp_path / "expected.json"
+    broken(stub)
+    assert probe(stub, "--only", "DeleteTopics/*/m??imal", "--write-expect", expected).exit_code == 1
+    assert probe(stub, "--only", "DeleteTopics/*/m??imal", "--expect", expected).exit_code == 0
+    changed = json.loads(expected.read_text())
+    changed["DeleteTopics"]["minimal"] = {"answer": "0-1,4", "closed": "2", "error 3": "3"}
+    changed["Fetch"] = {"x": {"closed": "0"}}
+    expected.write_text(json.dumps(changed))
+    result = probe(stub, "--only", "DeleteTopics/*/m??imal", "--expect", expected)
+    assert result.exit_code == 1
+    assert [line for line in result.output.splitlines() if line.startswith("DIFFERS")] == [
+        "DIFFERS DeleteTopics/v3/minimal: expected error 3, found answer"
+    ]
+    skipped = probe(stub, "--skip", "*", "--expect", expected)
+    assert (skipped.exit_code, "no case" in skipped.stderr) == (2, True)
+    others = probe(stub, "--only", "*/minimal", "--skip", "DeleteTopics/v3", "--expect", expected)
+    assert "DeleteTopics/v3" not in others.output
+    assert "DeleteTopics/v4/minimal" not in others.output
+    assert "DIFFERS Metadata/v0/minimal" in others.output
+    whole = probe(stub, "--expect", expected, "--timeout-s", "1")
+    assert "DIFFERS Fetch/v0/x: expected closed, found no such case" in whole.output
+    assert "DIFFERS Metadata/v0/minimal: expected no such case, found answer" in whole.output
+
+
+def test_probe_cannot_run_without_a_server_a_case_or_right_options(stub: StubTarget, tmp_path: Path) -> None:
+    assert probe(stub, "--only", "Nothing").exit_code == 2
+    assert probe(stub, "--user", "alice").exit_code == 2
+    assert probe(stub, "--timeout-s", "0").exit_code == 2
+    assert probe(stub, "--tls-ca", tmp_path / "missing").exit_code == 2
+    other = tmp_path / "other"
+    other.write_text("no JSON")
+    assert probe(stub, "--expect", other).exit_code == 2
+    assert probe(stub, "--baseline", other).exit_code == 2
+    stub.stop()
+    assert probe(stub).exit_code == 2
+    assert CliRunner().invoke(weir, ["probe", "--target", "nonsense"]).exit_code == 2
+
+
+def test_a_target_that_stops_is_told_in_one_line(stub: StubTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "GONE_S", 0.0)
+    usual = stub.answers[ApiKey.API_VERSIONS]
+    left = [3]
+
+    def last(request: Message, version: int) -> Message | bytes | None:
+        left[0] -= 1
+        if not left[0]:
+            stub.stop()
+        return usual(request, version)
+
+    stub.answers[ApiKey.API_VERSIONS] = last
+    result = probe(stub, "--only", "ApiVersions/*/m??imal", "--only", "ApiVersions/*/random-?")
+    assert result.exit_code == 2
+    (text,) = result.stderr.splitlines()
+    assert "stopped at the case ApiVersions/v0/random-0" in text
+    assert "2 of 20 cases were done; the topic weir-probe-" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_removes_the_scratch_topic(stub: StubTarget, number: signal.Signals) -> None:
+    process: list[subprocess.Popen[bytes]] = []
+    killed: list[int] = []
+    usual = stub.answers[ApiKey.API_VERSIONS]
+
+    def signalled(request: Message, version: int) -> Message | bytes | None:
+        if stub.topics and not killed:
+            killed.append(number)
+            os.kill(process[0].pid, number)
+        return usual(request, version)
+
+    stub.answers[ApiKey.API_VERSIONS] = signalled
+    command = [
+        sys.executable,
+        "-m",
+        "weir.cli",
+        "probe",
+        "--target",
+        stub.address,
+        "--only",
+        "ApiVersions/*/m??imal",
+    ]
+    process.append(subprocess.Popen([*command, "--random", "100"]))
+    assert process[0].wait(60) == 128 + number
+    assert stub.topics == []
+
+
+def test_probe_over_tls_trusts_the_given_authority_only(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authorities = [trustme.CA(), trustme.CA()]
+    authorities[0].issue_cert("127.0.0.1").configure_cert(context)
+    files = [tmp_path / "right.pem", tmp_path / "other.pem"]
+    for authority, file in zip(authorities, files, strict=True):
+        authority.cert_pem.write_to_path(str(file))
+    with StubTarget(context) as stub:
+        assert probe(stub, "--only", "Metadata/v9/minimal", "--tls-ca", files[0]).exit_code == 0
+        other = probe(stub, "--tls-ca", files[1])
+        assert (other.exit_code, "CERTIFICATE_VERIFY_FAILED" in other.stderr) == (2, True)
+
+
+def test_a_refused_login_is_told_without_the_password(stub: StubTarget, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pass-word")
+    stub.offered[ApiKey.SASL_AUTHENTICATE] = VersionRange(0, 1)
+    stub.answers[ApiKey.SASL_HANDSHAKE] = lambda _request, _version: SaslHandshakeResponse()
+    refused = SaslAuthenticateResponse(error_code=58)
+    stub.answers[ApiKey.SASL_AUTHENTICATE] = lambda _request, _version: refused
+    result = probe(stub, "--user", "alice", "--password-file", secret)
+    assert result.exit_code == 2
+    assert "refuses the login with error 58 (SASL_AUTHENTICATION_FAILED)" in result.stderr
+    assert "pass-word" not in result.output
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--expect"])
+@pytest.mark.parametrize("data", [b'{"x": ' + b"[" * 100_000, b'{"target": "\xff"}', b'{"\xff": {}}'])
+def test_probe_refuses_files_of_deep_json_or_other_text(
+    stub: StubTarget, tmp_path: Path, option: str, data: bytes
+) -> None:
+    file = tmp_path / "known.json"
+    file.write_bytes(data)
+    result = probe(stub, option, file)
+    assert result.exit_code == 2
+    assert "known.json: not an output of weir probe --" in result.output
+    assert stub.seen == []
+
+
+def test_a_directory_that_is_missing_for_the_expectations_ends_the_command_before_the_run(
+    stub: StubTarget, tmp_path: Path
+) -> None:
+    result = probe(stub, "--write-expect", tmp_path / "missing" / "kafka.json")
+    assert result.exit_code == 2
+    assert stub.seen == []
+
+
+def test_names_of_topics_in_notes_do_not_steer_the_terminal(stub: StubTarget) -> None:
+    refused = DeleteTopicsResponse.DeletableTopicResult(name="weir-probe\x1b[2J\u202e", error_code=29)
+    stub.answers[ApiKey.DELETE_TOPICS] = lambda _request, _version: DeleteTopicsResponse(responses=[refused])
+    result = probe(stub, "--only", "Metadata/v0/minimal")
+    assert "note: the topic weir-probe\\x1b[2J\\u202e is left: error 29" in result.output
+    assert "\x1b" not in result.output

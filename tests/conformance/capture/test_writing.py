@@ -1,0 +1,71 @@
+"""The writing of a capture, with the queue and the reports of a recorder, in this process."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from weir.conformance.capture import CaptureWriter, Run, read
+from weir.conformance.capture.redaction import Redaction
+from weir.conformance.capture.shared_queue import SIZE_MIN, QueueReceiver, QueueSender
+from weir.conformance.capture.writing import Report, Writing
+from weir.conformance.events import Bytes, Closed, Dropped, Event, Opened, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EVENTS: list[Opened | Closed | Dropped] = [
+    Opened(3, 1, "c:1", "s:2", "broker 1"),
+    Dropped(3, 2, Side.SERVER, 1 << 40),
+    Closed(3, 4, Side.CLIENT),
+]
+
+
+def queue() -> tuple[QueueSender, QueueReceiver]:
+    """Both ends of a queue."""
+    sender = QueueSender(SIZE_MIN)
+    return sender, QueueReceiver(sender.memory, sender.size, sender.messages)
+
+
+def test_a_queue_returns_the_events_that_were_put_and_then_its_end() -> None:
+    sender, receiver = queue()
+    assert list(receiver.receive(wait=False) or ()) == []
+    for event in EVENTS:
+        assert sender.put(event)
+    assert sender.put_bytes(3, 5, Side.SERVER, memoryview(b"data"))
+    sender.close()
+    assert list(receiver.receive(wait=True) or ()) == [*EVENTS, Bytes(3, 5, Side.SERVER, b"data")]
+    assert receiver.receive(wait=True) is None
+    sender.close_receiver()
+
+
+def test_a_queue_refuses_bytes_until_the_receiver_has_released_as_many() -> None:
+    sender, receiver = queue()
+    assert sender.put_bytes(0, 1, Side.CLIENT, memoryview(bytes(SIZE_MIN - 1)))
+    assert not sender.put_bytes(0, 1, Side.CLIENT, memoryview(bytes(2)))
+    list(receiver.receive(wait=True) or ())
+    assert receiver.released == SIZE_MIN - 1
+    assert not sender.has_room(2)
+    sender.released = receiver.released
+    assert sender.put_bytes(0, 2, Side.CLIENT, memoryview(b"ab"))
+    assert list(receiver.receive(wait=True) or ()) == [Bytes(0, 2, Side.CLIENT, b"ab")]
+    sender.close()
+    sender.close_receiver()
+
+
+def test_an_error_of_redaction_is_told_and_not_taken_for_the_end(tmp_path: Path) -> None:
+    class Broken(Redaction):
+        def feed(self, event: Event) -> Iterator[Event]:
+            raise KeyError(event.connection)
+
+    sender, receiver = queue()
+    for event in EVENTS:
+        sender.put(event)
+    sender.close()
+    reports: list[Report] = []
+    last = Writing(CaptureWriter(tmp_path / "c", Run(1)), Broken(), receiver, reports.append).run()
+    assert last.error == f"{tmp_path / 'c'}: cannot write it: KeyError(3)"
+    assert os.read(sender.messages, 1) == b""  # the queue was emptied
+    assert list(read(tmp_path / "c")) == []
+    sender.close_receiver()

@@ -1,0 +1,167 @@
+"""Differences between a broker's outcomes and those of Weir in front of it that are intended, and outcomes of
+brokers that do not repeat. docs/reference/probe-expectations.md has the tables.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.conformance.expected import RELEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from weir.conformance.probe.expectations import Difference
+
+NEW: Final = ("2.8.2", "3.9.1", "4.2.0")
+OLD: Final = ("0.10.2.2",)
+
+
+class Intended(NamedTuple):
+    """A difference of Weir that is intended."""
+
+    pattern: str
+    """Pattern of the names of the cases."""
+    releases: Collection[str]
+    """Releases of brokers at which it is seen each time."""
+    broker: str
+    """Summary of the broker's outcome."""
+    weir: str
+    """Summary of Weir's outcome."""
+    reason: str
+    with_login: bool = False
+    """True if it is seen at a listener with SASL, by a probe that logs in."""
+
+
+class Unstable(NamedTuple):
+    """Outcomes of a broker that depend on timing."""
+
+    pattern: str
+    release: str
+    summaries: frozenset[str]
+    reason: str
+
+
+INTENDED: Final = (
+    Intended(
+        "DeleteTopics/v6/string-negative-nullable/topics.name",
+        ("2.8.2",),
+        "error 3 29",
+        "error 3 42",
+        "A topic has neither name nor id. Releases differ in the error. Weir answers like the newest.",
+    ),
+    Intended(
+        "DescribeClientQuotas/v1/array-beyond/components",
+        NEW,
+        "closed",
+        "error 42",
+        "Weir answers this API. It refuses long filters before it decodes them.",
+    ),
+    Intended(
+        "DescribeClientQuotas/v0/string-negative-nullable/components.match",
+        ("2.8.2",),
+        "error -1",
+        "error 42",
+        "Weir answers this API, with the errors of newer releases.",
+    ),
+    Intended(
+        "*/frame-empty/*",
+        OLD,
+        "hung",
+        "closed",
+        "Weir closes the connection of a client whose frame is no request.",
+    ),
+    Intended(
+        "*/header-truncated/api-key",
+        OLD,
+        "hung",
+        "closed",
+        "Weir closes the connection of a client whose frame is no request.",
+    ),
+    Intended(
+        "ControlledShutdown/v1/client-id-*",
+        OLD,
+        "hung",
+        "closed",
+        "Weir closes the connection of a client whose client-id is longer than the frame, or missing.",
+    ),
+    Intended(
+        "ApiVersions/v0/sasl-unauthenticated-large",
+        OLD,
+        "hung",
+        "closed",
+        "Weir refuses long requests of clients that have not logged in, like newer releases.",
+        with_login=True,
+    ),
+)
+
+UNSTABLE: Final = (
+    Unstable(
+        "Produce/*/bytes-negative-nullable/topic_data.partition_data.records",
+        "2.8.2",
+        frozenset({"closed", "error -1 3"}),
+        "Null records. The broker answers with an error. A NullPointerException in "
+        "ProduceRequest.partitionSizes then closes the connection, and the response may be lost.",
+    ),
+)
+
+
+def stable(found: Iterable[Difference], release: str) -> list[Difference]:
+    """Return the differences without those between outcomes that depend on timing."""
+    return [one for one in found if not any(_is_unstable(one, row, release) for row in UNSTABLE)]
+
+
+def unintended(found: Iterable[Difference], release: str) -> list[Difference]:
+    """Return the differences between Weir's outcomes and the expected ones of the broker that no row of
+    `INTENDED` explains.
+    """
+    return [
+        one for one in stable(found, release) if not any(_explains(row, one, release) for row in INTENDED)
+    ]
+
+
+def missing(found: Collection[Difference], release: str, *, with_login: bool = False) -> list[Intended]:
+    """Return the intended differences that should have been seen at this release, and were not.
+    `with_login`: of a probe that logs in.
+    """
+    rows = (row for row in INTENDED if release in row.releases and row.with_login == with_login)
+    return [row for row in rows if not any(_explains(row, one, release) for one in found)]
+
+
+def intended_table() -> str:
+    """Return the Markdown table of intended differences."""
+    head = "| cases | behind Weir | broker | Weir | reason |\n| --- | --- | --- | --- | --- |\n"
+    return head + "".join(
+        f"| `{row.pattern}` | {_releases(row.releases)} | {row.broker} | {row.weir} | {row.reason} |\n"
+        for row in INTENDED
+    )
+
+
+def unstable_table() -> str:
+    """Return the Markdown table of outcomes that depend on timing."""
+    head = "| cases | broker | outcomes | reason |\n| --- | --- | --- | --- |\n"
+    return head + "".join(
+        f"| `{row.pattern}` | {row.release} | {', '.join(sorted(row.summaries))} | {row.reason} |\n"
+        for row in UNSTABLE
+    )
+
+
+def _releases(releases: Collection[str]) -> str:
+    return "all" if set(releases) == set(RELEASES) else ", ".join(releases)
+
+
+def _explains(row: Intended, found: Difference, release: str) -> bool:
+    return (
+        release in row.releases
+        and fnmatchcase(found.case, row.pattern)
+        and (found.expected, found.found) == (row.broker, row.weir)
+    )
+
+
+def _is_unstable(found: Difference, row: Unstable, release: str) -> bool:
+    return (
+        row.release == release
+        and fnmatchcase(found.case, row.pattern)
+        and {found.expected, found.found} <= row.summaries
+    )

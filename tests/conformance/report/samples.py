@@ -1,0 +1,54 @@
+"""Findings and results of cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weir.conformance.events import Side
+from weir.conformance.probe.case import Outcome, Result
+from weir.conformance.probe.outcomes import Report
+from weir.conformance.verify import RULES, Finding, R
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def finding(
+    rule: R = R.BATCH_CRC,
+    api: str = "Produce",
+    version: int = 9,
+    path: str = "records",
+    side: Side = Side.CLIENT,
+    found: str = "1",
+) -> Finding:
+    """A finding; its other texts are harmless."""
+    return Finding(
+        rule=rule,
+        severity=RULES[rule].severity,
+        connection=4,
+        time_ns=1,
+        side=side,
+        api=api,
+        version=version,
+        correlation_id=7,
+        message="The checksum does not fit the bytes.",
+        path=path,
+        offset=2,
+        expected="2",
+        found=found,
+        context="00 01 [02] 03",
+    )
+
+
+def result(
+    name: str, outcome: Outcome = Outcome.ANSWER, errors: Sequence[int] = (), message: str = ""
+) -> Result:
+    """The result of a case, such as "Fetch/v9/minimal"; it failed if it has a message."""
+    api, version, _ = name.split("/", 2)
+    repeat = f"weir probe --target a:1 --only {name}"
+    return Result(name, api, int(version[1:]), outcome, [*errors], not message, message, repeat)
+
+
+def run(*results: Result, notes: Sequence[str] = ()) -> Report:
+    """A run with seed 7."""
+    return Report("kafka-1:9092", 7, [*results], [*notes])
