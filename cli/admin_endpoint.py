@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
+import click
 import msgspec
 
 from weir.cli.exits import CommandError
 from weir.cli.quotas.show import clean
+from weir.cli.settings.options import ENVIRONMENT_PREFIX, F
 from weir.proxy.addresses import Address
+from weir.proxy.config import config
+from weir.proxy.config.admin_access import read_token
 from weir.proxy.config.config import ConfigError, Settings, parse_address
+from weir.proxy.control.snapshots.records import ErrorDetails
 
 T = TypeVar("T")
 
@@ -25,6 +33,69 @@ _ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 class AdminError(Exception):
     """Raised if a request to the admin endpoint fails; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The means by which a client gets access to the admin endpoint."""
+
+    token_file: Path | None = None
+    """File with the bearer token, read for every request, because tokens change; None for no token."""
+    tls: ssl.SSLContext | None = None
+    """Context of TLS; None for plain HTTP."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of a request. Raises AdminError if the token cannot be read."""
+        if self.token_file is None:
+            return {}
+        try:
+            return {"Authorization": f"Bearer {read_token(self.token_file)}"}
+        except ConfigError as error:
+            raise AdminError(str(error)) from None
+
+    def connection(self, address: Address) -> HTTPConnection:
+        """Return a connection to this address, which is not open yet."""
+        if self.tls is None:
+            return HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
+        return HTTPSConnection(address.host, address.port, timeout=PATIENCE_S, context=self.tls)
+
+
+PLAIN: Final = Access()
+
+
+def access_options(command: F) -> F:
+    """Add the options `--token-file` and `--ca` to a command, which gets them as paths or None."""
+    token_file = click.option(
+        "--token-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar=f"{ENVIRONMENT_PREFIX}ADMIN_TOKEN_FILE",
+        show_envvar=True,
+        help="File with the token of the admin endpoint. [default: that of --config]",
+    )
+    ca = click.option(
+        "--ca",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Use TLS to the admin endpoint, and trust the certificate authorities in this file.",
+    )
+    return token_file(ca(command))
+
+
+def access_of(token_file: Path | None, ca: Path | None, settings: Settings) -> Access:
+    """Return the access that the options `--token-file` and `--ca` give, else that of the settings. TLS is
+    used if there is a CA, or if the settings have a certificate for the endpoint. Raises CommandError if the
+    CA cannot be read.
+    """
+    if token_file is None and settings.admin_token_file:
+        token_file = Path(settings.admin_token_file)
+    if ca is None and not settings.admin_tls_cert:
+        return Access(token_file)
+    try:
+        return Access(token_file, ssl.create_default_context(cafile=ca))
+    except OSError as error:  # SSLError is one
+        reason = (error.strerror or str(error)).lower()
+        raise CommandError(clean(f"--ca {ca}: cannot read certificates: {reason}")) from None
 
 
 def reachable(address: Address) -> Address:
@@ -47,27 +118,54 @@ def admin_address(option: str | None, settings: Settings) -> Address | None:
         raise CommandError(clean(error)) from None
 
 
-def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T]) -> T:
-    """Request a page of the admin endpoint; return its JSON, decoded as the type `kind`. Raises AdminError if
-    the endpoint cannot be reached, or sends anything but such JSON.
-    """
-    connection = HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
+def needed_address(option: str | None, settings: Settings) -> Address:
+    """Return the address of `admin_address`. Raises UsageError if neither names an address."""
+    address = admin_address(option, settings)
+    if address is None:
+        raise click.UsageError("which Weir? give --admin HOST:PORT, or --config with admin set")
+    return address
+
+
+def settings_of(config_file: Path | None) -> Settings:
+    """Return the settings in a configuration file; the defaults without a file. Raises CommandError."""
     try:
-        connection.request("GET", f"{path}?{urlencode(query, errors='replace')}")
+        return config.load(config_file, {}).settings if config_file is not None else Settings()
+    except ConfigError as error:
+        raise CommandError(clean(error)) from None
+
+
+def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T], access: Access = PLAIN) -> T:
+    """Request a page of the admin endpoint; return its JSON, decoded as the type `kind`. Raises AdminError if
+    the endpoint cannot be reached, refuses access, or sends anything but such JSON.
+    """
+    headers = access.headers()
+    connection = access.connection(address)
+    try:
+        connection.request("GET", f"{path}?{urlencode(query, errors='replace')}", headers=headers)
         answer = connection.getresponse()
         status, body = answer.status, answer.read(ANSWER_BYTES_MAX)
     except TimeoutError:
         raise AdminError(f"no answer from {address} within {PATIENCE_S:g} s") from None
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
         raise AdminError(f"cannot ask {address}: {reason.lower()}") from None
     except HTTPException:
         raise AdminError(f"{address} does not speak HTTP: is it the admin endpoint of Weir?") from None
     finally:
         connection.close()
+    if status == 401:
+        raise AdminError(f"{address} needs the right token: name its file in --token-file")
     if status != 200:
-        raise AdminError(f"{address} answers {path} with status {status}: is it Weir, of this release?")
+        raise AdminError(f"{address} answers {path} with status {status}: {_detail(body)}")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise AdminError(f"{address} answers {path} as no Weir of this release does") from None
+
+
+def _detail(body: bytes) -> str:
+    """Return the explanation in an error (RFC 9457); a question if the error has none."""
+    try:
+        return msgspec.json.decode(body, type=ErrorDetails).detail
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "is it Weir, of this release?"

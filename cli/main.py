@@ -12,11 +12,13 @@ from weir.cli.demo import demo
 from weir.cli.exits import run_command
 from weir.cli.man import man
 from weir.cli.pipeline.command import pipeline
+from weir.cli.probe import probe
 from weir.cli.quotas.command import quotas
 from weir.cli.replication.command import replication
 from weir.cli.run import run
 from weir.cli.settings.check import check
 from weir.cli.settings.config import config_
+from weir.cli.top.command import top
 from weir.cli.verify import verify
 from weir.cli.versions import versions
 from weir.proxy import logs
@@ -45,8 +47,10 @@ weir.add_command(man)
 weir.add_command(demo)
 weir.add_command(quotas)
 weir.add_command(replication)
+weir.add_command(top)
 weir.add_command(versions)
 weir.add_command(verify)
+weir.add_command(probe)
 weir.add_command(calibrate)
 weir.add_command(capture)
 weir.add_command(pipeline)
@@ -59,10 +63,12 @@ man.short_help = "Print the manual page, for man(1)."
 demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
 replication.short_help = "Show replication rates, and throttled replicas."
+top.short_help = "Show who uses quotas and who is throttled, live in a terminal."
 calibrate.short_help = "Measure what requests cost a broker, for request quotas."
 capture.short_help = "Record what clients and brokers send, and convert records."
 pipeline.short_help = "Turn recorded usage into quotas and reports, with Spark."
 verify.short_help = "Check captures against the rules of Kafka's protocol."
+probe.short_help = "Send requests to a server, and check what it does."
 versions.short_help = "Show what versions a broker speaks, and what Weir offers."
 
 

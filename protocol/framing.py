@@ -46,15 +46,12 @@ def client_id_end(data: bytes | bytearray, frame: int, end: int) -> int:
     """Return the position behind the client-id of the request whose frame starts at `frame`; INCOMPLETE if
     the client-id has not arrived completely.
 
-    `end` is the end of the bytes that have arrived. Raises ProtocolError for a negative length other than -1
-    (null).
+    `end` is the end of the bytes that have arrived. A negative length is null, as in Kafka's RequestHeader.
     """
     start = frame + CLIENT_ID_OFFSET
     if end - start < _INT16.size:
         return INCOMPLETE
     (length,) = _INT16.unpack_from(data, start)
-    if length < -1:
-        raise ProtocolError(f"client-id length {length} is negative", offset=CLIENT_ID_OFFSET)
     stop: int = start + _INT16.size + max(length, 0)
     return stop if stop <= end else INCOMPLETE
 

@@ -3,8 +3,8 @@
 Clients must reach every broker through Weir. Either each node id has a port of Weir's, FIRST + (node id -
 first node id), or all brokers share one port and clients choose the broker by server name (TLS SNI). Weir
 learns brokers from discovery and from responses that it forwards. A new broker gets its listener before the
-response that names the broker is sent. A node id outside the port range gets no listener: it is removed from
-responses, and logged once.
+response that names the broker is sent. A node id outside the ports gets no listener: the broker is removed
+from responses (`left_out`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import structlog
+
+from weir.proxy.left_out import LeftOutBrokers
 
 log = structlog.get_logger("weir.addresses")
 
@@ -42,6 +44,11 @@ class AdvertisedListeners(Protocol):
         reached Weir.
         """
 
+    def fitted(self, node_ids: list[int]) -> AdvertisedListeners:
+        """Return listeners that serve these node ids; these listeners themselves if they do, or if nothing
+        can be derived.
+        """
+
     def unmapped(self, node_ids: list[int]) -> str | None:
         """Return a line that tells operators which settings to change, if some of these node ids have no
         listener; None if all have one.
@@ -66,12 +73,12 @@ class PortRange:
 
     def fitted(self, node_ids: list[int]) -> PortRange:
         """Return a range of the same ports that serves these node ids. Return this range itself if it serves
-        them, or if no such range exists.
+        them, if no such range exists, or if the first node id is configured (not 0).
 
         The first node id is a multiple of the number of ports. So the result is the same at each start, even
         if some brokers are down.
         """
-        if self.unmapped(node_ids) is None:
+        if self.first_node_id or self.unmapped(node_ids) is None:
             return self
         count = self.last - self.first + 1
         found = PortRange(self.first, self.last, min(node_ids) // count * count)
@@ -126,6 +133,10 @@ class ServerNames:
         """Return the name of a node, such as `broker-7.DOMAIN`."""
         return f"broker-{node_id}.{self.domain}"
 
+    def fitted(self, _node_ids: list[int]) -> ServerNames:
+        """Return these names: they serve every node id."""
+        return self
+
     def unmapped(self, _node_ids: list[int]) -> str | None:
         """Return None, which stands for no settings to change: every node id has a server name."""
         return None
@@ -152,11 +163,14 @@ class AddressBook:
         self._listeners = listeners
         self._open_listener = open_listener
         self._upstream: dict[int, Address] = {}
-        self._unmapped: set[int] = set()
+        self.left_out = LeftOutBrokers()
+        """Brokers of the cluster that have no listener."""
         self.version = 0
         """Number of changes that may have changed a result of `port`; responses cached before a change are
         stale.
         """
+        self.on_change: Callable[[], None] = lambda: None
+        """Function to call after each change of `nodes`, also within a turn of the reactor."""
 
     @property
     def nodes(self) -> dict[int, Address]:
@@ -176,11 +190,10 @@ class AddressBook:
         """Derive the first node id of the port range from the cluster's node ids, if these do not fit the
         range. Do nothing if the first node id is configured, or if a broker is known already.
         """
-        listeners = self._listeners
-        if self._upstream or not isinstance(listeners, PortRange) or listeners.first_node_id:
+        if self._upstream:
             return
-        found = listeners.fitted(node_ids)
-        if found is not listeners:
+        found = self._listeners.fitted(node_ids)
+        if found is not self._listeners:
             self._listeners = found
             log.info("first_node_id derived from the cluster's node ids", listeners=str(found))
 
@@ -196,8 +209,9 @@ class AddressBook:
             self._note_unmapped(node_id, upstream)
             return None
         if known is None:
-            if not self._opened(node_id, port):
+            if not self._opened(node_id, upstream, port):
                 return None
+            self.left_out.end(node_id, "it has a listener now")
             self.learn(node_id, upstream)
         else:
             self._know(node_id, upstream)
@@ -208,6 +222,13 @@ class AddressBook:
         """Record the address of a broker whose listener is open already."""
         self._know(node_id, upstream)
         log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._listeners.port(node_id))
+
+    def try_again(self) -> None:
+        """If brokers are left out, have the next responses that name them try again to open their listeners:
+        responses cached before are stale.
+        """
+        if self.left_out:
+            self.version += 1
 
     def host(self, node_id: int, host: str) -> str:
         """Return the host that clients are told for a node; `host` is the address at which the client has
@@ -233,32 +254,22 @@ class AddressBook:
         self._upstream.pop(node_id, None)  # inserted again as the latest, for `node_at`
         self._upstream[node_id] = upstream
         self.version += 1
+        self.on_change()
 
-    def _opened(self, node_id: int, port: int) -> bool:
+    def _opened(self, node_id: int, upstream: Address, port: int) -> bool:
         try:
             self._open_listener(node_id, port)
         except OSError as error:
-            say = log.debug if node_id in self._unmapped else log.error
-            self._unmapped.add(node_id)
-            say(
-                "no listener for broker, removed from responses: free the port, or move --broker-ports",
-                node_id=node_id,
-                port=port,
-                error=str(error),
-            )
+            reason = f"cannot listen on port {port}: {(error.strerror or str(error)).lower()}"
+            remedy = "free the port, or move --broker-ports"
+            self.left_out.note(node_id, upstream=str(upstream), reason=reason, remedy=remedy)
             return False
         return True
 
     def _note_unmapped(self, node_id: int, upstream: Address) -> None:
-        if node_id in self._unmapped:
-            return
-        self._unmapped.add(node_id)
-        log.warning(
-            "broker removed from responses: no port for it, see --broker-ports and --first-node-id",
-            node_id=node_id,
-            upstream=str(upstream),
-            listeners=str(self._listeners),
-        )
+        if node_id >= 0:  # a negative node id stands for no broker
+            remedy = self._listeners.unmapped([*self._upstream, node_id])
+            self.left_out.note(node_id, upstream=str(upstream), reason="no port for it", remedy=remedy)
 
 
 def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:

@@ -18,6 +18,13 @@ class CloseReason(StrEnum):
     CONNECTION_RATE = "connection_rate"
     """The client's IP address opens more connections per second than its quota (KIP-612)."""
     CONNECTIONS_PER_IP = "connections_per_ip"
+    PROXY_HEADER_MISSING = "proxy_header_missing"
+    """A peer in `proxy_protocol_from` has sent other bytes than a PROXY header."""
+    PROXY_HEADER_INVALID = "proxy_header_invalid"
+    """A peer in `proxy_protocol_from` has sent a PROXY header that is of version 1, malformed, too long, or
+    not complete.
+    """
+    PROXY_HEADER_TIMEOUT = "proxy_header_timeout"
     OUT_OF_RESOURCES = "out_of_resources"
     """The system had no descriptor, memory or local port for the connection to the broker."""
     REQUEST_TOO_LARGE = "request_too_large"
@@ -59,6 +66,12 @@ class CloseReason(StrEnum):
     RESPONSE_UNEXPECTED = "response_unexpected"
     RESPONSE_MALFORMED = "response_malformed"
     INTERNAL_ERROR = "internal_error"
+    LOGIN_TIMEOUT = "login_timeout"
+    """Within `login_timeout_s`, the client has not logged in or, where no login is needed, sent a request."""
+    CONNECTION_IDLE = "connection_idle"
+    """No byte was sent for `connection_idle_max_s`, and the client did not wait for any."""
+    CONNECTION_AGE = "connection_age"
+    """The connection has reached `connection_age_max_s`, and its requests in flight were answered."""
     DRAINED = "drained"
     DRAIN_TIMEOUT = "drain_timeout"
     STOPPED = "stopped"
@@ -81,10 +94,12 @@ BY_PEERS = frozenset(
         CloseReason.BROKER_CLOSED,
         CloseReason.CLIENT_RESET,
         CloseReason.BROKER_RESET,
+        CloseReason.CONNECTION_IDLE,
+        CloseReason.CONNECTION_AGE,
         CloseReason.DRAINED,
         CloseReason.STOPPED,
     }
 )
-"""Reasons for normal ends of connections, caused by a peer. They are logged at debug level only, and counted
-like all others.
+"""Reasons for normal ends of connections, caused by a peer or by time. They are logged at debug level only,
+and counted like all others.
 """

@@ -16,10 +16,10 @@ class Counters:
     """Number of connections closed and refused, by reason and node id of the broker; None for the bootstrap
     listener, and for brokers whose node id is unknown.
     """
-    bytes_from_clients: int = 0
-    bytes_from_brokers: int = 0
-    """Bytes received by connections that have ended; `Server.received_bytes` adds those of open
-    connections.
+    bytes_from_clients: Counter[int | None] = field(default_factory=Counter)
+    bytes_from_brokers: Counter[int | None] = field(default_factory=Counter)
+    """Bytes received by connections that have ended, by node id of the broker; `Server.received_bytes` adds
+    those of open connections.
     """
     requests_not_understood: int = 0
     """Number of requests of an API or a version that the schemas lack; they were forwarded unchanged."""
@@ -56,5 +56,5 @@ class Counters:
         """
         self.sessions_open -= 1
         self.closed_at[reason, node_id] += 1
-        self.bytes_from_clients += from_client_bytes
-        self.bytes_from_brokers += from_broker_bytes
+        self.bytes_from_clients[node_id] += from_client_bytes
+        self.bytes_from_brokers[node_id] += from_broker_bytes

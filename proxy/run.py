@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -18,8 +21,13 @@ import trio
 from weir.proxy import file_watch
 from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.cluster import broker_map
+from weir.proxy.control.cluster.broker_map import BrokerMap
+from weir.proxy.control.events.conditions import PERIOD_S
+from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
+from weir.proxy.control.stalls import Stalls
 from weir.proxy.control.stores.broker import broker_store
 from weir.proxy.control.stores.file import FileStore
 from weir.proxy.control.stores.quota_manager import QuotaManager
@@ -27,12 +35,18 @@ from weir.proxy.control.stores.snapshot import LastKnown
 from weir.proxy.control.stores.store import QuotaStore, StoreHealth
 from weir.proxy.control.stores.topic import topic_store
 from weir.proxy.control.supervisor import Task, every
+from weir.proxy.control.systemd import READY, STOPPING, Systemd, of_this_process
 from weir.proxy.control.usage.start import Recording, recording
+from weir.proxy.control.usage.tally import Tally
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.inherited import Inherited, from_systemd
 from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.problems import Problems
 from weir.proxy.server.reload import Reload
 from weir.proxy.server.server import Server
+from weir.proxy.server.takeover import taker as taking
+from weir.proxy.server.takeover.giver import Estate, Giver
 from weir.quotas import QuotaTable
 from weir.quotas.table.bounded_names import EMPTY
 from weir.quotas.table.options import Pacing
@@ -49,14 +63,15 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> None:
     configuration again; None if it cannot change. Raises ConfigError.
     """
     check_system()
-    recorded = recording(config)
+    recorded, events = recording(config), events_topic(config)
     chosen = choose(config)
     registry = quota_registry(config, chosen.table)
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
     try:
         run_hosting_trio(
-            reactor, lambda: _main(config, reactor, registry, chosen, recorded, load or (lambda: config))
+            reactor,
+            lambda: _main(config, reactor, registry, chosen, recorded, events, load or (lambda: config)),
         )
     except BaseExceptionGroup as group:
         raise single(group) from None
@@ -133,46 +148,173 @@ async def _main(
     registry: QuotaRegistry,
     chosen: Chosen,
     recorded: Recording | None,
+    events: EventsTopic | None,
     load: Callable[[], Config],
 ) -> None:
-    server = Server(config, reactor, registry)
+    place = Path(config.settings.takeover_socket) if config.settings.takeover_socket else None
+    taker = None if place is None else await taking.begin(place)
+    inherited = Inherited([*from_systemd(os.environ), *(taker.sockets if taker is not None else ())])
+    server = Server(config, reactor, registry, inherited)
     state = StoreHealth(time.time, chosen.store.name, chosen.foreign_records)
     quota_manager = QuotaManager(
         chosen.store, registry, chosen.table, config.admins, state, server.supervisor
     )
     server.quota_admin = quota_manager
+    process = _Process(config, reactor, server, quota_manager, state, recorded, events)
+    kept = _broker_map(config)
+    if kept is not None:
+        server.remembered = kept.read()
+    if taker is not None:
+        server.remembered |= taker.brokers
+        server.listeners.pause()
     follower = _replication_follower(config, server, registry)
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
-        if config.admin is not None:
-            from weir.proxy.admin import endpoint  # its libraries take half a second to import, and 20 MB
-
-            tally = recorded.writer.tally if recorded is not None else None
-            replication = server.replication.quotas if config.replication.upstream else None
-            sources = endpoint.Sources(server, registry, state, lambda: reactor.now_ms, tally, replication)
-            await endpoint.start(nursery, config.admin, sources, listening)
+        admin = await process.open_admin(inherited, listening)
+        if admin is not None and taker is None:
+            nursery.start_soon(admin.serve)
         await nursery.start(quota_manager.run)
-        nursery.start_soon(obey_signals, server, nursery.cancel_scope)
+        systemd = of_this_process()
+        process.start_tasks(nursery, load, systemd)
         if follower is not None:
             quota_manager.on_altered_at_broker.append(follower.altered_at_broker)
             nursery.start_soon(server.supervisor.keep_running, Task.REPLICATION, follower.follow)
-        reload = Reload(server, load, quota_manager.set_mode)
-        nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
-        if config.file is not None:
-            watching = every(file_watch.LOOK_S, reload.look)
-            nursery.start_soon(server.supervisor.keep_running, Task.CONFIGURATION, watching)
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
+            if taker is not None:
+                await taker.finish(lambda taken: registry.absorb(taken, reactor.now_ms))
+                inherited.close()
+                server.listeners.resume()
+                if admin is not None:  # the former Weir has answered there until now
+                    nursery.start_soon(admin.serve)
             nursery.start_soon(_collect_garbage)
+            if kept is not None:
+                keep = partial(kept.keep, server.address_book)
+                nursery.start_soon(server.supervisor.keep_running, Task.BROKER_MAP, keep)
             listening.set()
-            _say_started(config)
-            mode, quotas = config.settings.quota_mode, len(quota_manager.table)
-            log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
-            _say_costs(config)
+            systemd.tell(READY)
+            nursery.start_soon(systemd.keep_alive)
+            process.say_started()
             if recorded is not None and server.usage is not None:
                 recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
+            if place is not None:
+                nursery.start_soon(_hand_over, place, server, admin, reactor)
         nursery.cancel_scope.cancel()
+
+
+class _Process(NamedTuple):
+    """The parts of a Weir that is starting."""
+
+    config: Config
+    reactor: Reactor
+    server: Server
+    quota_manager: QuotaManager
+    store: StoreHealth
+    recorded: Recording | None
+    events: EventsTopic | None
+
+    @property
+    def _tally(self) -> Tally | None:
+        return None if self.recorded is None else self.recorded.writer.tally
+
+    async def open_admin(self, inherited: Inherited, listening: trio.Event) -> _Admin | None:
+        """Open the admin endpoint, if one is configured. Raises ConfigError."""
+        config, server = self.config, self.server
+        if config.admin is None:
+            return None
+        from weir.proxy.admin import endpoint  # its libraries take half a second to import, and 20 MB
+
+        sources = endpoint.Sources(
+            server,
+            server.quotas,
+            self.store,
+            lambda: self.reactor.now_ms,
+            self._tally,
+            server.replication.quotas if config.replication.upstream else None,
+            None if self.events is None else self.events.tally,
+        )
+        opened = await endpoint.listen(config.admin, config.settings.connect_timeout_s, inherited)
+        start = endpoint.prepare(config.admin, opened, sources, listening)
+        return _Admin(opened, start, trio.CancelScope())
+
+    def start_tasks(self, nursery: trio.Nursery, load: Callable[[], Config], systemd: Systemd) -> None:
+        """Start to look for problems, and to obey signals and changes of the configuration file."""
+        server, quota_manager = self.server, self.quota_manager
+        keep_running = server.supervisor.keep_running
+        problems = Problems(server, self.store, self._tally, time.time, time.monotonic)
+        server.conditions.sources.append(problems.read)
+        stalls = Stalls(time.monotonic())
+
+        async def look() -> None:
+            stalls.look(time.monotonic())
+            server.conditions.look(self.reactor.now_ms)
+
+        nursery.start_soon(keep_running, Task.EVENTS, every(PERIOD_S, look))
+        if self.events is not None:
+            nursery.start_soon(self.events.run, server.events)
+        nursery.start_soon(obey_signals, server, nursery.cancel_scope, systemd)
+        reload = Reload(server, load, quota_manager.set_mode)
+        nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
+        if self.config.file is not None:
+            watching = every(file_watch.LOOK_S, reload.look)
+            nursery.start_soon(keep_running, Task.CONFIGURATION, watching)
+
+    def say_started(self) -> None:
+        """Log the versions, files and quotas. Called after the start has succeeded, so that a failed start
+        logs only its error.
+        """
+        config = self.config
+        file = "none" if config.file is None else str(config.file)
+        log.info("started", version=version("kafka-weir"), python=python_version(), configuration=file)
+        mode, quotas = config.settings.quota_mode, len(self.quota_manager.table)
+        log.info("quotas in force", store=self.store.name, quotas=quotas, mode=mode)
+        _say_costs(config)
+
+
+class _Admin(NamedTuple):
+    """The admin endpoint, whose sockets are open."""
+
+    sockets: list[socket.socket]
+    start: Callable[[trio.Nursery], None]
+    scope: trio.CancelScope
+
+    async def serve(self) -> None:
+        """Serve until `scope` is cancelled, then close the sockets."""
+        with self.scope:
+            async with trio.open_nursery() as nursery:
+                self.start(nursery)
+
+
+async def _hand_over(place: Path, server: Server, admin: _Admin | None, reactor: Reactor) -> None:
+    """Wait for a new Weir at the Unix socket `place`, and hand the listeners over to it. Raises
+    ConfigError.
+    """
+
+    def leave() -> None:
+        if admin is not None:
+            admin.scope.cancel()
+        server.stop()
+
+    estate = Estate(
+        sockets=lambda: server.listeners.all_sockets + ([] if admin is None else admin.sockets),
+        brokers=lambda: server.address_book.nodes,
+        used=lambda: server.quotas.used(reactor.now_ms),
+        pause=server.listeners.pause,
+        resume=server.listeners.resume,
+        leave=leave,
+    )
+    giver = Giver(place, estate)
+    try:
+        await server.supervisor.keep_running(Task.TAKEOVER, giver.serve)
+    finally:
+        giver.close()
+
+
+def _broker_map(config: Config) -> BrokerMap | None:
+    """Return the file that keeps the brokers' addresses; None without a place for the file."""
+    path = broker_map.path_of(config, os.environ)
+    return None if path is None else BrokerMap(path, config.upstream)
 
 
 def _replication_follower(
@@ -207,14 +349,6 @@ async def _collect_garbage() -> None:
         gc.collect()
 
 
-def _say_started(config: Config) -> None:
-    """Log the versions and the configuration file. Called after the start has succeeded, so that a failed
-    start logs only its error.
-    """
-    file = "none" if config.file is None else str(config.file)
-    log.info("started", version=version("kafka-weir"), python=python_version(), configuration=file)
-
-
 def _say_costs(config: Config) -> None:
     """Log the file of request costs and the scale of request time, each only if it is configured."""
     settings, costs = config.settings, config.request_time.costs
@@ -224,7 +358,8 @@ def _say_costs(config: Config) -> None:
         log.info("request time scaled", request_time_scale=settings.request_time_scale)
 
 
-async def obey_signals(server: Server, everything: trio.CancelScope) -> None:
+async def obey_signals(server: Server, everything: trio.CancelScope, systemd: Systemd) -> None:
+    """Stop the server at the first SIGTERM or SIGINT, and everything at the second one; tell systemd."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async for number in received:
             if server.stopping:
@@ -232,6 +367,7 @@ async def obey_signals(server: Server, everything: trio.CancelScope) -> None:
                 everything.cancel()
                 return
             log.info("stopping, again to stop at once", signal=signal.Signals(number).name)
+            systemd.tell(STOPPING)
             server.stop()
 
 

@@ -14,6 +14,7 @@ import trio
 
 from weir.proxy.config.config import Config
 from weir.proxy.connection.connection import Connection
+from weir.proxy.control.systemd import of_this_process
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
@@ -59,7 +60,7 @@ def run_tapped(config: Config, open_tap: OpenTap, *, for_s: float | None = None)
 
 async def _serve(server: Server, for_s: float | None) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(obey_signals, server, nursery.cancel_scope)
+        nursery.start_soon(obey_signals, server, nursery.cancel_scope, of_this_process())
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             if for_s is not None:

@@ -203,6 +203,23 @@ class ClientQuotas(Generic[A_co]):
             self.on_created(limiter)
         return limiter
 
+    def restored(self, tags: Tags, now_ms: int) -> A_co | None:
+        """Return the limiter with these tags, created without usage if missing; None if no entry limits its
+        clients, or there is no room for another limiter.
+        """
+        limit = self._shared(tags)
+        limiter = self._registry.get(tags)
+        if limiter is None and limit.value != UNLIMITED and not self._registry.is_full(now_ms):
+            limiter = self._make(tags, limit.value, now_ms)
+            if self.paced is not None:
+                limiter = self.paced(limiter, limit.pacing)
+            self._registry.put(limiter)
+        return limiter
+
+    def slices(self) -> Iterator[list[A_co]]:
+        """Yield all limiters in lists whose handling takes about a millisecond, the oldest first."""
+        return self._registry.slices()
+
     def known(self, tags: Tags) -> A_co | None:
         """Return the limiter with these tags; None if there is no such limiter."""
         return self._registry.get(tags)

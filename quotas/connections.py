@@ -44,6 +44,7 @@ class ConnectionBudget(CountingLimiter):
         "_lifetime_ms",
         "_rate",
         "_throttle_ms_max",
+        "throttled_until_ms",
     )
 
     def __init__(self, tags: Tags, limit: float, now_ms: int, *, num_samples: int, window_s: int) -> None:
@@ -54,6 +55,8 @@ class ConnectionBudget(CountingLimiter):
         self._rate = Rate(num_samples, 1000 * window_s)
         self._throttle_ms_max = 1000 * window_s
         self._lifetime_ms = 1000 * num_samples * window_s
+        self.throttled_until_ms = now_ms
+        """Time (ms) at which the latest wait ends; the creation time if no connection had to wait."""
 
     def set_limit(self, limit: float) -> None:
         """Replace the limit (connections/s). Former connections count against the new limit."""
@@ -68,6 +71,7 @@ class ConnectionBudget(CountingLimiter):
         if wait_ms:
             self.throttled += 1
             self.throttle_ms_total += wait_ms
+            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
         return wait_ms
 
     def take_back(self, now_ms: int) -> None:
@@ -160,13 +164,13 @@ class ConnectionQuotas:
         """Return the budgets of the IP addresses at a listener, each with the address in its `tags`."""
         return self._of_listener(listener)
 
-    def of_addresses(self, *, shadow: bool) -> list[ClientQuotas[ConnectionBudget]]:
-        """Return one object per listener with the budgets of IP addresses: those of enforced entries, or of
-        shadow entries if `shadow`. Budgets of shadow entries reject no connection; their `throttled` counts
-        the connections that they would reject if they were enforced.
+    def of_addresses(self, *, shadow: bool) -> list[tuple[int | None, ClientQuotas[ConnectionBudget]]]:
+        """Return (listener, object) for each listener with the budgets of IP addresses: those of enforced
+        entries, or of shadow entries if `shadow`. Budgets of shadow entries reject no connection; their
+        `throttled` counts the connections that they would reject if they were enforced.
         """
-        sides = [quotas.shadow if shadow else quotas for quotas in self._ips.values()]
-        return [quotas for quotas in sides if quotas is not None]
+        sides = [(listener, quotas.shadow if shadow else quotas) for listener, quotas in self._ips.items()]
+        return [(listener, quotas) for listener, quotas in sides if quotas is not None]
 
     def listeners(self) -> Iterator[tuple[int | None, ConnectionBudget]]:
         """Return (listener, budget) of the listeners that had connections; empty without `listener_rate`."""

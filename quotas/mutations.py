@@ -96,6 +96,11 @@ class MutationBudget(CountingLimiter):
         self.charged_ms = now_ms
         self._bucket.take(units, now_ms)
 
+    def counting(self, now_ms: int) -> list[tuple[int, float]]:
+        """Return (time in ms, partitions) of one charge that explains the balance: the missing tokens."""
+        missing = self._bucket.missing(now_ms)
+        return [(now_ms, missing)] if missing > 0 else []
+
     def note_throttle(self, wait_ms: int, now_ms: int) -> None:
         """Count a throttled request, which Weir tells at `now_ms` to wait for `wait_ms`."""
         self.throttled += 1

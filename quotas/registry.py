@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from weir.quotas.limiters.limiter import Limiter
@@ -160,11 +160,10 @@ class LimiterRegistry(Generic[A]):
         return len(self._limiters)
 
     def __iter__(self) -> Iterator[A]:
-        """Yield the limiters; last the overflow limiters, which new clients share while the registry is
-        full.
+        """Return an iterator of the limiters; last the overflow limiters, which new clients share while the
+        registry is full.
         """
-        yield from self._limiters.values()
-        yield from self._overflow.values()
+        return chain(self._limiters.values(), self._overflow.values())
 
     def _idle(self, now_ms: int) -> Iterator[Tags]:
         for tags, limiter in self._limiters.items():

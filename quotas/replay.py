@@ -31,13 +31,12 @@ A client gives up a request that has waited longer than the client's patience; t
 [(2, 10305)]
 """
 
-# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.request_time import RequestBudget
@@ -53,7 +52,7 @@ from weir.quotas.table.quota_table import QuotaKey
 PATIENCE_MS: Final = 120_000
 """Time (ms) after which a client gives up a request: the default of `delivery.timeout.ms` of Java's producer.
 """
-CONNECTIONS_MAX: Final = 100_000
+CONNECTIONS_MAX = 100_000
 """Number of connections at which the replay removes the connections that are silent for `IDLE_MS`."""
 IDLE_MS: Final = 3_600_000
 """Time (ms) of silence after which a connection may be forgotten."""
@@ -61,7 +60,7 @@ NEVER: Final = 2**62
 """Time (ms) that is later than every event of a replay."""
 SHARE_FETCH: Final = 78
 """API key of ShareFetch (KIP-932)."""
-_WAKE, _CHARGE = 0, 1
+WAKE, _CHARGE = 0, 1
 """Kinds of events. At equal times, a connection's wait ends (0) before a request is charged (1)."""
 _ALL_CLIENTS: Final = Tags("", "")
 
@@ -97,34 +96,39 @@ class Connection:
         self.waiting: deque[Asked] = deque()
         """Requests that the client has sent but that are not yet taken, oldest first."""
         self.wake_ms = -1
-        """Time (ms) of the `_WAKE` event that was last added to the replay's heap for this connection; -1
+        """Time (ms) of the `WAKE` event that was last added to the replay's heap for this connection; -1
         before the first.
         """
         self.seen_ms = 0
         """Time (ms) of the latest recorded request."""
 
 
-class _Kind(Protocol):
+class _Kind:
     """Rules by which one kind of quota is replayed: the moment at which a request is charged, and the effect
     of a throttle time.
     """
+
+    __slots__ = ()
 
     @property
     def over_until_ms(self) -> int:
         """Time (ms) until which the budget for fetched bytes is throttled: until then, responses of fetches
         have no records and are not charged. 0 for other kinds of quotas.
         """
+        return 0
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         """Take a request from its connection: charge it at once, or put it in flight, to be charged at its
         response.
         """
+        raise NotImplementedError
 
     def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         """Charge a request whose response begins."""
+        raise NotImplementedError
 
 
-class _Produce:
+class _Produce(_Kind):
     """Rules by which quotas of produced bytes are replayed: each request is charged when it is taken from its
     connection, and the connection is throttled at once.
     """
@@ -143,11 +147,8 @@ class _Produce:
         if wait_ms:
             replay.throttle(connection, wait_ms, now_ms, now_ms)
 
-    answered = begin
-
-    @property
-    def over_until_ms(self) -> int:
-        return 0
+    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+        _Produce.begin(self, replay, connection, asked, now_ms)
 
 
 class _HeldFetches(_Produce):
@@ -184,13 +185,12 @@ class _Fetches(_HeldFetches):
         return self._budget.throttled_until_ms
 
 
-class _Time:
+class _Time(_Kind):
     """Rules by which quotas of request time are replayed: each request is charged when its response
     begins.
     """
 
     __slots__ = ("_budget",)
-    over_until_ms = 0
 
     def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
         self._budget = RequestBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -206,13 +206,12 @@ class _Time:
             replay.throttle(connection, wait_ms, now_ms, now_ms)
 
 
-class _Mutations:
+class _Mutations(_Kind):
     """Rules by which quotas of mutations are replayed: each request is charged when it is taken from its
     connection, and the connection is throttled from the response on.
     """
 
     __slots__ = ("_budget",)
-    over_until_ms = 0
 
     def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
         self._budget = MutationBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -232,8 +231,6 @@ class _Mutations:
         if not admitted:
             replay.ask_again(connection, asked, now_ms)
 
-    answered = begin
-
 
 _KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {
     QuotaKey.PRODUCER_BYTE_RATE: _Produce,
@@ -250,6 +247,7 @@ class Replay:
 
     __slots__ = (
         "_again",
+        "_again_ms",
         "_connections",
         "_connections_max",
         "_heap",
@@ -289,7 +287,7 @@ class Replay:
         self._connections: dict[int, Connection] = {}
         self._connections_max = CONNECTIONS_MAX
         self._heap: list[tuple[int, int, int, int, Connection | None, Asked | None]] = []
-        """Events that are not processed yet: (time in ms, `_WAKE` or `_CHARGE`, rank, serial number,
+        """Events that are not processed yet: (time in ms, `WAKE` or `_CHARGE`, rank, serial number,
         connection, request). An event without a connection wakes the connections in `_again`.
         """
         self._next_ms = NEVER
@@ -299,6 +297,8 @@ class Replay:
         over. One event in the heap wakes all of them, because there may be thousands, and most of them will
         be throttled again.
         """
+        self._again_ms = 0
+        """Time (ms) of that event."""
 
     def feed(
         self,
@@ -313,8 +313,12 @@ class Replay:
         also between calls. Requests taken in the same ms must be in the order of `rank`, which is the order
         of their charges.
         """
+        self.run(zip(at_ms, service_ms, values, connections, recorded_ms, notes, strict=True))
+
+    def run(self, rows: Iterable[Asked]) -> None:
+        """Simulate recorded requests, as `feed` does for columns."""
         known = self._connections
-        for asked in zip(at_ms, service_ms, values, connections, recorded_ms, notes, strict=True):
+        for asked in rows:
             now_ms = asked[0]
             if self._next_ms <= now_ms:
                 self._process_events(now_ms, rank(asked))
@@ -375,12 +379,16 @@ class Replay:
         until_ms = connection.until_ms
         if until_ms != self._kind.over_until_ms:  # the told throttle time was capped
             connection.wake_ms = until_ms
-            self._push(until_ms, _WAKE, 0, connection, None)
+            self._push(until_ms, WAKE, 0, connection, None)
             return
         connection.serial = True
         if not self._again:
-            self._push(until_ms, _WAKE, 0, None, None)
+            self._wake_fetches_at(until_ms)
         self._again.append(connection)
+
+    def _wake_fetches_at(self, when_ms: int) -> None:
+        self._again_ms = when_ms
+        self._push(when_ms, WAKE, 0, None, None)
 
     # Events
 
@@ -398,7 +406,7 @@ class Replay:
                 self._wake_fetches(when_ms)
                 continue
             if asked is None:
-                self._resume(connection, when_ms)
+                self._wake(connection, what, its_rank, when_ms)
                 continue
             connection.in_flight -= 1
             connection.serial = connection.serial and connection.in_flight > 0
@@ -406,6 +414,10 @@ class Replay:
             if connection.waiting:
                 self._resume(connection, when_ms)
         self._next_ms = heap[0][0] if heap else NEVER
+
+    def _wake(self, connection: Connection, _what: int, _number: int, now_ms: int) -> None:
+        """Process an event without a request; subclasses have more kinds (`_what`) of such events."""
+        self._resume(connection, now_ms)
 
     def _wake_fetches(self, now_ms: int) -> None:
         """Let the connections in `_again` repeat their fetches, one after the other, until one of them
@@ -422,7 +434,7 @@ class Replay:
             self.hours.count(0.0, now_ms, len(again))
             self.hours.violated(rest_ms, now_ms, now_ms, len(again))
             if not self._again:
-                self._push(now_ms + rest_ms, _WAKE, 0, None, None)
+                self._wake_fetches_at(now_ms + rest_ms)
             again.extend(self._again)
             self._again = again
 
@@ -453,7 +465,7 @@ class Replay:
             if until_ms > now_ms:
                 if connection.wake_ms != until_ms:
                     connection.wake_ms = until_ms
-                    self._push(until_ms, _WAKE, 0, connection, None)
+                    self._push(until_ms, WAKE, 0, connection, None)
                 return
             asked = waiting.popleft()
             if self._is_too_old(asked, now_ms):

@@ -1,6 +1,5 @@
 """Hourly results of a replay of one budget."""
 
-# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -23,6 +22,8 @@ class Hour:
     """Number of requests that were answered with a throttle time, or refused."""
     throttle_ms: int = 0
     """Sum of the throttle times (ms) of the requests that count as violations."""
+    longest_ms: int = 0
+    """Longest throttle time (ms) of these."""
     throttled_ms: int = 0
     """Time (ms) in this hour during which at least one connection waited; overlapping waits count once."""
     first_ms: int | None = None
@@ -64,10 +65,16 @@ class Hours:
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
         hour.violations += requests
         hour.throttle_ms += wait_ms * requests
+        if wait_ms > hour.longest_ms:
+            hour.longest_ms = wait_ms
         hour.last_ms = now_ms
         if hour.first_ms is None:
             hour.first_ms = now_ms
-        start_ms, stop_ms = max(from_ms, self._waiting_until_ms), from_ms + wait_ms
+        self.cover(from_ms, from_ms + wait_ms)
+
+    def cover(self, start_ms: int, stop_ms: int) -> None:
+        """Count the time from `start_ms` to `stop_ms` as throttled, except the part that counts already."""
+        start_ms = max(start_ms, self._waiting_until_ms)
         if stop_ms > start_ms:
             self._waiting_until_ms = stop_ms
             self._spread(start_ms, stop_ms)

@@ -100,6 +100,8 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Name of the API group that the request belongs to, a `usage.groups.Group`."""
     api_key: int
     api_version: int
+    correlation_id: int = 0
+    """Number by which the client tells its requests apart; it may be negative."""
     answered_ms: int = 0
     """Unix time (ms) at which the response began and was charged; 0 without a response."""
     bytes_in: int = 0

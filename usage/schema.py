@@ -25,30 +25,6 @@ def schema(record: type[msgspec.Struct]) -> Schema:
     return {"type": "struct", "fields": fields}
 
 
-def required(record: type[msgspec.Struct]) -> list[str]:
-    """Return the names of the fields of a record type that have no default, and are therefore in every JSON
-    record.
-    """
-    return [field.name for field in msgspec.structs.fields(record) if field.required]
-
-
-def defaults(record: type[msgspec.Struct]) -> dict[str, object]:
-    """Return name → default value of the fields that records may omit. The default of a struct is a dict of
-    its fields.
-
-    >>> class R(msgspec.Struct):
-    ...     a: int
-    ...     b: int = 3
-    >>> defaults(R)
-    {'b': 3}
-    """
-    left_out = {field.name: field.default for field in msgspec.structs.fields(record) if not field.required}
-    return {
-        name: msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
-        for name, value in left_out.items()
-    }
-
-
 def _type(kind: object) -> str | Schema:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return schema(kind)

@@ -9,6 +9,7 @@ import msgspec
 
 from weir.cli.exits import NothingThereError
 from weir.cli.quotas.change import delete, set_
+from weir.cli.quotas.diff import diff
 from weir.cli.quotas.entity import entity_options
 from weir.cli.quotas.explain import explain
 from weir.cli.quotas.imports import import_
@@ -24,6 +25,7 @@ Examples:
   weir quotas set --config weir.toml --user alice --client-id app producer_byte_rate=2MiB
   weir quotas delete --config weir.toml --user alice --client-id app producer_byte_rate
   weir quotas explain --config weir.toml --user alice --client-id app
+  weir quotas diff quotas.toml recommended.toml
   weir quotas import zookeeper --zookeeper zk-1:2181/kafka --output quotas.toml
 """
 
@@ -42,8 +44,8 @@ def quotas() -> None:
     """Show quotas, explain them, change them, import them.
 
     The quotas are those of a quota file (--quotas), or those that a Weir with this configuration (--config)
-    uses, wherever they are stored. Exit codes: 0 done; 1 no such quota; 2 wrong usage or configuration, or a
-    store that cannot be reached; 3 imported, except for the quotas listed as skipped.
+    uses, wherever they are stored. Exit codes: 0 done; 1 no such quota, or files that differ; 2 wrong usage
+    or configuration, or a store that cannot be reached; 3 imported, except for the quotas listed as skipped.
     """
 
 
@@ -107,7 +109,7 @@ def _show_tables(table: QuotaTable) -> None:
         show_replication(table.replication)
 
 
-for command in (list_, describe, set_, delete, explain, import_):
+for command in (list_, describe, set_, delete, explain, diff, import_):
     quotas.add_command(command)
 
 # As in cli.main: a longer first sentence would be cut off.

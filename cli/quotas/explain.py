@@ -4,11 +4,13 @@ budget.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
+from weir.cli.admin_endpoint import access_of, access_options
 from weir.cli.quotas.entity import address, check_user
 from weir.cli.quotas.request_time import RequestTimeJson, Spent, admin_option, lines, spent
 from weir.cli.quotas.show import (
@@ -106,6 +108,7 @@ class Report(msgspec.Struct):
 @click.option("--topic", metavar="NAME", help="Also explain the quotas of this topic.")
 @click.option("--all", "show_all", is_flag=True, help="Also list levels without an entry, as --json does.")
 @admin_option
+@access_options
 @json_option
 def explain(
     source: Source,
@@ -114,6 +117,8 @@ def explain(
     ip: str | None,
     topic: str | None,
     admin: str | None,
+    token_file: Path | None,
+    ca: Path | None,
     show_all: bool,
     as_json: bool,
 ) -> None:
@@ -136,7 +141,7 @@ def explain(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    time = spent(admin, settings, found.user, found.client_id)
+    time = spent(admin, settings, access_of(token_file, ca, settings), found.user, found.client_id)
     if as_json:
         echo_json(_report(source, found, time))
     else:

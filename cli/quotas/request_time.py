@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from weir.cli.admin_endpoint import AdminError, admin_address, ask
+from weir.cli.admin_endpoint import Access, AdminError, admin_address, ask
 from weir.cli.exits import CommandError
 from weir.cli.quotas.show import SHADOW, clean, columns
 from weir.proxy.admin.request_time import CLIENT_ID, PATH, USER, BudgetTime, Report
@@ -36,7 +36,7 @@ class Spent(NamedTuple):
     why_not: str = ""
 
 
-def spent(admin: str | None, settings: Settings, user: str, client_id: str) -> Spent:
+def spent(admin: str | None, settings: Settings, access: Access, user: str, client_id: str) -> Spent:
     """Ask a running Weir for a client's request time. The endpoint `admin` must answer; without it the
     endpoint in `settings` is tried, which may be on another machine. Raises CommandError if `admin` does not
     answer.
@@ -45,7 +45,7 @@ def spent(admin: str | None, settings: Settings, user: str, client_id: str) -> S
     if address is None:
         return Spent(None, "give --admin HOST:PORT of a running Weir")
     try:
-        report = ask(address, PATH, {USER: user, CLIENT_ID: client_id}, Report)
+        report = ask(address, PATH, {USER: user, CLIENT_ID: client_id}, Report, access)
     except AdminError as error:
         if admin is not None:
             raise CommandError(clean(error)) from None

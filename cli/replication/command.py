@@ -9,16 +9,22 @@ from typing import Final
 
 import click
 
-from weir.cli.admin_endpoint import AdminError, admin_address, ask
+from weir.cli.admin_endpoint import (
+    Access,
+    AdminError,
+    access_of,
+    access_options,
+    ask,
+    needed_address,
+    settings_of,
+)
 from weir.cli.exits import CommandError
 from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean
 from weir.cli.replication.show import screen
 from weir.cli.settings.options import config_file_option
 from weir.proxy.addresses import Address
-from weir.proxy.admin.replication.status import PATH, Status
-from weir.proxy.config import config
-from weir.proxy.config.config import ConfigError
+from weir.proxy.admin.replication.status import PATH, ReplicationStatus
 
 INTERVAL_S: Final = 2.0
 EXAMPLES: Final = """\b
@@ -41,6 +47,7 @@ def replication() -> None:
     help="The admin endpoint of a running Weir. [default: that of --config]",
 )
 @config_file_option("Weir's configuration, whose admin endpoint is asked.")
+@access_options
 @click.option("--watch", is_flag=True, help="Show the status again and again, until Ctrl-C.")
 @click.option(
     "--interval",
@@ -50,7 +57,15 @@ def replication() -> None:
     help="Time between two questions of --watch.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch, one a line.")
-def status(admin: str | None, config_file: Path | None, watch: bool, interval: float, as_json: bool) -> None:
+def status(
+    admin: str | None,
+    config_file: Path | None,
+    token_file: Path | None,
+    ca: Path | None,
+    watch: bool,
+    interval: float,
+    as_json: bool,
+) -> None:
     """Show brokers' replication rates, and how far throttled replicas are.
 
     A first table has the rate and the limit of each broker as leader and as follower. A second one has the
@@ -60,38 +75,30 @@ def status(admin: str | None, config_file: Path | None, watch: bool, interval: f
     2 wrong usage, or an admin endpoint that does not answer. While --watch runs, an endpoint may be away for
     a while.
     """
-    address = _address(admin, config_file)
+    settings = settings_of(config_file)
+    address, access = needed_address(admin, settings), access_of(token_file, ca, settings)
     with screen(as_json=as_json, watch=watch) as shown:
-        for found in _statuses(address, interval if watch else None):
-            if isinstance(found, Status):
+        for found in _statuses(address, access, interval if watch else None):
+            if isinstance(found, ReplicationStatus):
                 shown.show(found)
             else:
                 shown.complain(clean(found))
 
 
-def _address(admin: str | None, config_file: Path | None) -> Address:
-    try:
-        settings = config.load(config_file, {}).settings if config_file is not None else config.Settings()
-    except ConfigError as error:
-        raise CommandError(clean(error)) from None
-    address = admin_address(admin, settings)
-    if address is None:
-        raise click.UsageError("which Weir? give --admin HOST:PORT, or --config with admin set")
-    return address
-
-
-def _statuses(address: Address, interval_s: float | None) -> Iterator[Status | AdminError]:
+def _statuses(
+    address: Address, access: Access, interval_s: float | None
+) -> Iterator[ReplicationStatus | AdminError]:
     """Yield the status once, or every `interval_s` without end; an error if Weir does not answer later on.
     Raises CommandError if it does not answer the first question.
     """
     try:
-        yield ask(address, PATH, {}, Status)
+        yield ask(address, PATH, {}, ReplicationStatus, access)
     except AdminError as error:
         raise CommandError(clean(error)) from None
     while interval_s is not None:
         sleep(interval_s)
         try:
-            yield ask(address, PATH, {}, Status)
+            yield ask(address, PATH, {}, ReplicationStatus, access)
         except AdminError as error:
             yield error
 

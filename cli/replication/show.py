@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from weir.cli.quotas.show import clean, columns, echo_json, in_bytes
-from weir.proxy.admin.replication.status import BrokerStatus, ReplicaStatus, Status
+from weir.proxy.admin.replication.status import BrokerStatus, ReplicaStatus, ReplicationStatus
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -54,7 +54,7 @@ RIGHT: Final = frozenset({"rate", "limit", "used", "done", "lag", "left"})
 class Screen(Protocol):
     """An output of the status."""
 
-    def show(self, status: Status, /) -> None:
+    def show(self, status: ReplicationStatus, /) -> None:
         """Show a status."""
 
     def complain(self, error: str, /) -> None:
@@ -88,7 +88,7 @@ class PrintedScreen:
     ) -> None:
         """Do nothing: the terminal is unchanged."""
 
-    def show(self, status: Status) -> None:
+    def show(self, status: ReplicationStatus) -> None:
         """Print a status; on a pipe, at once."""
         if self._as_json:
             click.echo(msgspec.json.encode(status)) if self._watch else echo_json(status)
@@ -112,7 +112,7 @@ class LiveScreen:
 
         self._console = console
         self._live = Live(console=console, auto_refresh=False)
-        self._latest: Status | None = None
+        self._latest: ReplicationStatus | None = None
 
     def __enter__(self) -> Self:
         """Begin to redraw."""
@@ -125,7 +125,7 @@ class LiveScreen:
         """Stop redrawing; the latest status stays on the terminal."""
         self._live.stop()
 
-    def show(self, status: Status) -> None:
+    def show(self, status: ReplicationStatus) -> None:
         """Redraw with a new status; replicas that do not fit into the terminal are only counted."""
         self._latest = status
         self._live.update(drawn(status, height=self._console.height), refresh=True)
@@ -149,7 +149,7 @@ def screen(*, as_json: bool, watch: bool) -> Screen:
     return LiveScreen(console) if watch else PrintedScreen(as_json=False, watch=False, console=console)
 
 
-def lines(status: Status) -> Iterator[str]:
+def lines(status: ReplicationStatus) -> Iterator[str]:
     """Yield the status as lines of plain text."""
     yield summary(status)
     if status.brokers:
@@ -160,7 +160,7 @@ def lines(status: Status) -> Iterator[str]:
         yield f"and {status.hidden} more"
 
 
-def summary(status: Status) -> str:
+def summary(status: ReplicationStatus) -> str:
     """Return one line about all throttled replicas."""
     if not status.configured:
         return "no replication listeners: Weir does not see replication (replication_upstream is not set)"
@@ -212,7 +212,7 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def drawn(status: Status, height: int | None = None) -> RenderableType:
+def drawn(status: ReplicationStatus, height: int | None = None) -> RenderableType:
     """Return the status for a terminal. `height` is the number of lines that it may have; None for all."""
     from rich.console import Group
     from rich.text import Text

@@ -1,15 +1,15 @@
 """The admin endpoint: HTTP for operators.
 
 `endpoint` serves HTTP (hypercorn, starlette). `metrics` lists the metrics of the process, `quota_metrics`
-those of the budgets that `entities` reads; `exposition` writes their text. `readiness` checks if clients can
-be served, `request_time` splits a client's request time by API, `replication` shows replication quotas. These
-modules are imported only if an endpoint is configured; `weir quotas explain` imports `request_time`, and
-`weir replication status` imports `replication.status`.
+those of the budgets that `entities` reads; `exposition` writes their text. `readiness` checks if clients
+can be served, `request_time` splits a client's request time by API, `replication` shows replication quotas.
+`page` is the page on `/`. These modules are imported only if an endpoint is configured; `weir quotas
+explain` imports `request_time`, and `weir replication status` imports `replication.status`.
 
 A new metric belongs in `metrics`, or in `quota_metrics` if it is about a budget, and in the table of
 `docs/how-to/operations.md`; a test compares the metrics with the table.
 
-- The endpoint does no work between requests, so readiness asks brokers only when a client asks for it.
+- Readiness asks brokers only when a client asks for it, or while events are read.
 - The text of a scrape is written in steps on the loop, and sockets are served after each millisecond or two.
   A thread would hold the interpreter just as long, and would read budgets while they change.
 - Hypercorn's connections are used without its server, which has no limit of connections (`endpoint`). At

@@ -1,5 +1,4 @@
-"""HTTP for operators: metrics, health, request time, replication. Starlette's routes on hypercorn's
-connections, in Trio.
+"""HTTP for operators: metrics, health, the JSON API. Starlette's routes on hypercorn's connections, in Trio.
 
 Hypercorn's own server is not used: it has no limit of connections, an error of one connection ends all, and
 it waits without limit for clients that do not read, even when it stops. Here connections are few and short,
@@ -14,11 +13,12 @@ between its connection and its request.
 from __future__ import annotations
 
 import logging
+import math
 import socket
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final, TypeVar
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
 
-import msgspec
 import structlog
 import trio
 from hypercorn.config import Config as HttpConfig
@@ -31,20 +31,26 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from weir.proxy.addresses import Address
-from weir.proxy.admin import request_time
+from weir.proxy.admin.access import CERTIFICATE, Access, Token
+from weir.proxy.admin.api import events, resources
+from weir.proxy.admin.api.operation import State, state_of
 from weir.proxy.admin.exposition import render
 from weir.proxy.admin.metrics import Sources as Sources
 from weir.proxy.admin.metrics import families
-from weir.proxy.admin.readiness import Readiness
-from weir.proxy.admin.replication import status
+from weir.proxy.admin.page.routes import routes as page_routes
+from weir.proxy.admin.problems import HANDLERS
+from weir.proxy.admin.readiness import CHECK_S, Readiness
 from weir.proxy.config.config import ConfigError
-from weir.proxy.control.supervisor import Supervisor, Task, Works
+from weir.proxy.control.snapshots import history, traffic
+from weir.proxy.control.supervisor import Supervisor, Task, Works, every, in_steps
+from weir.proxy.file_watch import LOOK_S
 from weir.proxy.net import sockets
+from weir.proxy.net.inherited import Inherited
 
 log = structlog.get_logger("weir.admin")
-T = TypeVar("T")
 
 REQUESTS_MAX: Final = 32
 """Maximum number of connections whose requests are being answered."""
@@ -56,18 +62,29 @@ SEND_S: Final = 10.0
 """Maximum time (s) for which a client may take to receive a response."""
 IDLE_S: Final = 5
 """Maximum time (s) that a connection may be open before its client has sent a complete request."""
+HTTP_VERSIONS: Final = ("1.0", "1.1")
+"""Versions of HTTP that are answered. In HTTP/2 a client's window could hold back a response, whose sending
+would then have no time limit, and one connection could send many requests.
+"""
 CONNECTION_S: Final = 30.0
 """Maximum time (s) that a connection may be open. Each connection serves one request."""
 
 
-async def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
-    """Open the endpoint and serve it in the nursery until cancelled. `listening` is set by the server once
-    clients can connect. Raises ConfigError if the address cannot be used.
+def prepare(
+    address: Address, opened: list[socket.socket], sources: Sources, listening: trio.Event
+) -> Callable[[trio.Nursery], None]:
+    """Return a function that serves the endpoint in a nursery until cancelled, at sockets that `listen` has
+    opened. `listening` is set by the server once clients can connect. Raises ConfigError if the token or the
+    certificate cannot be used.
     """
-    server = sources.server
-    sockets = await listen(address, server.config.settings.connect_timeout_s)
-    endpoint = Endpoint(sockets, application(sources, Readiness(server, listening)))
-    nursery.start_soon(endpoint.serve, server.supervisor)
+    server, rules = sources.server, sources.server.config.admin_access
+    token = None if rules.token_file is None else Token(rules.token_file)
+    tls = rules.tls
+    if tls is not None:
+        tls.load()
+    state = state_of(sources, Readiness(server, listening))
+    context = None if tls is None else lambda: tls.context
+    endpoint = Endpoint(opened, Access(application(state), rules, token), context)
 
     async def say() -> None:
         """Log that the endpoint listens. Called after the start has succeeded, so that a failed start logs
@@ -76,22 +93,48 @@ async def start(nursery: trio.Nursery, address: Address, sources: Sources, liste
         await listening.wait()
         log.info("admin endpoint listening", address=str(address))
 
-    nursery.start_soon(say)
+    def start(nursery: trio.Nursery) -> None:
+        nursery.start_soon(endpoint.serve, server.supervisor)
+        _start_looking(nursery, state, token)
+        nursery.start_soon(say)
+
+    return start
 
 
-async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
-    """Open listening sockets at the address and return them. Raises ConfigError if no socket can be opened in
-    time.
+async def listen(
+    address: Address, timeout_s: float, inherited: Inherited | None = None
+) -> list[socket.socket]:
+    """Open listening sockets at the address, or take `inherited` ones, and return them. Raises ConfigError if
+    no socket can be opened in time.
     """
     try:
-        return sockets.listen(await sockets.ip_addresses(address.host, timeout_s), address.port)
+        return (inherited or Inherited()).listen(
+            await sockets.ip_addresses(address.host, timeout_s), address.port
+        )
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"cannot listen on {address}: {reason}: choose another --admin") from None
 
 
-def application(sources: Sources, readiness: Readiness) -> Starlette:
-    """Return the ASGI application that serves all pages of the admin endpoint."""
+def _start_looking(nursery: trio.Nursery, state: State, token: Token | None) -> None:
+    """Start the tasks that record the history, and that read changed files."""
+    keep_running, now_ms = state.server.supervisor.keep_running, state.sources.now_ms
+    note_rates = every(history.PERIOD_S, lambda: in_steps(state.history.look(now_ms())))
+    nursery.start_soon(keep_running, Task.SNAPSHOTS, note_rates)
+    note_bytes = every(traffic.PERIOD_S, lambda: in_steps(state.traffic.look(now_ms())))
+    nursery.start_soon(keep_running, Task.SNAPSHOTS, note_bytes)
+    nursery.start_soon(keep_running, Task.ADMIN, every(CHECK_S, state.readiness.refresh))
+    tls = state.server.config.admin_access.tls
+    if tls is not None:
+        nursery.start_soon(keep_running, Task.TLS_FILES, every(LOOK_S, tls.look))
+    if token is not None:
+        state.server.conditions.sources.append(token.conditions)
+        nursery.start_soon(keep_running, Task.ADMIN, every(LOOK_S, token.look))
+
+
+def application(state: State) -> Starlette:
+    """Return the ASGI application that serves all pages of the admin endpoint, without a check of access."""
+    sources, readiness = state.sources, state.readiness
     scraping = trio.Lock()
 
     async def metrics(request: Request) -> Response:
@@ -111,33 +154,13 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
             return PlainTextResponse("ready\n")
         return PlainTextResponse(f"not ready: {problem}\n", status_code=503)
 
-    async def request_times(request: Request) -> Response:
-        answer = request_time.report(sources.quota_registry, request.query_params, sources.now_ms())
-        return Response(msgspec.json.encode(answer), media_type="application/json")
-
-    async def replication(_request: Request) -> Response:
-        answer = await _stepwise(status.read(sources.replication, sources.now_ms()))
-        return Response(msgspec.json.encode(answer), media_type="application/json")
-
-    pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
-        "/metrics": metrics,
-        "/healthz": healthz,
-        "/readyz": readyz,
-        request_time.PATH: request_times,
-        status.PATH: replication,
-    }
-    return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
-
-
-async def _stepwise(steps: Generator[None, None, T]) -> T:
-    """Return the result of a generator; sockets are served at each of its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await trio.lowlevel.checkpoint()
+    pages = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
+    routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
+    streams = [events.route(state.sources.server.events)]
+    every_route = [*routes, *streams, *page_routes(), *resources.routes(state)]
+    app = Starlette(routes=every_route, exception_handlers=HANDLERS)
+    app.router.redirect_slashes = False
+    return app
 
 
 class Endpoint:
@@ -145,9 +168,17 @@ class Endpoint:
     this connection; after an error in accepting connections, accepting is restarted.
     """
 
-    def __init__(self, listening: list[socket.socket], app: Starlette) -> None:
-        """Begin with these listening sockets; `serve` closes them at its end."""
+    def __init__(
+        self,
+        listening: list[socket.socket],
+        app: ASGIApp,
+        context: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """Begin with these listening sockets; `serve` closes them at its end. `context` returns the TLS
+        context of the next connection; None for plain HTTP.
+        """
         self._listening = listening
+        self._context = context
         self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
         self._config = _http_config()
         self._waiting: dict[_Stream, None] = {}
@@ -181,12 +212,22 @@ class Endpoint:
         if len(self._waiting) > WAITING_MAX:
             _close_first(self._waiting)
 
-        async def app(*args: Any) -> None:  # hypercorn's calls of an application
-            if self._begin(bounded):
-                await self._app(*args)
+        async def app(scope: Any, *args: Any) -> None:  # hypercorn's calls of an application
+            if scope.get("http_version") not in HTTP_VERSIONS:
+                bounded.close()
+            elif self._begin(bounded):
+                scope[CERTIFICATE], scope[events.KEEP_OPEN] = bounded.has_certificate, keep_open
+                await self._app(scope, *args)
+
+        def keep_open() -> None:
+            self._asked.pop(bounded, None)  # the hub limits the number of its readers
+            bounded.keep_open()
+            deadline.deadline = math.inf
 
         try:
-            with trio.move_on_after(CONNECTION_S):
+            with trio.move_on_after(CONNECTION_S) as deadline:
+                if self._context is not None and not await bounded.secure(self._context()):
+                    return
                 await TCPServer(
                     app,  # type: ignore[arg-type]  # it passes hypercorn's arguments on
                     self._config,
@@ -219,17 +260,53 @@ class Endpoint:
 
 class _Stream:
     """A socket with the methods that hypercorn calls, and a time limit for sending. The method `do_handshake`
-    is missing, because the endpoint has no TLS.
+    is missing: `secure` does the handshake, so that it belongs to the connections without a request.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self.socket = stream.socket
-        self.receive_some = stream.receive_some
-        self.send_eof = stream.send_eof
-        self.aclose = stream.aclose
+        self._secured: trio.SSLStream[trio.SocketStream] | None = None
         self.sending = False
         """True while a response is being sent."""
+        self._patience = trio.CancelScope()
+        """Deadline of the read in progress."""
+        self._read_s: float = IDLE_S
+        self.has_certificate = False
+        """True if the client has shown a certificate that the TLS context trusts."""
+
+    async def secure(self, context: ssl.SSLContext) -> bool:
+        """Do the TLS handshake; return False if it fails, or takes too long."""
+        secured = trio.SSLStream(self._stream, context, server_side=True, https_compatible=True)
+        try:
+            with trio.fail_after(IDLE_S):
+                await secured.do_handshake()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            return False
+        self._secured, self.has_certificate = secured, bool(secured.getpeercert())
+        return True
+
+    async def receive_some(self, max_bytes: int) -> bytes:
+        """Receive up to this number of bytes, none at the end; wait for at most `IDLE_S`, or without limit
+        after `keep_open`. Raises trio.TooSlowError.
+        """
+        with trio.fail_after(self._read_s) as self._patience:
+            received: bytes | bytearray = await (self._secured or self._stream).receive_some(max_bytes)
+            return bytes(received)
+        raise AssertionError("unreachable: fail_after raises TooSlowError")
+
+    def keep_open(self) -> None:
+        """Have a client that sends nothing more keep its connection, because its response has no end."""
+        self._read_s = self._patience.deadline = math.inf
+
+    async def send_eof(self) -> None:
+        """Close the sending half, after which the client still reads the response."""
+        if self._secured is None:
+            await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await (self._secured or self._stream).aclose()
 
     async def send_all(self, data: bytes) -> None:
         """Send the data. Raises trio.BrokenResourceError if the connection is broken, or the client takes
@@ -237,7 +314,7 @@ class _Stream:
         """
         with trio.move_on_after(SEND_S) as deadline:
             self.sending = True
-            await self._stream.send_all(data)
+            await (self._secured or self._stream).send_all(data)
             self.sending = False
         if deadline.cancelled_caught:
             raise trio.BrokenResourceError("the client does not read")
@@ -270,7 +347,7 @@ def _http_config() -> HttpConfig:
     config.include_server_header = False
     config.keep_alive_max_requests = 1
     config.keep_alive_timeout = IDLE_S
-    config.read_timeout = IDLE_S
-    config.h2_max_concurrent_streams = 4
+    config.read_timeout = None  # see `_Stream.receive_some`
+    config.h2_max_concurrent_streams = 1  # the first one closes the connection
     config.websocket_max_message_size = 4096  # for websocket requests, which are refused
     return config

@@ -1,41 +1,38 @@
-"""Read the budgets of clients for metrics: totals of all budgets, and details of the budgets that were
+"""Read the budgets of clients for metrics: totals of all budgets, and the values of the budgets that were
 charged most.
 
 Clients choose their client-ids, and so the number of budgets. Prometheus stores every label value that it has
-ever seen, so only the `ENTITIES_MAX` largest budgets are shown; the totals include all budgets.
+ever seen, so only the `ENTITIES_MAX` largest budgets are shown; the totals include all budgets. The choice is
+by all that was charged, because this sum only grows: the chosen budgets, and so the series, stay. The API
+instead lists the entities that are first in the order that the operator asks for
+(`weir.proxy.control.snapshots.entities`). The values of a budget have one reader for both
+(`weir.proxy.control.snapshots.values`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from weir.proxy.control.budgets import CLUSTER, brokers_and_cluster, client_quotas, side_of
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots.records import Where
+from weir.proxy.control.snapshots.values import Values, read_values
 from weir.quotas import BrokerQuotas, Budget, ClientQuotas, MutationBudget, QuotaKey, QuotaTable, Tags
 from weir.quotas.cluster_quotas import ClusterQuotas
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.registry import Totals
-from weir.quotas.topics import TopicRates
 
 ENTITIES_MAX: Final = 1000
-NAME_CHARS_MAX: Final = 200
-"""Maximum number of characters of a user or client-id in a label value. Kafka allows client-ids of 32 KB."""
 SLICE: Final = 1000
 """Number of budgets read in one step, which takes about a millisecond."""
 
 A = TypeVar("A", bound=Limiter)
-
-CLUSTER: Final = "cluster"
-Where: TypeAlias = int | Literal["cluster"] | None
-"""Node id of the broker at which a budget applies; None for a broker whose id is not known yet; `cluster` for
-a budget of all brokers.
-"""
 
 
 class Pot(NamedTuple):
@@ -59,36 +56,6 @@ the same unit, such as bytes. Only budgets in the same unit can be compared.
 """
 
 
-class Entity(NamedTuple):
-    """The values of one budget, as shown in metrics."""
-
-    pot: tuple[str, str]
-    """Label values of the budget's broker and quota."""
-    sharers: tuple[str, ...]
-    """Label values that tell the clients which share the budget: user, client_id, client_id_prefix. For a
-    topic's budget, the topic.
-    """
-    charged: float
-    rate: float
-    """Current rate, in the unit of the quota: bytes/s, percent of a thread's time, or partitions/s."""
-    limit: float
-    throttled: int
-    throttle_ms: int
-    tokens: float = 0.0
-    """Current balance (partitions) of a mutation budget; 0 for other budgets."""
-    entry: str = ""
-    """Entity of the quota entry that sets the budget's limit, as text; empty if the entry was removed."""
-    refused: int = 0
-    """Number of topics in requests that were refused because a mutation budget was exhausted; 0 for other
-    budgets.
-    """
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """All label values of the budget: broker, quota and clients."""
-        return *self.pot, *self.sharers
-
-
 @dataclass(slots=True)
 class Reading(Generic[A]):
     """The values of all budgets whose quotas have the same unit, read for one scrape."""
@@ -101,7 +68,7 @@ class Reading(Generic[A]):
     """Number of budgets that exist now, by broker and quota."""
     largest: list[tuple[Pot, A]] = field(default_factory=list)
     """The budgets that were charged most, each with its broker and quota."""
-    shown: list[Entity] = field(default_factory=list)
+    shown: list[Values] = field(default_factory=list)
     """Values of the budgets in `largest`, in the same order."""
     hidden: int = 0
     """Number of existing budgets that are not in `shown`."""
@@ -125,7 +92,7 @@ def mutations(registry: QuotaRegistry, shadow: bool) -> Pots[MutationBudget]:
     """Yield the budgets of the mutation quota (partitions); `shadow`: those of shadow entries. The whole
     cluster has one set of them.
     """
-    kind = registry.mutations.shadow if shadow else registry.mutations
+    kind = side_of(registry.mutations, shadow=shadow)
     if kind is not None:
         yield Pot(CLUSTER, kind.key.value), kind
 
@@ -152,40 +119,34 @@ def read(
                 largest[:] = heapq.nlargest(most, largest, key=_charged)
             yield
     reading.hidden = sum(reading.counts.values()) - len(largest)
-    remaining = iter(largest)
-    while some := list(islice(remaining, SLICE // 4)):
-        reading.shown += [
-            _entity(pot, budget, now_ms)._replace(entry=_entry(table, pot.quota, budget.tags, shadow=shadow))
-            for pot, budget in some
-        ]
+    for some in slices(largest, SLICE // 4):
+        reading.shown += [_values(table, pot, budget, now_ms, shadow=shadow) for pot, budget in some]
         yield
 
 
-def topics(registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> list[Entity]:
+def topics(registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> list[Values]:
     """Return the values of the topics' budgets that were charged most. This needs no steps: topics have
     budgets only if the quota table has entries for them, so the budgets are few.
     """
-    everywhere: list[tuple[Where, Iterable[TopicRates]]] = [
-        (node_id, quotas.topics or ()) for node_id, quotas in registry.brokers.items()
-    ]
     found = (
         (Pot(where, rates.key.value), budget)
-        for where, both in [*everywhere, (CLUSTER, registry.cluster.topics)]
-        for rates in both
+        for where, quotas in brokers_and_cluster(registry)
+        for rates in quotas.topics or ()
         for budget in rates.budgets(shadow=shadow)
     )
-    return [
-        _entity(pot, budget, now_ms)._replace(sharers=(budget.tags.topic,))
-        for pot, budget in heapq.nlargest(ENTITIES_MAX, found, key=_charged)
-    ]
+    largest = heapq.nlargest(ENTITIES_MAX, found, key=_charged)
+    return [_values(registry.in_force, pot, budget, now_ms, shadow=shadow) for pot, budget in largest]
+
+
+def _values(table: QuotaTable, pot: Pot, budget: Limiter, now_ms: int, *, shadow: bool) -> Values:
+    return read_values(table, pot.node_id, QuotaKey(pot.quota), budget, now_ms, shadow=shadow)
 
 
 def _counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
     """Add every budget of the quota to `total`. Yield the budgets in slices; a slice takes about a
     millisecond.
     """
-    budgets = iter(list(kind))  # budgets may be added between two steps
-    while part := list(islice(budgets, SLICE)):
+    for part in slices(list(kind), SLICE):  # budgets may be added between two steps
         for budget in part:
             total.add(budget)
         yield part
@@ -197,19 +158,12 @@ def _pots(
     *,
     shadow: bool,
 ) -> Pots[A]:
-    """Yield the budgets of these quotas at every broker, then in the cluster. Leave out shadow quotas and
-    quotas of the cluster without any charge or budget.
+    """Yield the quotas at every broker, then in the cluster. Leave out shadow quotas, and quotas of the
+    cluster, without any charge or budget.
     """
-    for node_id, quotas in registry.brokers.items():
-        for kind in kinds(quotas):
-            if not shadow:
-                yield Pot(node_id, kind.key.value), kind
-            elif kind.shadow is not None and _is_used(kind.shadow):
-                yield Pot(node_id, kind.key.value), kind.shadow
-    for kind in kinds(registry.cluster):
-        side = kind.shadow if shadow else kind
-        if side is not None and _is_used(side):
-            yield Pot(CLUSTER, kind.key.value), side
+    for where, quotas in client_quotas(registry, kinds, shadow=shadow):
+        if _is_used(quotas) or (where != CLUSTER and not shadow):
+            yield Pot(where, quotas.key.value), quotas
 
 
 def _is_used(quotas: ClientQuotas[A]) -> bool:
@@ -220,30 +174,14 @@ def _charged(candidate: tuple[Pot, Limiter]) -> float:
     return candidate[1].charged
 
 
-def _entity(pot: Pot, budget: Limiter, now_ms: int) -> Entity:
-    found = Entity(
-        pot.labels,
-        sharers(budget.tags),
-        charged=budget.charged,
-        rate=budget.rate(now_ms),
-        limit=budget.limit,
-        throttled=budget.throttled,
-        throttle_ms=budget.throttle_ms_total,
-    )
-    if isinstance(budget, MutationBudget):
-        return found._replace(tokens=budget.tokens(now_ms), refused=budget.refused)
-    return found
+def sharers(names: Tags) -> tuple[str, str, str]:
+    """Return the user, client_id and client_id_prefix among the names of a budget, as label values."""
+    return names.user, names.client_id, names.client_id_prefix
 
 
-def _entry(table: QuotaTable, quota: str, tags: Tags, *, shadow: bool) -> str:
-    key = QuotaKey(quota)
-    entity = (table.shadow_limits(key) if shadow else table.limits(key)).entry_of(tags)
-    return "" if entity is None else shortened(str(entity))
-
-
-def sharers(tags: Tags) -> tuple[str, str, str]:
-    """Return the user, client_id and client_id_prefix of a budget as label values, shortened."""
-    return shortened(tags.user), shortened(tags.client_id), shortened(tags.client_id_prefix)
+def labels(values: Values) -> tuple[str, ...]:
+    """Return the label values of a budget: broker, quota and clients."""
+    return broker_label(values.broker), values.quota.value, *sharers(values.names)
 
 
 def broker_label(node_id: Where) -> str:
@@ -251,14 +189,3 @@ def broker_label(node_id: Where) -> str:
     before its id was known.
     """
     return "unknown" if node_id is None else str(node_id)
-
-
-def shortened(name: str) -> str:
-    """Return a name as a label value: at most about `NAME_CHARS_MAX` characters, valid Unicode, and different
-    for different names.
-    """
-    plain = name.encode("utf-8", "replace").decode("utf-8")
-    if len(name) <= NAME_CHARS_MAX and plain == name:
-        return name
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{plain[:NAME_CHARS_MAX]}…{digest}"

@@ -20,10 +20,12 @@ from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.control.events.hub import Hub
+from weir.proxy.control.events.records import KINDS
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.store import RESULTS, StoreHealth
 from weir.proxy.control.supervisor import Task
-from weir.proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage.tally import OF_USAGE, Kind, Loss, Tally
 from weir.proxy.counters import Counters
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
@@ -49,6 +51,8 @@ class Sources:
     """Counts of usage records; None if usage is not recorded."""
     replication: ReplicationQuotas | None = None
     """Replication quotas; None without replication listeners."""
+    events: Tally | None = None
+    """Counts of events in their topic; None without an events topic."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
@@ -66,6 +70,9 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from _tls(server.config.tls.files)
     if sources.replication is not None:
         yield from replication_metrics.families(sources.replication, sources.now_ms())
+    yield from _events(server.events)
+    if sources.events is not None:
+        yield from _events_topic(sources.events)
     if sources.usage is not None:
         yield from usage_records(sources.usage)
 
@@ -78,6 +85,11 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
     nodes, port = server.address_book.nodes, server.address_book.port
     yield WEIR.gauge("brokers", "Known brokers; each has a listener.", len(nodes))
     yield WEIR.gauge(
+        "brokers_left_out",
+        "Brokers of the cluster without a listener, removed from responses.",
+        len(server.address_book.left_out.node_ids()),
+    )
+    yield WEIR.gauge(
         "broker_info",
         "Each broker's own address, and Weir's port for it.",
         [((str(node_id), str(address), str(port(node_id))), 1) for node_id, address in sorted(nodes.items())],
@@ -88,6 +100,12 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
         "0 while a broker cannot be reached, or is not listed by the other brokers.",
         {str(node_id): server.broker_states.is_up(node_id) for node_id in sorted(nodes)},
         "broker",
+    )
+    yield WEIR.gauge(
+        "problem",
+        "1 for each condition that needs an operator, as in /api/status.",
+        dict.fromkeys(server.conditions.names(), 1),
+        "problem",
     )
     failures = server.counters.task_failures
     yield WEIR.counter(
@@ -316,12 +334,32 @@ def _tls(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
     )
 
 
+def _events(hub: Hub) -> Iterator[Metric]:
+    """Yield the metrics of events and of their readers."""
+    yield WEIR.counter("events", "Published events.", {kind: hub.published[kind] for kind in KINDS}, "kind")
+    yield WEIR.gauge("event_readers", "Readers of /api/events now.", hub.readers)
+    yield WEIR.counter(
+        "event_readers_closed",
+        "Readers of /api/events closed because they were too slow.",
+        hub.closed_readers,
+    )
+
+
+def _events_topic(tally: Tally) -> Iterator[Metric]:
+    """Yield the metrics of the events topic."""
+    yield WEIR.gauge("events_topic_available", "0 while events cannot be written.", not tally.failure)
+    yield WEIR.counter(
+        "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
+    )
+    yield WEIR.counter("events_topic_dropped", "Events that were not written.", sum(tally.dropped.values()))
+
+
 def usage_records(tally: Tally) -> Iterator[Metric]:
     """Yield the metrics of usage records."""
     yield WEIR.counter(
         "usage_records",
         "Usage records written, or acknowledged by the cluster.",
-        {kind.value: tally.written[kind] for kind in Kind},
+        {kind.value: tally.written[kind] for kind in OF_USAGE},
         "kind",
     )
     yield WEIR.counter(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
 from prometheus_client.core import Metric
 
 from weir.proxy.admin.entities import (
-    Entity,
     Reading,
     broker_label,
     byte_rates,
+    labels,
     mutations,
     read,
     request_times,
@@ -23,8 +22,12 @@ from weir.proxy.admin.entities import (
 )
 from weir.proxy.admin.exposition import SHADOW, WEIR, Families, Row
 from weir.proxy.admin.request_time import api_name, seconds
+from weir.proxy.control.budgets import usage_of
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.quotas import Budget, MutationBudget
+from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots.names import shortened
+from weir.proxy.control.snapshots.values import Values
+from weir.quotas import Budget, MutationBudget, Tags
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.registry import Totals
 
@@ -32,15 +35,14 @@ BROKER_QUOTA: Final = ("broker", "quota")
 SHARERS: Final = ("user", "client_id", "client_id_prefix")
 ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 TOPIC: Final = (*BROKER_QUOTA, "topic")
-LABELS: Final = attrgetter("labels")
 SERIES_MAX: Final = 2000
 """Maximum number of (entity, API) pairs whose request time is shown. Most clients use five to ten APIs."""
 API_SLICE: Final = 100
 """Number of budgets whose request time by API is read in one step, which takes one or two milliseconds."""
 
-Of: TypeAlias = Callable[[Entity], float]
+Of: TypeAlias = Callable[[Values], float]
 """Function that takes the values of a budget and returns one of them, such as its rate."""
-Values: TypeAlias = Callable[[Of], list[Row]]
+Rows: TypeAlias = Callable[[Of], list[Row]]
 """Function that calls an `Of` with the values of every budget, and returns the results as samples with the
 budgets' labels.
 """
@@ -90,7 +92,7 @@ def _throttles(
     make: Families, whose: str, values: Callable[[Callable[..., float]], list[Row] | float], *labels: str
 ) -> Iterator[Metric]:
     """Yield two metrics: the number of throttled requests, and the sum of their throttle times. `values`
-    takes a function that reads a `Totals` or an `Entity`, and returns the samples.
+    takes a function that reads a `Totals` or a `Values`, and returns the samples.
     """
     yield make.counter(
         f"{whose}_throttles",
@@ -106,12 +108,21 @@ def _throttles(
     )
 
 
-def _of(shown: list[Entity], labels: Callable[[Entity], tuple[str, ...]]) -> Values:
-    return lambda value: [(labels(entity), value(entity)) for entity in shown]
+def _of(shown: list[Values], labels_of: Callable[[Values], tuple[str, ...]]) -> Rows:
+    """Return a function that makes samples of the budgets' values, with these labels."""
+    return lambda value: [(labels_of(values), value(values)) for values in shown]
 
 
-def _entities(make: Families, rates: list[Entity], times: list[Entity]) -> Iterator[Metric]:
-    bytes_of, times_of, both_of = (_of(shown, LABELS) for shown in (rates, times, rates + times))
+def _sharers(values: Values) -> tuple[str, ...]:
+    return sharers(values.names)
+
+
+def _topic(values: Values) -> tuple[str, ...]:
+    return broker_label(values.broker), values.quota.value, values.names.topic
+
+
+def _entities(make: Families, rates: list[Values], times: list[Values]) -> Iterator[Metric]:
+    bytes_of, times_of, both_of = (_of(shown, labels) for shown in (rates, times, rates + times))
     yield make.counter("entity_bytes", "Bytes charged.", bytes_of(attrgetter("charged")), *ENTITY)
     yield make.counter(
         "entity_request_seconds",
@@ -124,19 +135,19 @@ def _entities(make: Families, rates: list[Entity], times: list[Entity]) -> Itera
     yield make.gauge(
         "entity_utilization",
         "Current rate divided by the limit; 0 without a limit.",
-        both_of(lambda entity: entity.rate / entity.limit if entity.limit else 0.0),
+        both_of(lambda entity: usage_of(entity.rate, entity.limit)),
         *ENTITY,
     )
     yield from _throttles(make, "entity", both_of, *ENTITY)
     yield make.gauge(
         "entity_entry_info",
         "Always 1: the entry of the quotas that wins for the entity; empty if it was removed.",
-        [((*entity.labels, entity.entry), 1) for entity in rates + times],
+        [((*labels(entity), entity.entry), 1) for entity in rates + times],
         *(*ENTITY, "entry"),
     )
 
 
-def _rate_and_limit(make: Families, whose: str, unit: str, values: Values, *labels: str) -> Iterator[Metric]:
+def _rate_and_limit(make: Families, whose: str, unit: str, values: Rows, *labels: str) -> Iterator[Metric]:
     yield make.gauge(
         f"{whose}_rate_{unit}",
         "Current rate, as compared with the limit.",
@@ -154,10 +165,9 @@ def _api_times(make: Families, reading: Reading[RequestBudget]) -> Iterator[Metr
     """
     rows: list[Row] = []
     hidden = 0
-    budgets = iter(reading.largest)
-    while part := list(islice(budgets, API_SLICE)):
+    for part in slices(reading.largest, API_SLICE):
         for pot, budget in part:
-            whose = (broker_label(pot.node_id), *sharers(budget.tags))
+            whose = (broker_label(pot.node_id), *sharers(Tags(*map(shortened, budget.tags))))
             rows += [((*whose, api_name(api)), seconds(percent)) for api, percent in budget.by_api.items()]
         hidden += max(len(rows) - SERIES_MAX, 0)
         if len(rows) > SERIES_MAX:
@@ -185,8 +195,8 @@ def _mutations(make: Families, reading: Reading[MutationBudget]) -> Iterator[Met
     )
 
 
-def _mutation_entities(make: Families, shown: list[Entity]) -> Iterator[Metric]:
-    values = _of(shown, attrgetter("sharers"))
+def _mutation_entities(make: Families, shown: list[Values]) -> Iterator[Metric]:
+    values = _of(shown, _sharers)
     yield make.counter(
         "mutation_entity_partitions", "Partitions charged.", values(attrgetter("charged")), *SHARERS
     )
@@ -211,8 +221,8 @@ def _mutation_entities(make: Families, shown: list[Entity]) -> Iterator[Metric]:
     yield from _throttles(make, "mutation_entity", values, *SHARERS)
 
 
-def _topics(make: Families, shown: list[Entity]) -> Iterator[Metric]:
-    values = _of(shown, LABELS)
+def _topics(make: Families, shown: list[Values]) -> Iterator[Metric]:
+    values = _of(shown, _topic)
     yield make.counter("topic_bytes", "Bytes of records charged.", values(attrgetter("charged")), *TOPIC)
     yield from _rate_and_limit(make, "topic", "bytes_per_second", values, *TOPIC)
     yield from _throttles(make, "topic", values, *TOPIC)

@@ -12,8 +12,10 @@ from typing import Final
 import msgspec
 
 from weir.protocol import schema
-from weir.proxy.admin.entities import CLUSTER, broker_label, sharers
+from weir.proxy.admin.entities import broker_label
+from weir.proxy.control.budgets import CLUSTER
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.snapshots.names import shortened
 from weir.proxy.handlers.sasl.identity import ANONYMOUS
 from weir.quotas.limiters.budgets import UNLIMITED
 from weir.quotas.limiters.request_time import OTHER_APIS, RequestBudget
@@ -108,7 +110,7 @@ def _unknown_last(item: tuple[int | None, object]) -> tuple[bool, int]:
 
 
 def _budget(broker: str, mode: str, budget: RequestBudget, now_ms: int) -> BudgetTime:
-    user, client_id, client_id_prefix = sharers(budget.tags)
+    user, client_id, client_id_prefix, *_others = map(shortened, budget.tags)
     dearest = sorted(budget.by_api.items(), key=itemgetter(1), reverse=True)
     return BudgetTime(
         broker,

@@ -16,9 +16,11 @@ from typing import Final, NamedTuple, get_args
 
 import msgspec
 
-from weir.proxy.addresses import Address, AdvertisedListeners, PortRange
+from weir.proxy.addresses import Address, AdvertisedListeners
 from weir.proxy.config.addresses import parse_address as parse_address
+from weir.proxy.config.admin_access import AdminAccess, admin_access
 from weir.proxy.config.former_keys import RENAMED, REPLACED, outside_tables
+from weir.proxy.config.ports import broker_ports
 from weir.proxy.config.principals import Credentials, credentials_of, parse_principals
 from weir.proxy.config.replication import ReplicationRules, replication_rules
 from weir.proxy.config.request_costs import RequestTimeRules, request_time_rules
@@ -27,11 +29,12 @@ from weir.proxy.config.settings import ConfigError as ConfigError
 from weir.proxy.config.settings import ConfigMistakesError as ConfigMistakesError
 from weir.proxy.config.settings import Settings as Settings
 from weir.proxy.handlers.sasl.identity import IdentityRules, identity_rules
+from weir.proxy.net.proxy_protocol.rules import Networks, proxy_networks
+from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.net.tls.rules import TlsRules, listener_rules, upstream_rules
+from weir.proxy.port_ranges import PortRanges
 from weir.quotas.units import parse, unit_of
 
-BROKER_PORTS = 100
-"""Number of ports for brokers if --broker-ports is not set."""
 NUMBER_MAX: Final = 2**63 - 1
 """Maximum of every number: Kafka's largest. Arithmetic with floats fails above 10^308."""
 
@@ -44,11 +47,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     upstream: tuple[Address, ...]
     listen: Address
-    ports: PortRange
+    ports: PortRanges
     quota_file: Path | None
     admins: frozenset[str]
     """Names of the principals that may describe and alter quotas."""
     admin: Address | None
+    admin_access: AdminAccess
+    proxies: Networks
+    """Networks of the load balancers whose PROXY headers are believed."""
     connections_per_ip: dict[str, int]
     """Maximum number of connections by IP address, for addresses whose maximum is not
     `max_connections_per_ip`.
@@ -71,19 +77,26 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return names or self.ports
 
     @property
+    def tls_files(self) -> tuple[ContextOfFiles, ...]:
+        """All files of TLS: of the listeners, of connections to brokers, of the admin endpoint."""
+        own = self.admin_access.tls
+        return (*self.tls.files, *([] if own is None else [own]))
+
+    @property
     def records_usage(self) -> bool:
         """True if the settings ask for usage records, in a directory or a topic."""
         return bool(self.settings.usage_dir or self.settings.usage_topic)
 
     @property
     def own_topics(self) -> frozenset[str]:
-        """Names of the cluster's topics in which Weir stores quotas and usage records. Only Weir is to write
-        to these topics.
+        """Names of the cluster's topics in which Weir stores quotas, usage records and events. Only Weir is
+        to write to these topics.
         """
         settings = self.settings
         quotas = {settings.quota_topic} if settings.quota_store == "topic" else set()
         usage = {settings.usage_topic, f"{settings.usage_topic}-trace"} if settings.usage_topic else set()
-        return frozenset(quotas | usage)
+        events = {settings.events_topic} - {""}
+        return frozenset(quotas | usage | events)
 
 
 class Draft(NamedTuple):
@@ -231,6 +244,8 @@ def _check(settings: Settings) -> Config:
         quota_file=Path(settings.quotas) if settings.quotas else None,
         admins=_admins(settings),
         admin=_admin(settings),
+        admin_access=_admin_access(settings),
+        proxies=proxy_networks(settings),
         connections_per_ip=_connections_per_ip(settings),
         replication=_replication(settings),
         credentials=credentials_of(settings),
@@ -270,26 +285,8 @@ def _admins(settings: Settings) -> frozenset[str]:
     return parse_principals(settings.quota_admins, "quota_admins")
 
 
-def _ports(settings: Settings) -> PortRange:
-    text, listen = settings.broker_ports, _listen(settings)
-    if settings.sni_domain:
-        return PortRange(
-            listen.port, listen.port, settings.first_node_id
-        )  # see `Config.advertised_listeners`
-    if not text:
-        first = listen.port + 1
-        if first > 65535:
-            raise ConfigError("no broker_ports above listen's 65535: set --broker-ports FIRST-LAST")
-        return PortRange(first, min(first + BROKER_PORTS - 1, 65535), settings.first_node_id)
-    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text, re.ASCII)
-    first, last = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not 0 < first <= last <= 65535:
-        raise ConfigError(f"broker_ports is {text!r}, must be FIRST-LAST, for example 19093-19192")
-    if first <= listen.port <= last:
-        raise ConfigError(
-            f"broker_ports {text} contains the port of listen ({listen.port}): choose ports beside it"
-        )
-    return PortRange(first, last, settings.first_node_id)
+def _ports(settings: Settings) -> PortRanges:
+    return broker_ports(settings, _listen(settings))
 
 
 def _admin(settings: Settings) -> Address | None:
@@ -297,19 +294,24 @@ def _admin(settings: Settings) -> Address | None:
         return None
     listen, ports = _listen(settings), _ports(settings)
     admin = parse_address(settings.admin, "admin", host_needed=False)
-    if admin.port == listen.port or ports.first <= admin.port <= ports.last:
+    if admin.port == listen.port or ports.has_port(admin.port):
         raise ConfigError(
             f"the port of admin ({admin.port}) belongs to listen ({listen.port}) or to broker_ports "
-            f"({ports.first}-{ports.last}): choose one beside them"
+            f"({ports}): choose one beside them"
         )
     return admin
 
 
+def _admin_access(settings: Settings) -> AdminAccess:
+    return admin_access(settings, _admin(settings))
+
+
 def _replication(settings: Settings) -> ReplicationRules:
     listen, ports, admin = _listen(settings), _ports(settings), _admin(settings)
-    taken = {"listen": (listen.port, listen.port), "broker_ports": (ports.first, ports.last)}
+    taken = [("listen", listen.port, listen.port)]
+    taken += [("broker_ports", found.first, found.last) for found in ports.ranges]
     if admin is not None:
-        taken["admin"] = (admin.port, admin.port)
+        taken.append(("admin", admin.port, admin.port))
     return replication_rules(settings, taken)
 
 
@@ -350,7 +352,9 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     _listen,
     _ports,
     _admin,
+    _admin_access,
     _admins,
+    proxy_networks,
     _connections_per_ip,
     _check_usage,
     check_quota_store,

@@ -7,7 +7,7 @@ cannot be discovered, and the operator configures them by node id.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -45,7 +45,11 @@ class ReplicationRules:
     """
 
 
-def replication_rules(settings: Settings, taken: Mapping[str, tuple[int, int]]) -> ReplicationRules:
+TakenPorts: TypeAlias = tuple[str, int, int]
+"""A listener's key in the configuration, and its first and last port."""
+
+
+def replication_rules(settings: Settings, taken: Sequence[TakenPorts]) -> ReplicationRules:
     """Return the rules that the settings describe. `taken` has the first and the last port of Weir's other
     listeners, by the key that sets them. Raises ConfigError.
     """
@@ -125,9 +129,9 @@ def _listen(node_id: int, first: Address, first_node_id: int) -> Address:
     return first._replace(port=port)
 
 
-def _check_ports(listen: Mapping[int, Address], taken: Mapping[str, tuple[int, int]]) -> None:
+def _check_ports(listen: Mapping[int, Address], taken: Sequence[TakenPorts]) -> None:
     for node_id, address in listen.items():
-        for key, (first, last) in taken.items():
+        for key, first, last in taken:
             if first <= address.port <= last:
                 shown = key if first == last else f"{key} ({first}-{last})"
                 raise ConfigError(

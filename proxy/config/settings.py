@@ -65,11 +65,38 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     broker_ports: Annotated[
         str,
         _key(
-            "FIRST-LAST; the broker with the first node id listens at FIRST; empty: 100 ports after listen."
+            "FIRST-LAST[@NODE_ID][,...]; the broker NODE_ID (first: first_node_id) listens at FIRST; "
+            "empty: 100 ports after listen."
         ),
     ] = ""
     first_node_id: Annotated[int, AT_LEAST_0, _key("The smallest node id of the cluster.")] = 0
-    admin: Annotated[str, _key("HOST:PORT of /metrics, /healthz and /readyz; empty: off.")] = ""
+    admin: Annotated[str, _key("HOST:PORT of the admin endpoint (metrics, health, API); empty: off.")] = ""
+    admin_token_file: Annotated[
+        str,
+        _key("File with the token of the admin endpoint, at least 16 characters. Reloaded when it changes."),
+    ] = ""
+    admin_tls_cert: Annotated[
+        str,
+        _key("Certificate chain (PEM) of the admin endpoint, which enables TLS. Reloaded when it changes."),
+    ] = ""
+    admin_tls_key: Annotated[
+        str, _key("Private key (PEM) of admin_tls_cert; empty: it is in the same file.")
+    ] = ""
+    admin_tls_client_ca: Annotated[
+        str, _key("Authorities (PEM) of certificates that replace the token for reading.")
+    ] = ""
+    admin_public_metrics: Annotated[bool, _key("Serve /metrics without a token, also off loopback.")] = False
+    broker_map_file: Annotated[
+        str,
+        _key(
+            "File that keeps the brokers' addresses, for starts at which no broker lists them; "
+            "empty: beside quota_snapshot, or in systemd's state directory."
+        ),
+    ] = ""
+    takeover_socket: Annotated[
+        str,
+        _key("Unix socket at which a new Weir takes over the listeners of a running one; empty: none."),
+    ] = ""
     throttle_mode: Annotated[
         Literal["mute", "hold"],
         _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
@@ -219,6 +246,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     listener_max_connection_creation_rate: Annotated[
         int, AT_LEAST_0, _key("Connections per second that each listener accepts; 0: no limit.")
     ] = 0
+    proxy_protocol_from: Annotated[
+        str,
+        _key("Load balancers that send PROXY headers (v2), IP or network[,...]; empty: none."),
+    ] = ""
     max_connections_per_ip: Annotated[
         int, AT_LEAST_0, _key("Client connections from one IP address at a time; 0: no limit.")
     ] = 0
@@ -255,6 +286,21 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     drain_timeout_s: Annotated[
         float, AT_LEAST_0, _key("Seconds for requests in flight to finish at SIGTERM.")
     ] = 10.0
+    connection_age_max_s: Annotated[
+        float,
+        AT_LEAST_0,
+        _key("Seconds, +-10 %, after which a connection is drained and closed; 0: no limit."),
+    ] = 0.0
+    connection_idle_max_s: Annotated[
+        float,
+        AT_LEAST_0,
+        _key("Seconds without bytes after which an idle connection is closed; 0: no limit."),
+    ] = 0.0
+    login_timeout_s: Annotated[
+        float,
+        AT_LEAST_0,
+        _key("Seconds for a client to log in or, without SASL, to send a request; 0: no limit."),
+    ] = 0.0
     refresh_s: Annotated[float, ABOVE_0, _key("Seconds between requests for the cluster's brokers.")] = 30.0
     usage_dir: Annotated[
         str,
@@ -266,7 +312,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = ""
     usage_interval_ms: Annotated[
         int, INTERVAL_MS, _key("Milliseconds per usage record, at most 3600000.")
-    ] = 1000
+    ] = 10_000
+    usage_compression: Annotated[
+        Literal["zstd", "none"], _key("Compression of files of usage records: .jsonl.zst, or .jsonl.")
+    ] = "zstd"
     usage_rotate_s: Annotated[
         float, AT_LEAST_1, _key("Seconds after which a file of usage records is finished.")
     ] = 60.0
@@ -293,6 +342,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         SHARE,
         _key("Share of users and client-ids whose requests are traced one by one, 0 to 1."),
     ] = 0.0
+    events_topic: Annotated[
+        str,
+        _key("Topic of the cluster for events, such as throttling; created if missing. Empty: no topic."),
+    ] = ""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
     log_format: Annotated[
         Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
@@ -300,12 +353,18 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 FILES: Final = (
+    "broker_map_file",
     "quotas",
     "quota_snapshot",
     "request_costs",
+    "takeover_socket",
     "tls_cert",
     "tls_key",
     "tls_client_ca",
+    "admin_token_file",
+    "admin_tls_cert",
+    "admin_tls_key",
+    "admin_tls_client_ca",
     "upstream_ca",
     "upstream_cert",
     "upstream_key",

@@ -99,10 +99,12 @@ class Client:
         "in_flight_max",
         "is_broker",
         "ledger",
+        "mechanism",
         "parse_cache",
         "peer",
         "sasl_in_progress",
         "sends_sasl_tokens",
+        "software",
         "time_ledger",
         "topics_produced",
         "usage",
@@ -142,6 +144,10 @@ class Client:
         """
         self.sends_sasl_tokens = False
         """True if both sides send bare SASL tokens, without Kafka headers."""
+        self.mechanism = ""
+        """Mechanism of the latest SASL exchange; empty before the first."""
+        self.software = ""
+        """Name and version of the client's library, from ApiVersions v3 on (KIP-511); empty if unknown."""
         self._cached_client_id = b""
         """Client-id that `ledger` was looked up for, as on the wire: its length (two bytes), then the text.
         """
@@ -271,6 +277,8 @@ class Client:
         the exchange, because this method derives the client's SASL fields from the exchange.
         """
         self.exchange = exchange
+        if exchange is not None:
+            self.mechanism = exchange.mechanism
         begun = exchange is not None and exchange.accepted
         self.sends_sasl_tokens = begun and exchange is not None and exchange.raw
         self.sasl_in_progress = begun and exchange is not None and (exchange.raw or exchange.hidden)

@@ -28,6 +28,7 @@ from weir.proxy.connection.client import Client  # fields' types: mypyc wants th
 from weir.proxy.connection.effects import Clock, Effects, End
 from weir.proxy.connection.ending import find_end
 from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
+from weir.proxy.connection.lifetime import Lifetime
 from weir.proxy.connection.state import (
     ANSWERED,
     DRAINING,
@@ -116,6 +117,7 @@ class Connection:
         "clock",
         "counters",
         "decoded",
+        "drain_reason",
         "effects",
         "fetch_length",
         "fetch_session",
@@ -123,6 +125,7 @@ class Connection:
         "hold",
         "in_flight",
         "left",
+        "lifetime",
         "limits",
         "linger_until_ms",
         "node_id",
@@ -164,6 +167,7 @@ class Connection:
         replication: Replication | None = None,
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
+        number: int = 0,
     ) -> None:
         """Begin a new connection.
 
@@ -174,6 +178,7 @@ class Connection:
         are the brokers' principals at a replication listener: the set is empty if every principal there is a
         broker, and None at all other listeners. `replication` are the replication quotas, None likewise.
         `clock` belongs to the transport. `usage` counts the client's usage; None if usage is not recorded.
+        `number` is the number of connections opened before.
         """
         # The transport
         self.effects = Effects()
@@ -185,8 +190,12 @@ class Connection:
         """Callback of the transport, to be called when bytes must be sent although no bytes were read; None
         once the connection has ended.
         """
+        self.lifetime = Lifetime(self.clock.now_us // 1000, number)
+        """Age of the connection, and time since its latest progress."""
         # The state
         self.state = OPEN
+        self.drain_reason = CloseReason.DRAINED
+        """Reason with which the connection closes after it was drained."""
         self.throttled_until_ms = 0
         """Time (ms) until which no request is taken from the client (KIP-219)."""
         self.held_until_ms = 0
@@ -324,8 +333,10 @@ class Connection:
         """
         self.effects.change()
 
-    def drain(self) -> None:
-        """Take no further request; close once all requests in flight are answered."""
+    def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
+        """Take no further request; close for this reason once all requests in flight are answered."""
+        if self.state != DRAINING:
+            self.drain_reason = reason
         self.transition(Event.DRAIN)
         self.effects.change()
 

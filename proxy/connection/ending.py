@@ -32,7 +32,7 @@ def find_end(connection: Connection, now_ms: int) -> None:
     elif broker.eof and not (broker.kept and not connection.takes_broker(now_ms)):
         _over(connection, CloseReason.BROKER_CLOSED)
     elif connection.state == DRAINING and connection.idle:
-        _over(connection, CloseReason.DRAINED)
+        _over(connection, connection.drain_reason)
 
 
 def _over(connection: Connection, reason: CloseReason, detail: str = "") -> None:

@@ -10,6 +10,7 @@ from weir.protocol.api import ApiKey, versions
 from weir.protocol.errors import OversizedError, ProtocolError
 from weir.protocol.framing import (
     INCOMPLETE,
+    LENGTH,
     LENGTH_BYTES,
     REQUEST_HEAD,
     REQUEST_HEAD_BYTES,
@@ -54,6 +55,11 @@ HTTP_METHODS: Final = frozenset(
     {b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI "}
 )
 """First four bytes of HTTP/1 and HTTP/2 requests, by which the log names HTTP as the client's protocol."""
+
+PROXY_HEADS: Final = frozenset({b"\r\n\r\n", b"PROX"})
+"""First four bytes of headers of the PROXY protocol, versions 2 and 1. Weir reads such a header before the
+connection begins, and only from load balancers in `proxy_protocol_from`.
+"""
 
 
 class Inbound:
@@ -137,6 +143,7 @@ class Inbound:
                 complete = stop <= end
                 decided = self._decide(plan, data, position, stop if complete else end, length, complete)
                 if decided is None:
+                    self._check_before_login(length)
                     break
                 decision = decided
             if decision is not FORWARD and not isinstance(decision, Forward):
@@ -182,6 +189,8 @@ class Inbound:
                     most -= 1
                 may_go = not serial and len(in_flight) < most and connection.may_take(now_ms)
             position = stop
+        if may_go and LENGTH_BYTES <= end - position < REQUEST_HEAD_BYTES:
+            self._check_length(data, position)
         if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
             # If the client may send, only the end of the turn stops it.
             connection.client_turn_over = (
@@ -244,16 +253,19 @@ class Inbound:
             self._cost_us, self._time_ledger, budget = us, ledger, ledger.request
             self._is_near = budget is not None and budget.near
         if client.usage is not None:
-            self._count(plan, decision, length, complete)
+            self._count(plan, decision, data, frame, length, complete)
         return decision
 
-    def _count(self, plan: Plan, decision: Decision, length: int, complete: bool) -> None:
+    def _count(
+        self, plan: Plan, decision: Decision, data: bytearray, frame: int, length: int, complete: bool
+    ) -> None:
         """Set the usage counters for the request that is being decided about, and count the request if all of
         it has arrived.
         """
         usage = self._connection.client.usage
         assert usage is not None
-        usage_counters = self._usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version)
+        usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version, data, frame)
+        self._usage_counters = usage_counters
         if complete and isinstance(decision, Forward) and not decision.counted_to:
             count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
 
@@ -522,6 +534,23 @@ class Inbound:
     def _malformed(self, detail: str) -> None:
         self._connection.violate(CloseReason.REQUEST_MALFORMED, detail)
 
+    def _check_length(self, data: bytearray, position: int) -> None:
+        """Close the connection if the length of a request is invalid whose head has not arrived: the head of
+        a request that is too short never arrives.
+        """
+        (length,) = LENGTH.unpack_from(data, position)
+        if not REQUEST_LENGTH_MIN <= length <= self._connection.limits.frame_bytes_max:
+            self._refuse_length(data, position, length)
+
+    def _check_before_login(self, length: int) -> None:
+        """Close the connection if a client that has not logged in sends a request longer than a SASL token
+        may be. A broker does so as well (`sasl.server.max.receive.size`), but does not see a request that
+        waits.
+        """
+        if length > TOKEN_BYTES_MAX and self._connection.client.before_login:
+            detail = f"a request of {length} bytes before the login, limit {TOKEN_BYTES_MAX}"
+            self._connection.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+
     def _refuse_length(self, data: bytearray, position: int, length: int) -> None:
         """Close the connection because of an invalid request length. Such bytes mostly belong to another
         protocol than Kafka's: the log names TLS and HTTP.
@@ -532,6 +561,9 @@ class Inbound:
             violate(CloseReason.TLS_ON_PLAIN_PORT, detail)
         elif bytes(data[position : position + 4]) in HTTP_METHODS:
             detail = "an HTTP client; is it meant for the admin endpoint?"
+            violate(CloseReason.REQUEST_TOO_LARGE, detail)
+        elif bytes(data[position : position + 4]) in PROXY_HEADS:
+            detail = "a PROXY header, of a load balancer that is not in proxy_protocol_from"
             violate(CloseReason.REQUEST_TOO_LARGE, detail)
         elif length < REQUEST_LENGTH_MIN:
             violate(CloseReason.REQUEST_TOO_SHORT, f"a request of {length} bytes")

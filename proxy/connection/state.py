@@ -60,7 +60,7 @@ class Event(IntEnum):
     ANSWERED = 5
     """The last request in flight was answered."""
     DRAIN = 6
-    """The process is being stopped."""
+    """The process is being stopped, or the connection has reached its maximum age."""
     CLOSE = 7
     """A peer has closed its side or violated the protocol, or a drained connection has become idle."""
 
@@ -108,7 +108,7 @@ WHY: Final = (
     "the response to a request in flight decides its cost",
     "a SASL exchange waits for the broker",
     "Weir waits for a response of the broker or of its own quota store",
-    "the process is being stopped",
+    "the process is being stopped, or the connection has reached its maximum age",
     "the connection is closed",
 )
 """Reason, as text for operators, why a connection takes no request; one text per state, in the order of the

@@ -15,6 +15,8 @@ FORMER_MAX: Final = 16
 """Maximum number of former clients (principal and client-id) of a connection in `ConnectionUsage._former`. At
 more, all are removed.
 """
+_CORRELATION_ID: Final = 8
+"""Offset (bytes) of the correlation id in a request, from its length."""
 
 
 class ConnectionUsage:
@@ -140,9 +142,11 @@ class ConnectionUsage:
         assert self._client is not None
         return self._registry.usage_counters(self._client, group)
 
-    def usage_counters(self, group: int, api_key: int, api_version: int) -> UsageCounters:
+    def usage_counters(
+        self, group: int, api_key: int, api_version: int, data: bytes | bytearray = b"", frame: int = 0
+    ) -> UsageCounters:
         """Return the usage counters for a request of this API group (an index of `GROUPS`), and count this
-        connection for that group once per interval between drains.
+        connection for that group once per interval between drains. The request begins at `data[frame]`.
         """
         client = self._client
         assert client is not None  # `Client.identify` comes before
@@ -150,8 +154,9 @@ class ConnectionUsage:
         if self._seen[group] != usage_counters.drained:
             self._seen[group] = usage_counters.drained
             usage_counters.seen()
-        return self._traced(usage_counters, api_key, api_version) if client.traced else usage_counters
-
-    def _traced(self, counts: UsageCounters, api_key: int, api_version: int) -> UsageCounters:
+        if not client.traced:
+            return usage_counters
         again, self._again = self._again, None
-        return again or RequestTrace(counts, self.connection, api_key, api_version)
+        at = frame + _CORRELATION_ID
+        correlation_id = int.from_bytes(data[at : at + 4], "big", signed=True)
+        return again or RequestTrace(usage_counters, self.connection, api_key, api_version, correlation_id)

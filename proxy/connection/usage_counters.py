@@ -26,11 +26,15 @@ class PendingCounters:
     counters, `take_traces` the traces.
     """
 
-    __slots__ = ("_traces_max", "active", "interval", "traces", "traces_dropped")
+    __slots__ = ("_traces_max", "active", "interval", "late", "traces", "traces_dropped")
 
     def __init__(self, traces_max: int) -> None:
         self.active: list[UsageCounters] = []
-        """Usage counters that have counted an event since the last drain."""
+        """Usage counters that have counted an event since the last drain, of clients in the registry."""
+        self.late: list[UsageCounters] = []
+        """Usage counters that have counted an event since the last drain, of clients that were removed from
+        the registry before the event, such as a late response.
+        """
         self.interval = 0
         """Number of drains so far, which is also the number of the current interval."""
         self.traces: list[RequestTrace] = []
@@ -52,7 +56,7 @@ class PendingCounters:
 class ClientUsage:
     """Usage of a client (user and client-id) at one broker, by API group."""
 
-    __slots__ = ("active", "client_id", "held", "traced", "usage_counters", "user")
+    __slots__ = ("active", "client_id", "held", "is_removed", "traced", "usage_counters", "user")
 
     def __init__(self, user: str, client_id: str, *, traced: bool) -> None:
         self.user = user
@@ -63,6 +67,8 @@ class ClientUsage:
         """Number of open connections that record their usage in this object."""
         self.active = 0
         """Number of this client's usage counters that have counted an event since the last drain."""
+        self.is_removed = False
+        """True if the registry has removed this object: a new connection of the client gets another one."""
 
 
 class UsageCounters:
@@ -194,7 +200,24 @@ class UsageCounters:
     def _activate(self) -> None:
         self._active = True
         self.client.active += 1
-        self._pending.active.append(self)
+        pending = self._pending
+        (pending.late if self.client.is_removed else pending.active).append(self)
+
+    def merge(self, other: UsageCounters) -> None:
+        """Add the counts of `other`, and start `other` again at zero."""
+        if not self._active:
+            self._activate()
+        self.requests += other.requests
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.charged_bytes += other.charged_bytes
+        self.sessions += other.sessions
+        self.request_time_us += other.request_time_us
+        self.mutations += other.mutations
+        self.errors += other.errors
+        self.throttle_ms = _sums(self.throttle_ms, other.throttle_ms)
+        self.violations = _sums(self.violations, other.violations)
+        other._restart()
 
     def take(self, broker: int, time_ms: int, interval_ms: int, instance: str) -> UsageRecord:
         """Return the usage as a record, and start again at zero. `time_ms` is the beginning of the interval
@@ -220,11 +243,14 @@ class UsageCounters:
             violations=_by_quota(self.violations),
             errors=self.errors,
         )
+        self._restart()
+        return record
+
+    def _restart(self) -> None:
         self._clear()
         self._active = False
         self.drained += 1
         self.client.active -= 1
-        return record
 
 
 class RequestTrace(UsageCounters):
@@ -242,14 +268,18 @@ class RequestTrace(UsageCounters):
         "api_version",
         "arrived_ms",
         "connection",
+        "correlation_id",
     )
 
-    def __init__(self, counts: UsageCounters, connection: int, api_key: int, api_version: int) -> None:
+    def __init__(
+        self, counts: UsageCounters, connection: int, api_key: int, api_version: int, correlation_id: int
+    ) -> None:
         super().__init__(counts._pending, counts.client, counts.group)
         self._counts = counts
         self.connection = connection
         self.api_key = api_key
         self.api_version = api_version
+        self.correlation_id = correlation_id
         self.arrived_ms = 0
         self.answered_ms = 0
         self._answered_in = 0
@@ -321,6 +351,7 @@ class RequestTrace(UsageCounters):
             api=GROUPS[self.group].value,
             api_key=self.api_key,
             api_version=self.api_version,
+            correlation_id=self.correlation_id,
             answered_ms=self.answered_ms + offset_ms if self.answered_ms else 0,
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
@@ -329,6 +360,12 @@ class RequestTrace(UsageCounters):
             mutations=self.mutations,
             throttle_ms=_by_quota(self.throttle_ms),
         )
+
+
+def _sums(some: list[int] | None, more: list[int] | None) -> list[int] | None:
+    if some is None or more is None:
+        return some or more
+    return [one + another for one, another in zip(some, more, strict=True)]
 
 
 def _by_quota(counts: list[int] | None) -> ByQuota:

@@ -72,6 +72,7 @@ class UsageRegistry:
             key = client.user, client.client_id
             if self._clients.get(key) is client:  # a late response may come after the removal
                 del self._clients[key]
+                client.is_removed = True
 
     def _is_sampled(self, key: tuple[str, str]) -> bool:
         """Return True if all requests of this client are traced. The result depends only on the user and the
@@ -87,16 +88,34 @@ class UsageRegistry:
         return usage_counters
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Yield a usage record for each client and API group of this broker with usage since the last
-        drain.
+        """Yield a usage record for each client and API group of this broker with usage since the last drain.
+        No two records have the same names and the same API group.
         """
         pending = self.pending
         pending.interval += 1
+        self._attribute_late()
         active, pending.active = pending.active, []
         for usage_counters in active:
             yield usage_counters.take(self.broker, time_ms, interval_ms, instance)
             if usage_counters.client is not self._shared:
                 self._forget(usage_counters.client)
+
+    def _attribute_late(self) -> None:
+        """Add late counts of removed clients to the counters that the registry has for the same clients now,
+        so that no client has two records. Put a client back that the registry lacks; without room for it, its
+        late counts go to the overflow entity.
+        """
+        late, self.pending.late = self.pending.late, []
+        for usage_counters in late:
+            removed = usage_counters.client
+            client = self._clients.get((removed.user, removed.client_id))
+            if client is None and len(self._clients) < self._clients_max:
+                client = self._clients[removed.user, removed.client_id] = removed
+                removed.is_removed = False
+            if client is removed:
+                self.pending.active.append(usage_counters)
+            else:
+                self.usage_counters(client or self._shared, usage_counters.group).merge(usage_counters)
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
         """Yield a record for each complete trace of this broker's requests, and forget these traces.

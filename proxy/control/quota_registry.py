@@ -7,11 +7,13 @@ through whichever listener its requests arrive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from weir.quotas import BrokerQuotas, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 from weir.quotas.cluster_quotas import ClusterQuotas
+from weir.quotas.handover import Quotas, QuotasName, UsedUnits, absorb, used
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.table.options import Pacing
 
@@ -51,6 +53,10 @@ class QuotaRegistry:
         self._num_samples = num_samples
         self._window_s = window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
+        self.memory_ms: Final = 1000 * max(
+            num_samples * window_s, controller_num_samples * controller_window_s
+        )
+        """Time (ms) for which a charge counts; for one that was throttled, after the end of the throttle."""
         self.mutations = mutation_rates(controller_num_samples, controller_window_s)
         """Budgets of partition mutations, shared by all brokers."""
         self.mutations.use(self._in_force)
@@ -127,6 +133,34 @@ class QuotaRegistry:
         for quotas in list(self._brokers.values()):
             yield from quotas.refresh()
 
+    def used(self, now_ms: int) -> Iterator[UsedUnits | None]:
+        """Yield what the clients of all brokers have used and still counts, for a process that takes over;
+        None after each step.
+        """
+        for of, quotas in list(self._all()):
+            yield from used(quotas, of, now_ms)
+
+    def absorb(self, taken: Iterable[UsedUnits], now_ms: int) -> None:
+        """Record what clients have used at another process (`used`)."""
+        for each in taken:
+            node_id, name, _is_shadow = each.quotas
+            if name in BROKER_QUOTAS:
+                self.of(node_id)
+            quotas = dict(self._all()).get(each.quotas)
+            if quotas is not None:
+                absorb(quotas, each, now_ms)
+
+    def _all(self) -> Iterator[tuple[QuotasName, Quotas]]:
+        """Yield all quotas of clients, enforced and shadow, by their names."""
+        yield from _both(None, "mutations", self.mutations)
+        for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):
+            yield from _both(None, f"cluster {name}", shared)
+        for node_id, broker in self._brokers.items():
+            for name, quotas in zip(
+                BROKER_QUOTAS, (broker.produce, broker.fetch, broker.request), strict=True
+            ):
+                yield from _both(node_id, name, quotas)
+
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove budgets that were not used for an hour. The work is done in steps, one for each item of the
         iterator; the caller must exhaust the iterator.
@@ -134,3 +168,13 @@ class QuotaRegistry:
         yield from self.cluster.expire(now_ms)
         for quotas in list(self._brokers.values()):
             yield from quotas.expire(now_ms)
+
+
+BROKER_QUOTAS: Final = ("produce", "fetch", "request")
+"""Names of the quotas that each broker has, in the order of `ClusterQuotas.all`."""
+
+
+def _both(node_id: int | None, name: str, quotas: Quotas) -> Iterator[tuple[QuotasName, Quotas]]:
+    yield (node_id, name, False), quotas
+    if quotas.shadow is not None:
+        yield (node_id, name, True), quotas.shadow

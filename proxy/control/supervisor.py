@@ -23,15 +23,20 @@ class Task(StrEnum):
 
     ACCEPT = "accept"
     ADMIN = "admin"
+    BROKER_MAP = "broker_map"
     BROKERS = "brokers"
     CONFIGURATION = "configuration"
+    EVENTS = "events"
     EXPIRY = "expiry"
+    LIFETIMES = "lifetimes"
     QUOTA_STORE = "quota_store"
     REACTOR = "reactor"
     """Name for callbacks of the reactor (sockets and timers) that have raised an exception. The reactor goes
     on after a failure: at most the callback's connection ends.
     """
     REPLICATION = "replication"
+    SNAPSHOTS = "snapshots"
+    TAKEOVER = "takeover"
     THROTTLE_LOG = "throttle_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"

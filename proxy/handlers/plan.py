@@ -77,6 +77,9 @@ class Client(Protocol):
     def ledger(self) -> ClientLedger:
         """Ledger (quotas and charges) of the client that has sent the latest request; `identify` sets it."""
 
+    software: str
+    """Name and version of the client's library, such as `librdkafka 2.5.0` (KIP-511); empty if unknown."""
+
     @property
     def is_broker(self) -> bool:
         """True if the principal belongs to a broker, and the connection is at a replication listener."""

@@ -29,7 +29,14 @@ from weir.proxy.net.side import Side, Socket, unconnected
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""
 
-DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
+DELIVERING: Final = frozenset(
+    {
+        CloseReason.DRAINED,
+        CloseReason.DRAIN_TIMEOUT,
+        CloseReason.CONNECTION_AGE,
+        CloseReason.CONNECTION_IDLE,
+    }
+)
 """Reasons for which Weir itself ends a connection while its client may still send. The client's socket then
 stays open for a moment, so that responses on their way are not lost.
 """
@@ -106,9 +113,11 @@ class Relay:
         """Number of bytes received from the client, and from the broker."""
         return self._client.received_bytes, self._broker.received_bytes
 
-    def drain(self) -> None:
-        """Take no more requests; close when all requests in flight have been answered."""
-        self._reactor.run(self._drain, self._failed)
+    def drain(self, reason: CloseReason = CloseReason.DRAINED) -> None:
+        """Take no more requests; close for this reason when all requests in flight have been answered."""
+        if not self._closed:
+            self.connection.drain(reason)
+            self._reactor.run(self._obey, self._failed)
 
     def close(self, reason: CloseReason, detail: str = "") -> None:
         """Close both sockets and report the end, once. A client may get a moment to receive its responses
@@ -322,10 +331,6 @@ class Relay:
     def _flush_woken(self) -> None:
         self._flush()
         self.connection.effects.change()
-        self._obey()
-
-    def _drain(self) -> None:
-        self.connection.drain()
         self._obey()
 
     def _flush(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -69,20 +69,24 @@ def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
 
     Raises OSError if the port is taken on any of them, or if no socket can be opened.
     """
-    bound = bind(ips, port)
+    bound = _bind(ips, port)
     try:
-        for sock in bound:
-            sock.listen(BACKLOG)
+        listen_again(bound)
     except OSError:
         close_all(bound)
         raise
     return bound
 
 
-def bind(ips: Sequence[str], port: int) -> list[socket.socket]:
-    """Return sockets that are bound to these IP addresses. The kernel refuses connections until the caller
-    calls `listen` on the sockets. Raises OSError like `listen`.
+def listen_again(bound: Iterable[socket.socket]) -> None:
+    """Have the kernel accept connections at bound sockets. Raises OSError if another socket listens at the
+    same address.
     """
+    for sock in bound:
+        sock.listen(BACKLOG)
+
+
+def _bind(ips: Sequence[str], port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:

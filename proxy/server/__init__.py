@@ -2,7 +2,8 @@
 
 `server` joins the parts, logs ended connections, and drains. `listeners` accept connections,
 `connection_limiter` decides which ones are accepted and when (KIP-612), `establish` connects a client to its
-broker or refuses the client. `target` names the broker, and its listener, behind each listener of Weir.
+broker or refuses the client. `takeover` passes the listeners to a new process. `target` names the broker, and
+its listener, behind each listener of Weir.
 
 - Rates and numbers of connections are checked before the TLS handshake and before a broker is connected, so
   that a refusal costs little.

@@ -29,6 +29,8 @@ from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.rate_limited_log import RateLimitedLog
 from weir.proxy.counters import Counters
 from weir.proxy.net import sockets
+from weir.proxy.net.proxy_protocol.receive import NoClientError, receive
+from weir.proxy.net.proxy_protocol.rules import is_listed
 from weir.proxy.net.side import Socket
 from weir.proxy.net.tls.handshakes import BrokerTlsError, RefusedError, TlsAcceptor
 from weir.proxy.net.tls.upstream import Upstream
@@ -63,6 +65,8 @@ class Client(NamedTuple):
     """Address at which the client has reached Weir."""
     user: str = ANONYMOUS
     """Principal of the client's certificate."""
+    listener: Target = BOOTSTRAP
+    """Target of the listener that has accepted the client."""
 
 
 StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
@@ -121,6 +125,12 @@ class Connector:
             )
         self._upstream = Upstream(config.tls.upstream)
 
+    @property
+    def refusing(self) -> frozenset[int]:
+        """Node ids of the brokers whose listeners refuse connections now."""
+        refusing = (target.node_id for target in self._refusing if not target.is_replication)
+        return frozenset(node_id for node_id in refusing if node_id is not None)
+
     async def establish(self, sock: socket.socket, target: Target, peer: Address) -> None:
         """Connect an accepted client to its broker and start a relay, or refuse the client."""
         pending = _PendingConnection(sock, target, peer)
@@ -145,11 +155,13 @@ class Connector:
         open then.
         """
         counters = self._counters
-        if not pending.target.is_replication:
-            self._limit(pending)
+        if not pending.target.is_replication and self._free_places() <= 0:
+            raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
         counters.sessions_open += 1
         relayed = False
         try:
+            if not pending.target.is_replication:
+                await self._enter(pending)
             client = await self._client(pending)
             broker, found = await self._connect(pending.target)
             self._start_relay(client, broker, found)
@@ -157,18 +169,25 @@ class Connector:
         finally:
             if not relayed:
                 counters.sessions_open -= 1
-                if not pending.target.is_replication:
+                if pending.is_counted:
                     self._limiter.leave(pending.peer.host)
 
-    def _limit(self, pending: _PendingConnection) -> None:
-        """Count a client's connection. Raises RefusalError if a limit of connections is reached. Brokers at
-        replication listeners have no limits, so that no number of clients cuts off replication.
+    async def _enter(self, pending: _PendingConnection) -> None:
+        """Count a client's connection for its address, which a load balancer tells in a PROXY header. Raises
+        RefusalError if a limit of connections is reached, or the header is missing. Brokers at replication
+        listeners have no limits, so that no number of clients cuts off replication.
         """
-        if self._counters.sessions_open >= self.config.settings.connections_max:
-            raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
+        if is_listed(self.config.proxies, pending.peer.host):
+            try:
+                pending.plain.setblocking(False)
+                pending.peer = await receive(pending.plain) or pending.peer
+            except NoClientError as error:
+                hold_s = 0 if error.reason in BY_PEERS else None
+                raise RefusalError(error.reason, str(error), hold_s) from None
         rejection = self._limiter.enter(pending.target.node_id, pending.peer.host)
         if rejection is not None:
             raise RefusalError(*rejection)
+        pending.is_counted = True
 
     async def _client(self, pending: _PendingConnection) -> Client:
         """Set up the client's socket; at a TLS listener, shake hands and read the principal. Return the
@@ -179,7 +198,7 @@ class Connector:
         target = pending.target
         acceptor = self._replication_acceptor if target.is_replication else self._tls_acceptor
         if acceptor is None:
-            return Client(plain, pending.peer, host)
+            return Client(plain, pending.peer, host, listener=target)
         try:
             accepted = await acceptor.enter(plain, target.node_id, plain_ip(pending.peer.host))
         except RefusedError as error:
@@ -188,7 +207,7 @@ class Connector:
         pending.sock, pending.target = accepted.sock, target._replace(node_id=accepted.node_id)
         if accepted.node_id is not None and not self._is_known(pending.target):
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
-        return Client(accepted.sock, pending.peer, host, accepted.user)
+        return Client(accepted.sock, pending.peer, host, accepted.user, target)
 
     async def _connect(self, target: Target) -> tuple[Socket, Target]:
         """Return a socket connected to this broker, and the target with the broker's node id if known; for
@@ -323,7 +342,7 @@ class _PendingConnection:
     target.
     """
 
-    __slots__ = ("peer", "plain", "sock", "target")
+    __slots__ = ("is_counted", "peer", "plain", "sock", "target")
 
     def __init__(self, sock: socket.socket, target: Target, peer: Address) -> None:
         self.plain = sock
@@ -333,6 +352,9 @@ class _PendingConnection:
         """
         self.target = target
         self.peer = peer
+        """The client's address. A load balancer's PROXY header changes it."""
+        self.is_counted = False
+        """True if the connection limiter has counted the connection for the client's address."""
 
 
 def _set_up(sock: socket.socket) -> str:

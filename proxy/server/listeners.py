@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Final, TypeAlias
 
 import structlog
@@ -16,6 +17,7 @@ import trio
 from weir.proxy.addresses import Address
 from weir.proxy.control.supervisor import Supervisor, Task, Work, Works
 from weir.proxy.net import sockets
+from weir.proxy.net.inherited import Inherited
 from weir.proxy.outage import Outage
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.target import Target
@@ -36,8 +38,6 @@ RETRY_S: Final = 1.0
 Receive: TypeAlias = Callable[[socket.socket, Target, Address], Awaitable[None]]
 """Coroutine function (client's socket, target of the listener, client's address) that takes over the socket.
 """
-MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
-"""Function (IP addresses, port) that returns sockets that are bound to the port, listening or not."""
 RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -49,10 +49,12 @@ class Listeners:
         limiter: ConnectionLimiter,
         supervisor: Supervisor,
         run_soon: RunSoon,
+        inherited: Inherited | None = None,
     ) -> None:
         """Begin without listeners. `run_soon` is a function that schedules a call in Trio, also from within
-        the reactor's turns.
+        the reactor's turns. `inherited`: sockets to use for the addresses that they are bound to.
         """
+        self._inherited = inherited or Inherited()
         self._limiter = limiter
         self._supervisor = supervisor
         self._overload = Outage(
@@ -64,29 +66,49 @@ class Listeners:
         self._run_soon = run_soon
         self._sockets: dict[Target, list[socket.socket]] = {}
         """Sockets of each listener."""
-        self._addresses: dict[Target, tuple[Sequence[str], int]] = {}
-        """IP addresses and port of each listener."""
+        self._refusing: dict[Target, trio.Event] = {}
+        """Events of the listeners that refuse connections, set when they accept connections again."""
+        self._may_accept = trio.Event()
+        self.resume()
         self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], Target]](math.inf)
 
     def open(self, ips: Sequence[str], port: int, target: Target) -> None:
         """Open a listener, whose connections go to `target`: the kernel accepts connections at these IP
         addresses from now on. May be called within a turn of the reactor. Raises OSError.
         """
-        listening = sockets.listen(ips, port)
-        self._addresses[target] = ips, port
+        listening = self._inherited.listen(ips, port)
         self._sockets[target] = listening
         self._run_soon(lambda: self._opened.send_nowait((listening, target)))
+
+    @property
+    def all_sockets(self) -> list[socket.socket]:
+        """Sockets of all listeners."""
+        return list(chain.from_iterable(self._sockets.values()))
+
+    def pause(self) -> None:
+        """Accept no connections until `resume`. Clients wait in the kernel's queues meanwhile."""
+        self._may_accept = trio.Event()
+
+    def resume(self) -> None:
+        """Accept connections."""
+        self._may_accept.set()
 
     async def refuse(self, target: Target, until: Callable[[], Awaitable[None]]) -> None:
         """Have the kernel refuse connections to a listener until the coroutine function `until` returns. The
         port stays taken meanwhile.
+
+        On Linux, a listening socket that is shut down refuses connections until `listen` is called again, in
+        all processes that share the socket.
         """
+        self._refusing[target] = trio.Event()
         for sock in self._sockets[target]:
-            trio.lowlevel.notify_closing(sock)
-        await self._replace(target, sockets.bind)
-        await until()
-        await self._replace(target, sockets.listen)
-        self._opened.send_nowait((self._sockets[target], target))
+            with suppress(OSError):  # another process that shares it was faster
+                sock.shutdown(socket.SHUT_RDWR)
+        try:
+            await until()
+            await self._listen_again(target)
+        finally:
+            self._refusing.pop(target).set()
 
     async def accept_forever(self, receive: Receive) -> None:
         """Pass every client of every listener to `receive`, each in a task of its own."""
@@ -101,15 +123,14 @@ class Listeners:
         for listening in self._sockets.values():
             sockets.close_all(listening)
 
-    async def _replace(self, target: Target, make: MakeSockets) -> None:
-        """Close a listener's sockets and open others for the same port. If another process has taken the port
-        meanwhile, try again every `RETRY_S`.
+    async def _listen_again(self, target: Target) -> None:
+        """Have the kernel accept connections to a listener that refuses them. If another process has taken
+        the port meanwhile, try again every `RETRY_S`.
         """
         outage = Outage(log, "cannot listen again, retrying", "listening again", clock=trio.current_time)
         while True:
-            sockets.close_all(self._sockets[target])
             try:
-                self._sockets[target] = make(*self._addresses[target])
+                sockets.listen_again(self._sockets[target])
             except OSError as error:
                 outage.failed(**target.log_fields, error=str(error))
                 await trio.sleep(RETRY_S)
@@ -133,15 +154,17 @@ class Listeners:
         works: Works,
     ) -> None:
         while True:
+            if not self._may_accept.is_set():
+                await self._may_accept.wait()
             try:
                 client, peer = listening.accept()
             except BlockingIOError:
-                with suppress(trio.ClosedResourceError):
-                    await trio.lowlevel.wait_readable(listening)
+                await trio.lowlevel.wait_readable(listening)
             except OSError as error:
-                if listening.fileno() < 0:  # `refuse` closed it
-                    return
-                await self._failed(error)
+                if error.errno == errno.EINVAL:  # it was shut down
+                    await self._wait_until_listening(target)
+                else:
+                    await self._failed(error)
             else:
                 self._overload.over()
                 await self._delay_above_rate(client, target)
@@ -160,6 +183,15 @@ class Listeners:
         except BaseException:
             client.close()
             raise
+
+    async def _wait_until_listening(self, target: Target) -> None:
+        """Wait while a listener refuses connections. If this process does not refuse them, another process
+        that shared the socket did, and has gone: listen again.
+        """
+        if target in self._refusing:
+            await self._refusing[target].wait()
+        else:
+            await self._listen_again(target)
 
     async def _failed(self, error: OSError) -> None:
         if error.errno not in OVERLOAD:  # the client has gone

@@ -6,11 +6,12 @@ the bytes.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, count
 from typing import Final
 
 import structlog
@@ -25,10 +26,18 @@ from weir.proxy.connection.connection import Connection, ConnectionLimits
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.discovery import Discovery
+from weir.proxy.control.events import levels, throttle_log
+from weir.proxy.control.events.conditions import PERIOD_S as CHANGES_S
+from weir.proxy.control.events.conditions import Conditions
+from weir.proxy.control.events.hub import Hub
+from weir.proxy.control.events.levels import UsageLevels
+from weir.proxy.control.events.quota_changes import QuotaChanges
+from weir.proxy.control.events.throttle_log import ThrottleLog
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.rate_limited_log import RateLimitedLog
+from weir.proxy.control.scan import Scan
+from weir.proxy.control.snapshots.opened import Opened, OpenRelays
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
-from weir.proxy.control.throttle_log import PERIOD_S, ThrottleLog
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.mutations.cluster_state import ClusterState
 from weir.proxy.handlers.plans import Plans, prepare
@@ -38,6 +47,7 @@ from weir.proxy.handlers.replication.replication import Replication
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.proxy.net import sockets
 from weir.proxy.net.buffered import BufferedBytes
+from weir.proxy.net.inherited import Inherited
 from weir.proxy.net.latency import Latencies
 from weir.proxy.net.lingering import DISCARD_MS, Lingering
 from weir.proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
@@ -45,9 +55,11 @@ from weir.proxy.net.relay import Relay
 from weir.proxy.net.side import Socket
 from weir.proxy.net.tapped_relay import NewRelay
 from weir.proxy.net.tls_relay import new_relay
+from weir.proxy.net.tls_socket import TlsSocket
 from weir.proxy.server.connection_limiter import ConnectionLimiter
 from weir.proxy.server.establish import Client as AcceptedClient
 from weir.proxy.server.establish import Connector
+from weir.proxy.server.lifetimes import Lifetimes
 from weir.proxy.server.listeners import Listeners
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -61,13 +73,19 @@ EXPIRY_S: Final = 30.0
 class Server:
     """The proxy for one cluster: a bootstrap listener, and a listener for each broker."""
 
-    def __init__(self, config: Config, reactor: Reactor, quotas: QuotaRegistry) -> None:
-        """Begin without listeners; `serve` opens them."""
+    def __init__(
+        self, config: Config, reactor: Reactor, quotas: QuotaRegistry, inherited: Inherited | None = None
+    ) -> None:
+        """Begin without listeners; `serve` opens them, with `inherited` sockets where these fit."""
         self.config = config
         self.counters = Counters()
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Object that describes and alters quotas for clients. Set it before calling `serve`."""
+        self.remembered: dict[int, Address] = {}
+        """Addresses of brokers, by node id, known from before the start: used if no broker lists them. Set it
+        before calling `serve`.
+        """
         self.new_relay: NewRelay = new_relay
         """Function that starts the relay of a connection. Set it before calling `serve`."""
         self.usage = _usage_registries(config.settings) if config.records_usage else None
@@ -75,6 +93,10 @@ class Server:
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self.broker_states = BrokerStates()
         """State of each broker, up or down."""
+        self.events = Hub(lambda: time.time_ns() // 1_000_000)
+        """Passes events to `/api/events` and to the events topic."""
+        self.conditions = Conditions(self.events.publish)
+        """Conditions that need an operator. Add sources before calling `serve`."""
         self._discovery = Discovery(config, self.address_book, self.broker_states)
         self._reactor = reactor
         self._rate_limited_log = RateLimitedLog(reactor)
@@ -108,7 +130,7 @@ class Server:
         reactor.buffered.on_change = self._note_buffered
         self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
-        self._listeners = Listeners(self.connection_limiter, self.supervisor, self._run_soon)
+        self.listeners = Listeners(self.connection_limiter, self.supervisor, self._run_soon, inherited)
         self._connector = Connector(
             config,
             self.address_book,
@@ -117,12 +139,14 @@ class Server:
             self.counters,
             self._rate_limited_log,
             self._relay,
-            self._listeners.refuse,
+            self.listeners.refuse,
         )
-        self._relays: set[Relay] = set()
+        self._relays: dict[Relay, Opened] = {}
+        self._numbers = count(1)
+        self._lifetimes = Lifetimes(self._relays, lambda: self.config.settings)
         self._lingering: set[Lingering] = set()
         """Clients' sockets that are still open after their relays have ended."""
-        self._port_per_broker = config.advertised_listeners is config.ports
+        self._port_per_broker = not config.settings.sni_domain
         self._ips: list[str] = []
         """IP addresses of `listen`; looked up once at the start, because a look-up may take seconds."""
         self._stop = trio.Event()
@@ -144,13 +168,13 @@ class Server:
             await self._listen()
             async with trio.open_nursery() as nursery:
                 task_status.started()
-                nursery.start_soon(self._listeners.accept_forever, self._connector.establish)
+                nursery.start_soon(self.listeners.accept_forever, self._connector.establish)
                 self._start_housekeeping(nursery)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
             await self._drain()
         finally:
-            self._listeners.close()
+            self.listeners.close()
             for relay in list(self._relays):
                 relay.close(CloseReason.STOPPED)
             for lingering in list(self._lingering):
@@ -163,6 +187,10 @@ class Server:
         def now_ms() -> int:
             return self._reactor.now_ms
 
+        def present_ms() -> int:
+            """Return the time (ms) also if the reactor has waited for long."""
+            return self._reactor.present_us() // 1000
+
         def start(
             task: Task, period_s: float | Callable[[], float], step: Callable[[], Awaitable[None]]
         ) -> None:
@@ -173,15 +201,44 @@ class Server:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
+        publish = self.events.publish
+        start(Task.LIFETIMES, self._lifetimes.period_s, lambda: in_steps(self._lifetimes.look(present_ms)))
         throttle_logs = [
-            ThrottleLog(self.quotas, self.connection_limiter.quotas, self._clients, shadow=shadow)
-            for shadow in (False, True)
+            ThrottleLog(self.scan, self._clients, publish, shadow=shadow) for shadow in (False, True)
         ]
         start(
             Task.THROTTLE_LOG,
-            PERIOD_S,
+            throttle_log.PERIOD_S,
             lambda: in_steps(chain.from_iterable(log.look(now_ms()) for log in throttle_logs)),
         )
+        usage_levels = [UsageLevels(self.scan, publish, shadow=shadow) for shadow in (False, True)]
+        start(
+            Task.EVENTS,
+            levels.PERIOD_S,
+            lambda: in_steps(chain.from_iterable(both.look(now_ms()) for both in usage_levels)),
+        )
+        changes = QuotaChanges(self.quotas, publish)
+        start(Task.EVENTS, CHANGES_S, lambda: in_steps(changes.look()))
+
+    @cached_property
+    def scan(self) -> Scan:
+        """The walk over all budgets, for the readers of throttles, levels of usage and histories."""
+        return Scan(self.quotas, self.connection_limiter.quotas)
+
+    @property
+    def relays(self) -> OpenRelays:
+        """The relays of all open connections. Read only; copy it before other tasks run."""
+        return self._relays
+
+    @property
+    def refusing(self) -> frozenset[int]:
+        """Node ids of the brokers whose listeners refuse connections now."""
+        return self._connector.refusing
+
+    @property
+    def now_ms(self) -> int:
+        """Time (ms) on the clock that budgets and connections use."""
+        return self._reactor.now_ms
 
     def _clients(self) -> list[Client]:
         """Return the clients of all open connections."""
@@ -246,7 +303,8 @@ class Server:
     @property
     def received_bytes(self) -> tuple[int, int]:
         """Number of bytes received from clients, and number received from brokers, since the start."""
-        from_clients, from_brokers = self.counters.bytes_from_clients, self.counters.bytes_from_brokers
+        counters = self.counters
+        from_clients, from_brokers = counters.bytes_from_clients.total(), counters.bytes_from_brokers.total()
         for relay in self._relays:
             of_client, of_broker = relay.received_bytes
             from_clients += of_client
@@ -261,29 +319,41 @@ class Server:
     # Listening
 
     async def _listen(self) -> None:
-        """Open all listeners, and log their addresses. Raises ConfigError if a listener cannot be opened; no
-        listener stays open in that case.
+        """Open all listeners, and log their addresses. Clients that the kernel accepts meanwhile wait in its
+        queue. Raises ConfigError if a listener cannot be opened; no listener stays open in that case.
         """
         config = self.config
         await self._listen_for_brokers()
         nodes, untold, _away = await self._discovery.first()
         with _listening_at(config.listen, "choose another --listen"):
             self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
-            self._listeners.open(self._ips, config.listen.port, BOOTSTRAP)
+            self.listeners.open(self._ips, config.listen.port, BOOTSTRAP)
         for node_id in nodes if self._port_per_broker else ():
             port = self._broker_port(node_id)
             with _listening_at(Address(config.listen.host, port), "choose other --broker-ports", node_id):
-                self._listeners.open(self._ips, port, Target(node_id))
-        if untold:
-            log.warning("upstream lists no brokers, learning them from responses", reason=untold)
+                self.listeners.open(self._ips, port, Target(node_id))
         for node_id, upstream in nodes.items():
             self.address_book.learn(node_id, upstream)
+        if not nodes:
+            self._remember(untold)
         log.info(
             "listening",
             address=str(config.listen),
             upstream=", ".join(map(str, config.upstream)),
             brokers=self.address_book.listeners,
         )
+
+    def _remember(self, untold: str) -> None:
+        """Open the listeners of the brokers that were known before the start, because no broker has listed
+        the brokers now. `untold`: the reason, if a broker was reached; else empty.
+        """
+        self.address_book.fit(list(self.remembered))
+        for node_id, upstream in self.remembered.items():
+            self.address_book.observe(node_id, upstream)
+        if self.remembered:
+            log.warning("no broker lists the brokers, using the last known ones", count=len(self.remembered))
+        elif untold:
+            log.warning("upstream lists no brokers, learning them from responses", reason=untold)
 
     async def _listen_for_brokers(self) -> None:
         """Open the replication listeners. Brokers may need each other before they answer clients. Raises
@@ -293,7 +363,7 @@ class Server:
         for node_id, address in rules.listen.items():
             with _listening_at(address, "choose another --replication-listen", node_id):
                 ips = await sockets.ip_addresses(address.host, timeout_s)
-                self._listeners.open(ips, address.port, Target(node_id, is_replication=True))
+                self.listeners.open(ips, address.port, Target(node_id, is_replication=True))
         if rules.listen:
             brokers = {node_id: f"{rules.listen[node_id]} to {at}" for node_id, at in rules.upstream.items()}
             log.info("listening for replication", brokers=brokers)
@@ -305,7 +375,7 @@ class Server:
 
     def _open_broker_listener(self, node_id: int, port: int) -> None:
         if self._port_per_broker:
-            self._listeners.open(self._ips, port, Target(node_id))
+            self.listeners.open(self._ips, port, Target(node_id))
 
     # Connections
 
@@ -317,7 +387,7 @@ class Server:
         self.counters.sessions_opened += 1
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
-            self._relays.discard(relay)
+            self._relays.pop(relay, None)
             if not target.is_replication:
                 self.connection_limiter.leave(client.peer.host)
             self.counters.note_ended(reason, node_id, *relay.received_bytes)
@@ -327,8 +397,13 @@ class Server:
             self._look_if_ended()
             self._say_ended(target, client.peer, reason, detail)
 
-        self._relays.add(
-            self.new_relay(self._reactor, client.sock, broker, self._connection(target, client), ended)
+        relay = self.new_relay(self._reactor, client.sock, broker, self._connection(target, client), ended)
+        self._relays[relay] = Opened(
+            next(self._numbers),
+            str(client.listener),
+            node_id,
+            self._reactor.now_ms,
+            isinstance(client.sock, TlsSocket),
         )
 
     def _lingered(self, lingering: Lingering) -> None:
@@ -358,6 +433,7 @@ class Server:
             replication=self.replication if replication else None,
             clock=self._reactor.clock,
             usage=None if self.usage is None else self.usage.of(node_id),
+            number=self.counters.sessions_opened,
         )
 
     def _say_ended(self, target: Target, peer: Address, reason: CloseReason, detail: str) -> None:

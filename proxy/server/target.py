@@ -13,6 +13,12 @@ class Target(NamedTuple):
     is_replication: bool = False
     """True if the connections go to the broker's inter-broker listener: other brokers are the clients."""
 
+    def __str__(self) -> str:
+        """Return the listener's name for operators, such as `broker 2`."""
+        if self.is_replication:
+            return f"replication {self.node_id}"
+        return "bootstrap" if self.node_id is None else f"broker {self.node_id}"
+
     @property
     def log_fields(self) -> dict[str, object]:
         """Fields by which log lines name the listener."""

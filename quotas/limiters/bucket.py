@@ -67,6 +67,12 @@ class TokenBucket:
         """Return the balance without refilling the bucket, for metrics."""
         return float(INT64_MAX) if self.quota is None else self._balance(self.quota, now_ms)
 
+    def missing(self, now_ms: int) -> float:
+        """Return the number of tokens that a full bucket has and this one lacks; 0 without a quota. Does not
+        refill the bucket.
+        """
+        return 0.0 if self.quota is None else self._span_s * self.quota - self._balance(self.quota, now_ms)
+
     def peek_rate(self, now_ms: int) -> float:
         """Return a rate (tokens per second) for metrics: the number of missing tokens divided by the seconds
         in which an empty bucket fills; 0 without a quota. Does not refill the bucket.

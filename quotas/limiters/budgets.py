@@ -102,6 +102,12 @@ class Budget(CountingLimiter):
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
+    def counting(self, now_ms: int) -> list[tuple[int, float]]:
+        """Return (time in ms, units) of the charges that still count: another limiter of this class that
+        absorbs them has the same usage. Changes nothing that clients notice.
+        """
+        return self._rate.counting(now_ms)
+
     def tell_rest(self, now_ms: int) -> int:
         """Return the time (ms) for which the throttle of this budget's clients still lasts; 0 if it is over.
         The caller tells this time to a request that was not charged, so count that request as throttled.

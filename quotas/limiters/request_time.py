@@ -118,6 +118,11 @@ class RequestBudget(Budget):
         self._room = -1.0
         super().absorb(units, now_ms)
 
+    def counting(self, now_ms: int) -> list[tuple[int, float]]:
+        """Return (time in ms, percent-seconds) of the charges that still count."""
+        self._record_pending()
+        return super().counting(now_ms)
+
     def set_limit(self, limit: float) -> None:
         """Replace the limit (percent of one thread, `UNLIMITED` for no limit). The usage stays."""
         super().set_limit(limit)

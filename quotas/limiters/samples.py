@@ -92,6 +92,17 @@ class Samples:
         self._current, self._oldest_ms = other._current, other._oldest_ms
         self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
+    def counting(self, now_ms: int) -> list[tuple[int, float]]:
+        """Return (time in ms, value) of records after which another ring has the same samples that have not
+        expired: for each sample its beginning, and its last record. Changes nothing.
+        """
+        dead_ms = now_ms - self._lifetime_ms
+        found: list[tuple[int, float]] = []
+        for start_ms, last_ms, value in sorted(zip(self._starts, self._lasts, self._values, strict=True)):
+            if last_ms > dead_ms:
+                found += [(start_ms, 0.0), (last_ms, value)]
+        return found
+
     def _settle(self, now_ms: int) -> None:
         """Empty the samples (sums of values recorded in one window) that have expired, and set the time
         (`quiet_until_ms`) until which no other sample can expire. Add a sample if the ring has none.

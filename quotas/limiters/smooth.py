@@ -142,6 +142,11 @@ class SmoothBudget(Budget):
         self._debt, self._debt_ms = debt + units, now_ms
         super().absorb(units, now_ms)
 
+    def counting(self, now_ms: int) -> list[tuple[int, float]]:
+        """Return (time in ms, units) of one charge that explains the debt: the missing credit."""
+        units = self._debt - self._per_ms * (now_ms - self._debt_ms) + self._credit
+        return [(now_ms, units)] if units > 0 else []
+
     def inherit(self, other: Budget) -> None:
         """Begin with the samples of `other`, which must have the same `num_samples` and `window_s`, and with
         its debt if `other` is a SmoothBudget. Counters and throttle times are not copied.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.quotas.replication.throttles import NO_THROTTLES, ReplicationThrottles
-from weir.quotas.table.entities import Entity
+from weir.quotas.table.entities import Entity, Tags
 from weir.quotas.table.limits import NONE, Limits
 from weir.quotas.table.options import PLAIN, Options, Pacing
 
@@ -174,6 +174,12 @@ class QuotaTable:
             limits = Limits(_chosen(self._values, key), shadow, options, self.pacing) if shadow else NONE
             self._shadow_limits[key] = limits
         return limits
+
+    def entry_of(self, key: QuotaKey, tags: Tags, *, shadow: bool = False) -> Entity | None:
+        """Return the entity of the entry that limits the clients that share `tags`, by enforced entries or as
+        in `shadow_limits`; None if no entry does.
+        """
+        return (self.shadow_limits(key) if shadow else self.limits(key)).entry_of(tags)
 
     def topics(self, key: QuotaKey, *, shadow: bool = False) -> Mapping[str, float]:
         """Return topic → rate (bytes/s), of enforced entries or of shadow entries; computed at the first

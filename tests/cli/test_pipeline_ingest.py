@@ -49,7 +49,7 @@ def test_a_missing_properties_file_is_an_error(tmp_path: Path) -> None:
         _properties(tmp_path / "none")
 
 
-@pytest.mark.parametrize("option", ["--every", "--late-after"])
+@pytest.mark.parametrize("option", ["--every"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_ingest_refuses_nan_and_inf_as_seconds(option: str, value: str) -> None:
     done = CliRunner().invoke(ingest, ["--lake", "lake", "--files", "d", option, value])

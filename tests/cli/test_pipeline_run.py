@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JError
 
 from weir.cli.main import weir
+from weir.cli.pipeline.rollup import rollup
 from weir.cli.pipeline.run import _first_line
 
 if TYPE_CHECKING:
@@ -38,6 +39,19 @@ def test_a_lake_without_a_name_is_not_the_root_of_the_file_system() -> None:
     assert done.stderr == "weir: --lake is empty: name a directory\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "root"),
+    [("lake", "{here}/lake"), ("../lake", "{here}/../lake"), ("s3a://b/lake", "s3a://b/lake")],
+)
+def test_a_relative_lake_is_below_the_current_directory(
+    given: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta finds no table by a relative path."""
+    monkeypatch.chdir(tmp_path)
+    context = rollup.make_context("rollup", ["--lake", given])
+    assert context.params["root"] == root.format(here=tmp_path)
+
+
 @pytest.mark.parametrize("arguments", JOBS[1:], ids=lambda arguments: arguments[0])
 def test_a_missing_lake_is_refused_before_spark_starts(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -51,7 +65,7 @@ def test_a_missing_lake_is_refused_before_spark_starts(
     options = ["--force"] if arguments[0] == "recommend" else []
     done = CliRunner().invoke(weir, ["pipeline", *arguments, *options, "--lake", "typo"])
     assert done.exit_code == 2
-    expected = "weir: --lake typo: no such directory; weir pipeline ingest creates a lake\n"
+    expected = f"weir: --lake {tmp_path}/typo: no such directory; weir pipeline ingest creates a lake\n"
     assert done.stderr.endswith(expected)
 
 

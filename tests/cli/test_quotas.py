@@ -290,7 +290,7 @@ def test_quotas_commands_need_a_file_or_a_configuration(misused: Misused) -> Non
     assert misused("quotas", "list").startswith("which quotas? give --quotas FILE, or --config")
 
 
-@pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "explain", "import"])
+@pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "explain", "diff", "import"])
 def test_quotas_help_has_examples(command: str) -> None:
     lines = CliRunner().invoke(weir, ["quotas", *command.split(), "--help"], terminal_width=100).output
     assert f"weir quotas {command}".rstrip() in lines.partition("Examples:")[2]

@@ -23,6 +23,7 @@ from weir.cli import admin_endpoint
 from weir.cli.exits import USAGE
 from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
+from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
@@ -74,7 +75,7 @@ def charge(
 def weir(server: Server, registry: QuotaRegistry) -> Starlette:
     """The pages of one that runs."""
     sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: NOW_MS)
-    return application(sources, Readiness(server, trio.Event()))
+    return application(state_of(sources, Readiness(server, trio.Event())))
 
 
 def explained(file: Path, client_id: str, *arguments: str) -> Callable[[str], str]:
@@ -197,7 +198,7 @@ def test_explain_quotes_client_names_in_the_url(server: Server) -> None:
 def test_explain_works_if_the_configured_admin_endpoint_does_not_answer(file: Path) -> None:
     port = free_range(1)
     config = file.with_name("weir.toml")
-    config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = ":{port}"\n')
+    config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = "localhost:{port}"\n')
     out = done("explain", "--config", str(config), "--user", "alice")
     assert (
         f"  which APIs spend it: cannot ask localhost:{port}: connection refused; "

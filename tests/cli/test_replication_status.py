@@ -23,10 +23,11 @@ from weir.cli.admin_endpoint import AdminError
 from weir.cli.exits import DONE
 from weir.cli.main import weir
 from weir.cli.replication.show import LiveScreen, drawn, duration, lines, replica_row, summary
+from weir.proxy.admin.api.operation import state_of
 from weir.proxy.admin.endpoint import application
 from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
-from weir.proxy.admin.replication.status import NOT_CONFIGURED, Status
+from weir.proxy.admin.replication.status import NOT_CONFIGURED, ReplicationStatus
 from weir.proxy.control.stores.store import StoreHealth
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
@@ -65,7 +66,7 @@ class StoppedError(Exception):
 def app(server: Server, of: ReplicationQuotas | None) -> Starlette:
     """Return the admin endpoint of a Weir with these replication quotas, or without replication listeners."""
     sources = Sources(server, registry_of(), StoreHealth(lambda: 0.0), lambda: NOW_MS, replication=of)
-    return application(sources, Readiness(server, trio.Event()))
+    return application(state_of(sources, Readiness(server, trio.Event())))
 
 
 def run(*arguments: str) -> Result:
@@ -80,11 +81,13 @@ def done(server: Server, of: ReplicationQuotas | None, *arguments: str) -> str:
     return result.stdout
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, answers: list[Status | AdminError], *arguments: str) -> Result:
+def watched(
+    monkeypatch: pytest.MonkeyPatch, answers: list[ReplicationStatus | AdminError], *arguments: str
+) -> Result:
     """Return what the command prints that watches a Weir with these answers, until Ctrl-C."""
     remaining, slept = iter(answers), []
 
-    def answer(*_: object) -> Status:
+    def answer(*_: object) -> ReplicationStatus:
         found = next(remaining)
         if isinstance(found, AdminError):
             raise found
@@ -112,7 +115,7 @@ def test_replication_status_in_a_pipe_is_plain_text(server: Server) -> None:
 
 def test_replication_status_as_json_is_the_page_of_the_admin_endpoint(server: Server) -> None:
     found = json.loads(done(server, quotas(), "--json"))
-    assert msgspec.convert(found, Status) == snapshot(quotas(), NOW_MS)
+    assert msgspec.convert(found, ReplicationStatus) == snapshot(quotas(), NOW_MS)
     assert found["brokers"][0] == {
         "node_id": 1,
         "role": "leader",
@@ -160,7 +163,9 @@ def test_replication_status_watched_as_json_prints_a_line_per_interval(
 ) -> None:
     statuses = [snapshot(quotas(), NOW_MS), NOT_CONFIGURED]
     result = watched(monkeypatch, [*statuses], "--json")
-    assert [msgspec.json.decode(line, type=Status) for line in result.stdout.splitlines()] == statuses
+    assert [
+        msgspec.json.decode(line, type=ReplicationStatus) for line in result.stdout.splitlines()
+    ] == statuses
 
 
 def test_replication_status_goes_on_watching_while_weir_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +276,7 @@ def test_replication_status_on_a_terminal_has_bars(
     assert [line.split() for line in plain.splitlines()] == words
 
 
-def on_screen(height: int, *shown: Status | str) -> str:
+def on_screen(height: int, *shown: ReplicationStatus | str) -> str:
     """Return what the redrawn screen writes to a terminal of this height: of each status, and each error."""
     file = StringIO()
     console = Console(file=file, force_terminal=True, width=100, height=height, color_system=None)

@@ -21,12 +21,15 @@ from click.testing import CliRunner
 
 from tests.cli.run_command import refused
 from tests.kafka.ports import free_range
+from tests.proxy.usage_rigs import text_of
 from tests.proxy.wire import quota_table
 from tests.wire.frames import request, response
 from weir.cli.main import weir
 from weir.cli.settings.sections import SECTIONS
 from weir.protocol.messages import ProduceRequest, ProduceResponse
+from weir.proxy.addresses import PortRange
 from weir.proxy.config import config
+from weir.proxy.port_ranges import PortRanges
 from weir.proxy.run import quota_registry
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.usage import UsageRecord
@@ -58,6 +61,18 @@ def written(path: Path, text: str) -> str:
         (["--upstream", "a:1", "--broker-ports", "9"], ["broker_ports is '9'", "FIRST-LAST"]),
         (["--upstream", "a:1", "--broker-ports", "9-8"], ["broker_ports is '9-8'"]),
         (["--upstream", "a:1", "--broker-ports", "19000-19100"], ["contains the port of listen (19092)"]),
+        (["--upstream", "a:1", "--broker-ports", "20000-20001,9"], ["broker_ports is '9'", "@NODE_ID"]),
+        (["--upstream", "a:1", "--broker-ports", "1-2@5,2-3@9"], ["broker_ports has ports twice"]),
+        (["--upstream", "a:1", "--broker-ports", "1-2@5,8-9@6"], ["broker_ports has node ids twice"]),
+        (["--upstream", "a:1", "--broker-ports", "1-2@9999999999"], ["node id above 2147483647"]),
+        (
+            ["--upstream", "a:1", "--broker-ports", "1-2@5", "--first-node-id", "7"],
+            ["begins with node id 5, first_node_id is 7"],
+        ),
+        (
+            ["--upstream", "a:1", "--broker-ports", "1-2,80-90@5", "--admin", ":85"],
+            ["the port of admin (85) belongs to"],
+        ),
         (["--upstream", "a:1", "--connections-max", "0"], ["connections_max is 0, must be greater than 0"]),
         (["--upstream", "a:1", "--connect-timeout-s", "nan"], ["connect_timeout_s is nan"]),
         (["--upstream", "a:1", "--refresh-s", "nan"], ["refresh_s is nan"]),
@@ -152,7 +167,7 @@ def test_options_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) ->
     assert (loaded.listen.port, loaded.settings.refresh_s) == (7000, 5.0)
     assert loaded.settings.in_flight_max == 1000
     assert loaded.quota_file == tmp_path / "q.toml", "relative to the file that says so"
-    assert (loaded.ports.first, loaded.ports.last) == (7001, 7100)
+    assert loaded.ports == PortRanges((PortRange(7001, 7100),))
 
 
 def test_the_window_of_rates_reaches_the_budgets() -> None:
@@ -346,9 +361,11 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
         "demo",
         "man",
         "pipeline",
+        "probe",
         "quotas",
         "replication",
         "run",
+        "top",
         "verify",
         "versions",
     ]
@@ -523,8 +540,8 @@ def test_weir_run_shows_replication_quotas_only_with_replication_listeners(
 def used(directory: Path) -> dict[str, int]:
     """What the finished files in a directory say of the bytes that each client-id has sent."""
     total: dict[str, int] = {}
-    for path in directory.glob("usage-*.jsonl"):
-        for line in path.read_text().splitlines():
+    for path in directory.glob("usage-*.jsonl.zst"):
+        for line in text_of(path).splitlines():
             record = msgspec.json.decode(line, type=UsageRecord)
             total[record.client_id] = total.get(record.client_id, 0) + record.bytes_in
     return total
@@ -534,6 +551,7 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
     port, directory = free_range(3), tmp_path / "usage"
     options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--connect-timeout-s", "1"]
     options += ["--broker-ports", f"{port + 1}-{port + 2}", "--usage-dir", str(directory)]
+    options += ["--usage-interval-ms", "1000"]
     sizes = {
         name: len(request(ProduceRequest(acks=1, transactional_id="t" * 500), 7, client_id=name))
         for name in (b"app", b"other")

@@ -159,11 +159,12 @@ def test_a_cut_head_is_incomplete(find: FindBody, head: bytes, flexible: bool) -
 
 @pytest.mark.parametrize("length", [-2, -3, -32_768])
 @pytest.mark.parametrize("flexible", [False, True])
-def test_a_negative_client_id_length_is_an_error(length: int, flexible: bool) -> None:
-    data = BEFORE + framed(struct.pack(">hhih", 3, 9, 1, length) + b"\x00")
-    with pytest.raises(ProtocolError, match=f"client-id length {length} is negative") as caught:
-        request_body(data, len(BEFORE), len(data), flexible=flexible)
-    assert caught.value.offset == CLIENT_ID_OFFSET
+def test_a_negative_client_id_length_is_null(length: int, flexible: bool) -> None:
+    """Kafka's generated RequestHeaderData.read, and Type.NULLABLE_STRING before Kafka 2.4."""
+    data = BEFORE + framed(struct.pack(">hhih", 3, 9, 1, length) + b"\x00" + BODY)
+    null = data.replace(struct.pack(">hhih", 3, 9, 1, length), struct.pack(">hhih", 3, 9, 1, -1))
+    found = request_body(data, len(BEFORE), len(data), flexible=flexible)
+    assert found == request_body(null, len(BEFORE), len(null), flexible=flexible)
 
 
 def test_a_client_id_longer_than_its_frame_never_completes() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from weir.proxy.addresses import Address, AddressBook, PortRange
+from weir.proxy.config import config
+from weir.proxy.port_ranges import PortRanges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,3 +84,34 @@ def test_the_first_node_id_stays_once_a_broker_is_known() -> None:
     book.observe(7, Address("kafka-7", 9092))
     book.fit([1001])
     assert book.port(7) == 9107
+
+
+def ranges(text: str, first_node_id: int = 0) -> PortRanges:
+    options = {"upstream": "a:1", "broker_ports": text, "first_node_id": first_node_id}
+    return config.load(None, options).ports
+
+
+def test_node_ids_that_are_far_apart_have_ports_in_their_own_ranges() -> None:
+    ports = ranges("9093-9098, 19093-19098@1000")
+    found = {node_id: ports.port(node_id) for node_id in (0, 5, 6, 999, 1000, 1005, 1006)}
+    assert found == {0: 9093, 5: 9098, 6: None, 999: None, 1000: 19093, 1005: 19098, 1006: None}
+
+
+def test_a_range_without_a_node_id_continues_behind_the_range_before_it() -> None:
+    ports = ranges("9093-9094,9200-9201,9300-9301@7", first_node_id=1)
+    assert [ports.port(node_id) for node_id in (1, 2, 3, 4, 7)] == [9093, 9094, 9200, 9201, 9300]
+
+
+def test_node_ids_outside_of_several_ranges_are_named_with_the_remedy() -> None:
+    ports = ranges("9093-9094,9200-9201@7")
+    assert ports.unmapped([0, 8]) is None
+    said = ports.unmapped([0, 12, 9])
+    assert said is not None
+    assert "node ids 9, 12" in said
+    assert "FIRST-LAST@9" in said
+
+
+def test_the_first_node_id_of_a_single_range_is_derived_and_those_of_several_are_not() -> None:
+    assert ranges("9100-9199").fitted([1001, 1003]).port(1001) == 9101
+    several = ranges("9100-9199,9300-9301@500")
+    assert several.fitted([1001, 1003]) is several

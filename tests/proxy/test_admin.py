@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
+from tests.admin.stage import Stage, asked, get, play
 from tests.cli.run_command import refused as refused_start
 from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.ports import free_range
@@ -28,20 +29,22 @@ from tests.proxy.wire import quota_table
 from tests.scripted import scripted
 from weir.proxy.addresses import Address
 from weir.proxy.admin import endpoint, readiness
-from weir.proxy.admin.endpoint import Endpoint, application, listen
+from weir.proxy.admin.api import events
+from weir.proxy.admin.endpoint import Endpoint, listen
 from weir.proxy.admin.entities import ENTITIES_MAX
 from weir.proxy.admin.exposition import LINES, render
 from weir.proxy.admin.metrics import Sources, families
-from weir.proxy.admin.readiness import Readiness
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
+from weir.proxy.control.events.hub import WAITING_MAX, Hub
+from weir.proxy.control.events.records import BrokerDown
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.poll import WRITE
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, QuotaKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,28 +115,6 @@ def served(client: Client, app: Starlette = PAGES) -> None:
                 nursery.cancel_scope.cancel()
 
     trio.run(main)
-
-
-async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
-    """Get a page."""
-    return await asked(port, "GET", path, headers)
-
-
-async def asked(
-    port: int, method: str, path: str, headers: dict[str, str]
-) -> tuple[int, bytes, http.client.HTTPMessage]:
-    """Ask the standard library's client, in a thread."""
-
-    def ask() -> tuple[int, bytes, http.client.HTTPMessage]:
-        connection = http.client.HTTPConnection(HOST, port, timeout=LONG_S)
-        try:
-            connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read(), answer.headers
-        finally:
-            connection.close()
-
-    return await trio.to_thread.run_sync(ask)
 
 
 async def small(port: int) -> bytes:
@@ -394,62 +375,6 @@ def test_an_admin_connection_without_a_whole_request_is_closed(monkeypatch: pyte
 # The proxy's pages
 
 
-@dataclass
-class Stage:
-    """A server that was not started yet, its endpoint, and a fake cluster."""
-
-    server: Server
-    cluster: FakeCluster
-    broker: trio.CancelScope
-    nursery: trio.Nursery
-    admin: int
-    clients: int
-    listening: trio.Event
-
-    async def start(self) -> None:
-        """Let clients connect."""
-        await self.nursery.start(self.server.serve)
-        self.listening.set()
-
-    async def ready(self) -> tuple[int, str]:
-        """What /readyz answers."""
-        status, body, _ = await get(self.admin, "/readyz")
-        return status, body.decode()
-
-
-def play(script: Callable[[Stage], Awaitable[None]]) -> None:
-    """Run a script on a stage, Trio being a guest of the reactor."""
-    reactor = Reactor(monotonic_us)
-    try:
-        run_hosting_trio(reactor, lambda: _stage(reactor, script))
-    finally:
-        reactor.close()
-
-
-async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -> None:
-    with trio.fail_after(LONG_S):
-        async with trio.open_nursery() as nursery:
-            cluster = FakeCluster()
-            cluster.may_answer.set()
-            broker = await nursery.start(cluster.serve, 0)
-            port = free_range(4)
-            options = {
-                "upstream": str(cluster.nodes[0]),
-                "listen": f"{HOST}:{port}",
-                "broker_ports": f"{port + 1}-{port + 2}",
-                "drain_timeout_s": LONG_S,
-            }
-            registry = QuotaRegistry(QuotaTable())
-            server = Server(config.load(None, options), reactor, registry)
-            listening = trio.Event()
-            sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: reactor.now_ms)
-            app = application(sources, Readiness(server, listening))
-            sockets = await listen(Address(HOST, port + 3), LONG_S)
-            nursery.start_soon(Endpoint(sockets, app).serve, server.supervisor)
-            await script(Stage(server, cluster, broker, nursery, port + 3, port, listening))
-            nursery.cancel_scope.cancel()
-
-
 @scripted(play)
 async def test_readyz_is_200_between_start_and_drain(stage: Stage) -> None:
     assert await stage.ready() == (503, "not ready: starting\n")
@@ -553,6 +478,32 @@ async def test_readyz_does_not_ask_brokers_again_within_five_seconds(stage: Stag
     assert await stage.ready() == (200, "ready\n"), "asked less than CHECK_S ago"
 
 
+@scripted(play)
+async def test_brokers_are_asked_between_requests_only_while_events_are_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+    await stage.start()
+    checks = 0
+
+    async def unreachable(*_args: object) -> str:
+        nonlocal checks
+        checks += 1
+        return "no broker answers"
+
+    monkeypatch.setattr(readiness, "_unreachable", unreachable)
+    found = stage.state.readiness
+    await found.refresh()
+    assert checks == 0
+    with stage.server.events.read():
+        await found.refresh()
+    assert checks == 1
+    (condition,) = found.conditions()
+    assert condition.what == "Not ready: no broker answers."
+    monkeypatch.setattr(readiness, "KNOWN_S", -1.0)
+    assert list(found.conditions()) == [], "nobody has asked for long"
+
+
 @pytest.mark.parametrize(
     ("accept", "content_type", "end"),
     [
@@ -582,7 +533,7 @@ async def test_metrics_have_the_requested_format(
     await client.stream.aclose()
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics/", "/healthzz", "/../etc/passwd"])
+@pytest.mark.parametrize("path", ["/metrics/", "/healthzz", "/../etc/passwd"])
 @scripted(play)
 async def test_unknown_admin_paths_are_not_found(stage: Stage, path: str) -> None:
     status, _, _ = await get(stage.admin, path)
@@ -656,7 +607,8 @@ def test_an_admin_address_must_be_host_and_port() -> None:
 
 def test_no_admin_endpoint_is_configured_by_default() -> None:
     assert config.load(None, {"upstream": "a:1"}).admin is None
-    assert config.load(None, {"upstream": "a:1", "admin": ":9644"}).admin == Address("", 9644)
+    options = {"upstream": "a:1", "admin": ":9644", "admin_token_file": "token"}
+    assert config.load(None, options).admin == Address("", 9644)
 
 
 def test_weir_run_reports_a_taken_admin_port_in_one_line() -> None:
@@ -664,3 +616,84 @@ def test_weir_run_reports_a_taken_admin_port_in_one_line() -> None:
         admin = f"{HOST}:{taken.getsockname()[1]}"
         line = refused_start("--upstream", f"{HOST}:1", "--admin", admin, "--log-level", "error")
     assert line == f"weir: cannot listen on {admin}: address already in use: choose another --admin"
+
+
+# Events
+
+
+def test_events_are_streamed_for_longer_than_other_connections_last_and_resume_after_an_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "IDLE_S", 0.05)
+    monkeypatch.setattr(endpoint, "CONNECTION_S", 0.1)
+    hub = Hub(lambda: 5)
+
+    async def client(port: int) -> None:
+        hub.publish(BrokerDown(node_id=1, reason=None))
+        hub.publish(BrokerDown(node_id=2, reason=None))
+        async with await trio.open_tcp_stream(HOST, port) as stream:
+            await stream.send_all(b"GET /api/events HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 5\r\n\r\n")
+            first = await received_until(stream, b'"node_id":2')
+            assert b"content-type: text/event-stream" in first
+            assert b"id: 6\ndata: {" in first
+            assert b'"node_id":1' not in first
+            with pytest.raises(trio.TooSlowError):
+                with trio.fail_after(0.3):  # three times the time that another connection has
+                    await received_until(stream, b"closed")
+            assert hub.readers == 1
+            hub.publish(BrokerDown(node_id=3, reason=None))
+            assert b"id: 7\n" in await received_until(stream, b'"node_id":3')
+        await until(lambda: hub.readers == 0)
+
+    served(client, Starlette(routes=[events.route(hub)]))
+
+
+def test_readers_of_events_do_not_take_the_places_of_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "REQUESTS_MAX", 1)
+    hub = Hub(lambda: 5)
+
+    async def client(port: int) -> None:
+        async with AsyncExitStack() as streams:
+            for _ in range(3):
+                stream = await streams.enter_async_context(await trio.open_tcp_stream(HOST, port))
+                await stream.send_all(b"GET /api/events HTTP/1.1\r\nHost: x\r\n\r\n")
+            await until(lambda: hub.readers == 3)
+            assert await small(port) == b"small"
+
+    served(client, Starlette(routes=[events.route(hub), *PAGES.routes]))
+
+
+def test_wrong_and_superfluous_readers_of_events_get_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weir.proxy.control.events.hub.READERS_MAX", 0)
+
+    async def client(port: int) -> None:
+        for path, status in (("/api/events?after=x", 400), ("/api/events", 503)):
+            found, body, headers = await get(port, path)
+            assert (found, headers["content-type"]) == (status, "application/problem+json")
+            assert json.loads(body)["status"] == status
+
+    served(client, Starlette(routes=[events.route(Hub(lambda: 5))]))
+
+
+@pytest.mark.trio
+async def test_a_stream_of_events_tells_a_slow_reader_that_it_is_closed() -> None:
+    hub = Hub(lambda: 5)
+    with hub.read() as reader:
+        parts = events.stream(reader, lost=True, alive_s=0)
+        told = [await anext(parts) for _ in range(3)]
+        assert told[1].startswith(b"event: lost\n")
+        assert told[2] == b": alive\n\n"
+        for _ in range(WAITING_MAX + 1):
+            hub.publish(BrokerDown(node_id=1, reason=None))
+        last = [part async for part in parts][-1]
+    assert last == b'event: closed\ndata: {"reason":"the reader is too slow"}\n\n'
+
+
+async def received_until(stream: trio.SocketStream, part: bytes) -> bytes:
+    """Return the bytes received until they contain `part`."""
+    received = b""
+    while part not in received:
+        more = await stream.receive_some()
+        assert more, "closed by the endpoint"
+        received += more
+    return received

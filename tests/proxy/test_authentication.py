@@ -579,7 +579,6 @@ def test_a_request_that_is_no_saslauthenticate_passes_without_a_word_of_it() -> 
 
 
 ODD_HEADS: Final = {
-    "client-id of length -5": bytes.fromhex("fffb 00"),
     "header with -2^31 tags": bytes.fromhex("0003617070 8080808008"),
     "header with 101 tags": bytes.fromhex("0003617070 65") + b"".join(bytes([tag, 0]) for tag in range(101)),
 }
@@ -597,8 +596,18 @@ def test_a_saslauthenticate_whose_head_weir_cannot_read_closes_the_connection(re
         play.violation(CloseReason.REQUEST_MALFORMED)
 
 
+def test_a_user_is_known_who_logs_in_with_a_client_id_of_negative_length() -> None:
+    """Brokers read the client-id as null, and log the user in."""
+    head = struct.pack(">hhih", ApiKey.SASL_AUTHENTICATE, 2, 2, -5) + b"\0"
+    token = bytes([1 + len(plain("alice"))]) + plain("alice")
+    with Playbook() as play:
+        play.relays(framed(struct.pack(">hhih", ApiKey.SASL_HANDSHAKE, 1, 1, -5) + b"\0\5PLAIN"), shaken())
+        play.relays(framed(head + token + b"\0"), authenticated(version=2))
+        assert play.session.client.user == "alice"
+
+
 def test_a_saslhandshake_whose_head_weir_cannot_read_closes_the_connection() -> None:
-    head = struct.pack(">hhih", ApiKey.SASL_HANDSHAKE, 1, 1, -5)
+    head = struct.pack(">hhih", ApiKey.SASL_HANDSHAKE, 1, 1, 32_767)
     with Playbook() as play:
         play.client(framed(head + b"\0\5PLAIN"))
         play.violation(CloseReason.REQUEST_MALFORMED)
@@ -653,6 +662,21 @@ def test_before_login_no_request_above_512_kb_is_kept(logged_in: bool, refused: 
     assert (session.violation is not None) == refused
     if session.violation is not None:
         assert session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+
+
+@pytest.mark.parametrize(("logged_in", "refused"), [(False, True), (True, False)])
+def test_before_login_a_request_above_512_kb_that_waits_is_refused_at_its_head(
+    logged_in: bool, refused: bool
+) -> None:
+    """A broker refuses it by its length, but gets no byte of a request while Weir waits for more of it."""
+    session = with_rules(Identities(IdentityRules()), QuotaTable(MUTATIONS))
+    session.plans.identities.behind_sasl.add(session.node_id)
+    if logged_in:
+        session.client.become("alice")
+    wire = Wire(session)
+    wire.feed(0, client=of_length(request(CreateTopicsRequest(), 5), SASL_BYTES_MAX + 1))
+    assert (session.violation is not None) == refused
+    assert not wire.to_broker
 
 
 def told(

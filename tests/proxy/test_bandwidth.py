@@ -475,6 +475,16 @@ def test_malformed_requests_close_the_session_with_a_reason(sent: bytes, reason:
         play.silent()
 
 
+@pytest.mark.parametrize("length", [-1, 0, 1, 7, 0x7FFFFFFF])
+def test_an_invalid_length_closes_the_session_before_the_head_arrives(length: int) -> None:
+    """A request of less than 8 bytes never has a whole head."""
+    with Playbook() as play:
+        play.client(ping(1), length.to_bytes(4, signed=True) + bytes(max(0, min(length, 7))))
+        play.to_broker(ping(1))
+        large = length > 7
+        play.violation(CloseReason.REQUEST_TOO_LARGE if large else CloseReason.REQUEST_TOO_SHORT)
+
+
 @pytest.mark.parametrize("sent", [b"GET /metrics HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
 def test_http_at_the_kafka_port_is_named_in_the_log(sent: bytes) -> None:
     with Playbook(quota_table(produce=1000)) as play:

@@ -15,7 +15,6 @@ from tests.quotas.changes import put_in_force
 from weir.proxy.addresses import Address
 from weir.proxy.admin.entities import (
     ENTITIES_MAX,
-    NAME_CHARS_MAX,
     SLICE,
     Pot,
     Reading,
@@ -27,6 +26,7 @@ from weir.proxy.admin.exposition import LINES, render
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.snapshots.names import NAME_CHARS_MAX
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.server.server import Server
 from weir.quotas import Budget, MutationBudget, QuotaTable, parse
@@ -91,7 +91,7 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     server.address_book.nodes[3] = Address("kafka-3", 9092)
     counters.requests_not_understood, counters.throttles = 7, 11
     counters.requests_unread[3] = 2
-    counters.bytes_from_clients, counters.bytes_from_brokers = 19, 23
+    counters.bytes_from_clients[1], counters.bytes_from_brokers[1] = 19, 23
     server.plans.make(0, 9).requests = 13
     server.plans.make(18, 3).requests = 17
     page = scraped(server)
@@ -162,10 +162,10 @@ def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> No
 
     assert seen() == (2, 0, 1, 100)
     now_s = 200.0
-    state.note(good=False)
+    state.note("unreadable")
     assert seen() == (2, 0, 0, 100)
     put_in_force(registry, QuotaTable())
-    state.note(good=True)
+    state.note()
     assert seen() == (0, 1, 1, 200)
 
 
@@ -272,7 +272,7 @@ def test_metric_totals_include_expired_budgets() -> None:
     assert sum(registry.expire(IDLE_MS_MAX + 1)) > 0
     reading = reading_of(registry)
     assert reading.totals[PRODUCED] == before
-    assert [entity.labels[3] for entity in reading.shown if entity.charged] == ["young"]
+    assert [entity.names.client_id for entity in reading.shown if entity.charged] == ["young"]
     charge(registry, "old", 7.0, IDLE_MS_MAX + 2)
     assert reading_of(registry).totals[PRODUCED].charged == before.charged + 7
     assert sum(registry.expire(3 * IDLE_MS_MAX)) > 0

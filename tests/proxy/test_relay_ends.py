@@ -134,9 +134,9 @@ def test_a_held_response_is_delivered_though_the_broker_has_closed(new_rig: Call
         (b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", CloseReason.REQUEST_TOO_LARGE),
         (b"\xff" * 64, CloseReason.REQUEST_TOO_SHORT),
         (bytes(64), CloseReason.REQUEST_TOO_SHORT),
-        (framed(b"\0\0\0\x07\0\0\0\x01\xff\x00" + bytes(50)), CloseReason.REQUEST_MALFORMED),
+        (framed(b"\0\0\0\x07\0\0\0\x01\x7f\x00" + bytes(50)), CloseReason.REQUEST_MALFORMED),
     ],
-    ids=["tls", "http", "ones", "zeros", "negative client-id"],
+    ids=["tls", "http", "ones", "zeros", "client-id beyond the frame"],
 )
 def test_a_connection_that_does_not_speak_kafka_is_closed_with_a_reason(
     new_rig: Callable[..., Rig], sent: bytes, reason: CloseReason

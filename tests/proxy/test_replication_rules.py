@@ -66,7 +66,7 @@ def test_replication_listeners_may_have_gaps_and_begin_at_node_0() -> None:
             "replication_listen gives broker 2 port 19193, which belongs to broker_ports (19193-19200)",
         ),
         (
-            {"admin": ":19294"},
+            {"admin": "127.0.0.1:19294"},
             "replication_listen gives broker 1 port 19294, which belongs to admin: choose other ports",
         ),
         (

@@ -36,10 +36,11 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us
 from weir.proxy.server import establish, listeners
+from weir.proxy.server.server import Server
 from weir.quotas import QuotaTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
 # Clients and brokers
@@ -339,6 +340,58 @@ def test_weir_still_waits_for_brokers_while_another_program_answers_at_their_add
     assert "brokers answer, clients can connect" not in said
 
 
+@staged(brokers=(3,), cluster=FakeCluster(shy=True))
+async def test_readiness_names_unknown_brokers_until_a_client_has_bootstrapped(stage: Stage) -> None:
+    """Else clients that remember the brokers' ports at Weir would be refused by a Weir that says it is ready
+    (kroxylicious#416).
+    """
+    readiness = Readiness(stage.server, _set_event())
+    problem = await readiness.problem()
+    assert problem is not None
+    assert "broker_map_file" in problem
+    assert await is_refused(stage, 3)
+    assert set(await stage.told()) == {3}
+    assert await readiness.problem() is None
+    assert await (await stage.connect(3)).ask(PING) == PONG
+
+
+def test_listeners_of_remembered_brokers_are_open_at_the_start(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered: dict[int, Address] = {}
+    really = Server.serve
+
+    async def serve(self: Server, **kwargs: Any) -> None:
+        self.remembered = remembered
+        await really(self, **kwargs)
+
+    async def script(stage: Stage) -> None:
+        remembered.update(stage.cluster.nodes)
+        problem = await Readiness(stage.server, _set_event()).problem()
+        assert problem == "no listener for brokers 4, 99, see the log for the remedy"
+        assert await (await stage.connect(3)).ask(PING) == PONG
+        assert await is_refused(stage, 4), "its port is another program's, and stops no start"
+
+    cluster, port = FakeCluster(shy=True), free_range(12)
+    monkeypatch.setattr(Server, "serve", serve)
+    with socket.socket() as taken, capture_logs() as logged:
+        taken.bind((HOST, port + 5))
+        remembered.update({3: Address(HOST, 1), 4: Address(HOST, 2), 99: Address(HOST, 3)})
+        play(partial(_moved, script), brokers=(3,), cluster=cluster, first_port=port)
+    said = [line["event"] for line in logged]
+    left_out = {
+        line["node_id"] for line in logged if line["event"].startswith("broker removed from responses")
+    }
+    assert left_out == {4, 99}
+    assert "no broker lists the brokers, using the last known ones" in said
+
+
+async def _moved(script: Callable[[Stage], Awaitable[None]], stage: Stage) -> None:
+    """Play after a client has bootstrapped: its response corrects an address that was remembered."""
+    assert set(await stage.told()) == {3}
+    await script(stage)
+
+
 def _set_event() -> trio.Event:
     event = trio.Event()
     event.set()
@@ -474,14 +527,14 @@ async def test_a_port_taken_while_its_listener_refuses_is_tried_again(
 ) -> None:
     monkeypatch.setattr(establish, "PROBE_S", 0)
     monkeypatch.setattr(listeners, "RETRY_S", 0)
-    really, failures = sockets.listen, [OSError(errno.EADDRINUSE, "Address already in use")]
+    really, failures = sockets.listen_again, [OSError(errno.EADDRINUSE, "Address already in use")]
 
-    def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
+    def listen_again(bound: Sequence[socket.socket]) -> None:
         if failures:
             raise failures.pop()
-        return really(ips, port)
+        really(bound)
 
-    monkeypatch.setattr(sockets, "listen", listen)
+    monkeypatch.setattr(sockets, "listen_again", listen_again)
     stage.brokers[1].cancel()
     await trio.testing.wait_all_tasks_blocked()
     with capture_logs() as logged:

@@ -393,13 +393,15 @@ def test_the_configuration_can_put_all_quotas_in_shadow() -> None:
     assert (registry.in_force, registry.of(1).unnamed) == (shadowed(table), EMPTY)
 
 
-@pytest.mark.parametrize("client_id", [b"", None], ids=["empty", "null"])
-def test_default_quotas_can_be_configured_for_clients_without_a_client_id(client_id: bytes | None) -> None:
+@pytest.mark.parametrize("length", [0, -1, -2], ids=["empty", "null", "negative"])
+def test_default_quotas_can_be_configured_for_clients_without_a_client_id(length: int) -> None:
+    """Brokers read each negative length as null."""
     table = quota_table(produce=1000, entity=Entity(client_id=DEFAULT))
     for unnamed, muted_until_ms in (("", 0), (EMPTY, 1000)):
         registry = QuotaRegistry(table, unnamed=unnamed)
         wire = Wire(new_connection(quotas=registry.of(NODE)))
-        frame = framed(header(0, 7, 1, client_id, tags=None) + produce(1, 11_000)[4 + 8 + 2 + 3 :])
+        head = header(0, 7, 1, b"", tags=None)[:-2] + length.to_bytes(2, signed=True)
+        frame = framed(head + produce(1, 11_000)[4 + 8 + 2 + 3 :])
         frame = framed(frame[4:] + bytes(11_000 - len(frame) + 4))
         wire.feed(0, client=frame)
         assert wire.to_broker == frame

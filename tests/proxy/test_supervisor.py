@@ -16,9 +16,9 @@ from tests.proxy.stage import PING, PONG, Stage, set_stage
 from tests.proxy.supervised import supervisor
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.cluster.discovery import discover
+from weir.proxy.control.events.throttle_log import PERIOD_S, ThrottleLog
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps
-from weir.proxy.control.throttle_log import PERIOD_S, ThrottleLog
 from weir.proxy.counters import Counters
 from weir.proxy.file_watch import LOOK_S
 from weir.proxy.net.drivers import trio_us
@@ -188,7 +188,7 @@ def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
     Task.BROKERS: ("weir.proxy.control.cluster.discovery.discover", discover, 2),
     Task.EXPIRY: ("weir.proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
-    Task.THROTTLE_LOG: ("weir.proxy.control.throttle_log.ThrottleLog.look", ThrottleLog.look, 1),
+    Task.THROTTLE_LOG: ("weir.proxy.control.events.throttle_log.ThrottleLog.look", ThrottleLog.look, 1),
     Task.TLS_FILES: ("weir.proxy.net.tls.contexts.ContextOfFiles.look", ContextOfFiles.look, 1),
 }
 """Of each task, a function that it calls, and the first call of it that is the task's."""

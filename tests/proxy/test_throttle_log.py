@@ -10,10 +10,12 @@ from structlog.testing import capture_logs
 
 from tests.quotas.changes import put_in_force
 from weir.proxy.connection.client import Client
+from weir.proxy.control.events.records import Event
+from weir.proxy.control.events.throttle_log import NAMED_MAX, ThrottleLog
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.scan import SLICE, Scan
 from weir.proxy.control.supervisor import in_steps
-from weir.proxy.control.throttle_log import NAMED_MAX, ThrottleLog
-from weir.proxy.control.throttled import SLICE
+from weir.proxy.control.throttled import Connected
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
@@ -47,7 +49,15 @@ def budget_of(registry: QuotaRegistry, client_id: str = "app", node_id: int = 0)
 
 
 def shadow_log(registry: QuotaRegistry, connections: ConnectionQuotas | None = None) -> ThrottleLog:
-    return ThrottleLog(registry, connections or ConnectionQuotas(), shadow=True)
+    return ThrottleLog(Scan(registry, connections or ConnectionQuotas()), list, unheard, shadow=True)
+
+
+def log_of(registry: QuotaRegistry, connected: Connected = list) -> ThrottleLog:
+    return ThrottleLog(Scan(registry, ConnectionQuotas()), connected, unheard)
+
+
+def unheard(event: Event) -> None:
+    """Publish to nobody."""
 
 
 def said(log: ThrottleLog, now_ms: int = 0) -> list[Line]:
@@ -81,7 +91,7 @@ def client(
 def test_the_log_says_when_throttling_begins_lasts_and_ends() -> None:
     """12,000 bytes at 1000 bytes/s, of which 10,000 pass at once: 2 s. 15,000 in 10 s: 5 s."""
     registry = registry_of(shadow=False)
-    log = ThrottleLog(registry, ConnectionQuotas(), lambda: [client(registry)])
+    log = log_of(registry, lambda: [client(registry)])
     assert said(log) == []
     whose = {"quota": "producer_byte_rate", "client_id": "app", "entry": "client-id <default>"}
     budget_of(registry, node_id=1).charge(12_000, 0)
@@ -107,7 +117,7 @@ def test_the_log_says_when_throttling_begins_lasts_and_ends() -> None:
 
 def test_the_log_reminds_once_a_minute_of_throttling_that_lasts() -> None:
     registry = registry_of(shadow=False)
-    log = ThrottleLog(registry, ConnectionQuotas())
+    log = log_of(registry)
     lines: list[Line] = []
     for now_ms in range(0, 150_000, 5000):
         budget_of(registry).charge(15_000, now_ms)
@@ -121,7 +131,7 @@ def test_the_log_reminds_once_a_minute_of_throttling_that_lasts() -> None:
 
 def test_the_log_waits_for_the_end_of_a_long_throttle() -> None:
     registry = registry_of(shadow=False)
-    log = ThrottleLog(registry, ConnectionQuotas())
+    log = log_of(registry)
     budget_of(registry).charge(110_000, 0)
     said(log)
     assert said(log, 99_000) == []
@@ -133,7 +143,7 @@ def test_the_log_counts_connections_of_the_throttled_entity_alone_and_names_five
     registry = registry_of(shadow=False)
     clients = [client(registry, peer=f"10.0.0.{n // 2}:{n}") for n in range(16)]
     clients += [client(registry, b"other", "10.9.9.9:1")]
-    log = ThrottleLog(registry, ConnectionQuotas(), lambda: clients)
+    log = log_of(registry, lambda: clients)
     budget_of(registry, node_id=1).charge(12_000, 0)
     (line,) = said(log)
     assert line["connections"] == 16
@@ -143,7 +153,7 @@ def test_the_log_counts_connections_of_the_throttled_entity_alone_and_names_five
 def test_the_log_counts_connections_under_a_mutation_quota() -> None:
     registry = registry_of(MUTATIONS, Entity("alice"), rate=1.0, shadow=False)
     clients = [client(registry), client(registry, user="bob")]
-    log = ThrottleLog(registry, ConnectionQuotas(), lambda: clients)
+    log = log_of(registry, lambda: clients)
     ledger = registry.of(1).mutation_ledger("alice", "app", 0)
     assert ledger is not None
     assert ledger.enforced is not None

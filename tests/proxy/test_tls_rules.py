@@ -59,7 +59,7 @@ def test_tls_files_are_not_read_with_the_configuration() -> None:
 
 
 def test_with_sni_the_admin_port_may_be_any_other() -> None:
-    loaded = load(**CERT, sni_domain="d", listen=":9093", admin=":9094")
+    loaded = load(**CERT, sni_domain="d", listen=":9093", admin="127.0.0.1:9094")
     assert loaded.advertised_listeners.port(7) == 9093
     assert loaded.advertised_listeners.host(7, "anything") == "broker-7.d"
 

@@ -162,6 +162,8 @@ def test_request_traces_add_up_to_the_usage_records(
     assert abs(time_us[0] - time_us[1]) <= 0.001 * (len(taken.records) + len(taken.traces)) + 0.01
     assert traced == {name: value for name, value in sums.items() if not name.endswith("violations")}
     assert not taken.registries.traces_dropped
+    keys = [(each.connection, each.correlation_id, each.time_ms, each.api_key) for each in taken.traces]
+    assert len(set(keys)) == len(keys)
 
 
 @PROPERTY

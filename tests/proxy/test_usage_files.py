@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -14,13 +16,25 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.proxy.usage_rigs import WALL_S, Desk, Disk, requests_in, trace_record, usage_record
+from tests.proxy.usage_rigs import (
+    FRAMES,
+    LINES,
+    WALL_S,
+    Desk,
+    Disk,
+    requests_in,
+    text_of,
+    trace_record,
+    usage_record,
+)
 from weir.proxy.control.usage import outlet
+from weir.proxy.control.usage.compression import FRAMES_BYTES, Compression
 from weir.proxy.control.usage.directory import (
     PartFile,
     finish_for_the_dead,
@@ -33,7 +47,10 @@ from weir.proxy.control.usage.outlet import OutletError
 from weir.proxy.control.usage.tally import Kind, Loss
 from weir.usage import TraceRecord, UsageRecord
 
-FIRST, SECOND = finished_name(Kind.USAGE, "weir", 1), finished_name(Kind.USAGE, "weir", 2)
+PLAIN = Compression.NONE
+FIRST, SECOND = (finished_name(Kind.USAGE, "weir", number, PLAIN) for number in (1, 2))
+FIRST_PACKED = finished_name(Kind.USAGE, "weir", 1, Compression.ZSTD)
+BOTH = pytest.mark.parametrize("rules", [LINES, FRAMES], ids=["lines", "frames"])
 ROOT = Path(__file__).parents[2]
 
 
@@ -50,7 +67,7 @@ def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
     assert desk.names() == [FIRST]
     lines = (tmp_path / FIRST).read_bytes().splitlines()
     assert [msgspec.json.decode(line, type=UsageRecord) for line in lines] == [record, usage_record(8)]
-    assert desk.tally.written == {Kind.USAGE: 2, Kind.TRACE: 0}
+    assert desk.tally.written == {Kind.USAGE: 2, Kind.TRACE: 0, Kind.EVENT: 0}
     assert desk.tally.written_bytes == (tmp_path / FIRST).stat().st_size
     assert desk.tally.last_written_s == WALL_S
 
@@ -61,7 +78,7 @@ def test_request_traces_have_separate_files(tmp_path: Path) -> None:
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)
     trace, usage = desk.names()
-    assert (trace, usage) == (finished_name(Kind.TRACE, "weir", 1), SECOND)
+    assert (trace, usage) == (finished_name(Kind.TRACE, "weir", 1, PLAIN), SECOND)
     assert msgspec.json.decode((tmp_path / trace).read_bytes(), type=TraceRecord) == trace_record(3)
 
 
@@ -82,7 +99,7 @@ def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> Non
 
 
 def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
-    desk, files = Desk.opened(tmp_path, FileRules(rotate_s=1e9, rotate_bytes=4096, keep_bytes=0))
+    desk, files = Desk.opened(tmp_path, FileRules(1e9, 4096, 0, PLAIN))
     for number in range(100):
         files.tend()
         files.write(Kind.USAGE, [usage_record(number)])
@@ -126,17 +143,17 @@ def test_usage_files_are_readable_by_owner_and_group_only(tmp_path: Path) -> Non
 
 
 def test_the_oldest_finished_usage_files_are_deleted_and_counted(tmp_path: Path) -> None:
-    for age, name in enumerate(["usage-b-1.jsonl", "trace-a-1.jsonl", "usage-a-1.jsonl"]):
+    for age, name in enumerate(["usage-b-1.jsonl.zst", "trace-a-1.jsonl.zst", "usage-a-1.jsonl"]):
         (tmp_path / name).write_bytes(b"x" * 1000)
         os.utime(tmp_path / name, (1000 + age, 1000 + age))
     others = ["notes.txt", ".hidden", "usage-late.parquet"]
     for name in others:
         (tmp_path / name).write_bytes(b"x" * 100_000)
-    desk = Desk(tmp_path, FileRules(rotate_s=60, rotate_bytes=4096, keep_bytes=2300))
+    desk = Desk(tmp_path, FileRules(60, 4096, 2300, PLAIN))
     files = desk.files()
     files.write(Kind.USAGE, [usage_record()])
     files.close(1)
-    assert desk.names() == sorted(["trace-a-1.jsonl", "usage-a-1.jsonl", FIRST, *others])
+    assert desk.names() == sorted(["trace-a-1.jsonl.zst", "usage-a-1.jsonl", FIRST, *others])
     assert (desk.tally.deleted_files, desk.tally.deleted_bytes) == (1, 1000)
 
 
@@ -150,6 +167,18 @@ def test_no_usage_file_is_deleted_without_a_limit(tmp_path: Path) -> None:
 
 
 # The dead, and the living
+
+
+def recovered(directory: Path, name: str, content: bytes) -> bytes | None:
+    """Return the lines of the only file after a start that has found this content of an unfinished file; None
+    if no file is left.
+    """
+    (directory / unfinished_name(name)).write_bytes(content)
+    desk = Desk(directory)
+    desk.files().open()
+    assert desk.tally.recovered_files == 1
+    assert desk.names() in ([name], [])
+    return text_of(directory / name) if desk.names() else None
 
 
 @pytest.mark.parametrize(
@@ -166,14 +195,30 @@ def test_no_usage_file_is_deleted_without_a_limit(tmp_path: Path) -> None:
 def test_a_killed_processs_usage_file_is_cut_after_its_last_whole_line(
     tmp_path: Path, content: bytes, whole: bytes | None
 ) -> None:
-    name = "usage-other-00000004.jsonl"
-    (tmp_path / unfinished_name(name)).write_bytes(content)
-    desk = Desk(tmp_path)
-    desk.files().open()
-    assert desk.names() == ([name] if whole else [])
-    if whole:
-        assert (tmp_path / name).read_bytes() == whole
-    assert desk.tally.recovered_files == 1
+    assert recovered(tmp_path, "usage-other-00000004.jsonl", content) == whole
+
+
+PACKED = [pa.compress(line, "zstd", asbytes=True) for line in (b"one\n", b"two\n")]
+"""Frames of another library than Weir's."""
+NOISE = bytes(random.Random(1).randbytes(FRAMES_BYTES // 3))
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (PACKED[0] + PACKED[1], b"one\ntwo\n"),
+        *((PACKED[0] + PACKED[1][:length], b"one\n") for length in range(len(PACKED[1]))),
+        (PACKED[0] + bytes(4096), b"one\n"),
+        (3 * pa.compress(NOISE, "zstd", asbytes=True) + 2 * PACKED[0], 3 * NOISE + 2 * b"one\n"),
+        (PACKED[0][:-1], None),
+        (b"one\n", None),
+        (b"", None),
+    ],
+)
+def test_a_killed_processs_compressed_usage_file_is_cut_after_its_last_whole_frame(
+    tmp_path: Path, content: bytes, lines: bytes | None
+) -> None:
+    assert recovered(tmp_path, "usage-other-00000004.jsonl.zst", content) == lines
 
 
 def test_usage_files_of_a_running_process_are_not_touched(tmp_path: Path) -> None:
@@ -188,14 +233,15 @@ def test_usage_files_of_a_running_process_are_not_touched(tmp_path: Path) -> Non
     assert requests_in(tmp_path / FIRST) == [1, 2]
 
 
-def test_whole_lines_of_a_killed_process_are_recovered(tmp_path: Path) -> None:
+@BOTH
+def test_whole_lines_of_a_killed_process_are_recovered(tmp_path: Path, rules: FileRules) -> None:
     program = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from weir.proxy.control.usage.tally import Kind
-from tests.proxy.usage_rigs import Desk, usage_record
-desk = Desk(Path({str(tmp_path)!r}), instance="killed")
+from tests.proxy.usage_rigs import Desk, FRAMES, LINES, usage_record
+desk = Desk(Path({str(tmp_path)!r}), {"LINES" if rules is LINES else "FRAMES"}, instance="killed")
 files = desk.files()
 files.open()
 for number in range(10**9):
@@ -212,7 +258,7 @@ for number in range(10**9):
         process.send_signal(signal.SIGKILL)
     desk.files().open()
     (name,) = desk.names()
-    assert name == finished_name(Kind.USAGE, "killed", 1)
+    assert name == finished_name(Kind.USAGE, "killed", 1, rules.compression)
     found = requests_in(tmp_path / name)
     assert found == list(range(len(found)))
     assert len(found) > 1000
@@ -290,6 +336,54 @@ def test_a_symbolic_link_named_like_a_leftover_is_not_followed(tmp_path: Path) -
 
 
 # Disks that fail
+
+
+@BOTH
+def test_a_usage_file_that_is_written_can_be_read_up_to_its_latest_write(
+    tmp_path: Path, rules: FileRules
+) -> None:
+    desk, files = Desk.opened(tmp_path, rules)
+    for number in range(1, 4):
+        files.write(Kind.USAGE, [usage_record(number)])
+        (name,) = desk.names()
+        text = text_of((tmp_path / name).rename(tmp_path / name.removesuffix(".part")))
+        assert [json.loads(line).get("requests") for line in text.splitlines()] == list(range(1, number + 1))
+        (tmp_path / name.removesuffix(".part")).rename(tmp_path / name)
+
+
+def test_a_compressed_usage_file_is_a_tenth_as_large_and_has_checksums(tmp_path: Path) -> None:
+    desk, files = Desk.opened(tmp_path, FRAMES)
+    records = [usage_record(number) for number in range(100)]
+    files.write(Kind.USAGE, records)
+    files.close(1)
+    assert desk.names() == [FIRST_PACKED]
+    content = (tmp_path / FIRST_PACKED).read_bytes()
+    assert desk.tally.written_bytes == len(content) < len(outlet.lines(records)) / 10
+    (tmp_path / FIRST_PACKED).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(OSError, match="checksum"):
+        text_of(tmp_path / FIRST_PACKED)
+
+
+def test_a_frame_that_cannot_be_truncated_is_written_again_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, files = Desk.opened(tmp_path, FRAMES)
+    files.write(Kind.USAGE, [usage_record(1)])
+    desk.disk.room = 30
+
+    def fails(_fd: int, _length: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", fails)
+        with pytest.raises(OutletError, match="no space left"):
+            files.write(Kind.USAGE, [usage_record(2), usage_record(3)])
+    desk.disk.room = None
+    files.open()  # as after each failure
+    files.write(Kind.USAGE, [usage_record(2), usage_record(3)])
+    files.close(1)
+    assert [requests_in(tmp_path / name) for name in desk.names()] == [[1], [2, 3]]
+    assert desk.tally.written[Kind.USAGE] == 3
 
 
 def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
@@ -425,8 +519,8 @@ EVENTS = st.lists(
 class Watched:
     """A directory that is looked at after each event, as a streaming reader might."""
 
-    def __init__(self, path: Path) -> None:
-        self.desk = Desk(path, FileRules(rotate_s=60, rotate_bytes=4096, keep_bytes=0))
+    def __init__(self, path: Path, compression: Compression) -> None:
+        self.desk = Desk(path, FileRules(60, 4096, 0, compression))
         self.lives = 0
         self.next = 0
         self.written: list[int] = []
@@ -453,11 +547,12 @@ class Watched:
         self.files.tend()
 
     def kill(self, half_bytes: int) -> None:
-        """What kill -9 leaves: no lock, and perhaps a part of a line."""
+        """What kill -9 leaves: no lock, and perhaps a part of a line or frame."""
+        half = self.desk.rules.compression.pack(b"x" * 10_000 + bytes(range(256)))[:half_bytes]
         for writing in self.files._writing.values():
             writing.part.leave()
             with writing.part.path.open("ab") as file:
-                file.write(b"x" * half_bytes)
+                file.write(half)
         self.begin()
 
     def restart(self) -> None:
@@ -474,12 +569,12 @@ class Watched:
 
 
 @examples(60)
-@given(EVENTS)
+@given(EVENTS, st.sampled_from(Compression))
 def test_a_reader_sees_whole_unchanging_usage_files(
-    events: list[tuple[str, int]],
+    events: list[tuple[str, int]], compression: Compression
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        watched = Watched(Path(directory))
+        watched = Watched(Path(directory), compression)
         for what, amount in events:
             match what:
                 case "room":

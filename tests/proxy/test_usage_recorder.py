@@ -41,11 +41,13 @@ class FakeRegistries:
     intervals: list[tuple[int, int]] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     instances: set[str] = field(default_factory=set)
+    keys: list[tuple[str, int]] = field(default_factory=list)
     buggy: bool = False
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
         self.intervals.append((time_ms, interval_ms))
         self.instances.add(instance)
+        self.keys.append((instance, time_ms))
         if self.buggy:
             raise ZeroDivisionError
         taken, self.records = self.records, []
@@ -221,6 +223,22 @@ async def test_the_usage_recorder_logs_a_changed_clock_and_continues(
     assert len(set(scene.registries.offsets)) == 2
 
 
+async def test_usage_records_have_keys_of_their_own_after_the_clock_was_set_back(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    scene = Scene()
+    recorder = scene.make()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(recorder.run)
+        for _ in range(3):
+            await trio.sleep(4)
+            scene.set_ms -= 3000
+        nursery.cancel_scope.cancel()
+    times = [time for time, _length in scene.registries.intervals]
+    assert len(set(times)) < len(times), "no time came again"
+    assert len(set(scene.registries.keys)) == len(scene.registries.keys)
+
+
 async def test_the_usage_recorder_counts_dropped_traces_once(autojump_clock: trio.testing.MockClock) -> None:
     scene = Scene()
     scene.registries.traces_dropped = 7
@@ -243,3 +261,13 @@ async def test_a_bug_in_the_usage_registry_is_logged_and_recording_continues(
     ]
     assert scene.reports == [False, False, False, True]
     assert scene.sink.closed
+
+
+async def test_request_traces_are_taken_once_a_second_in_longer_usage_intervals(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    scene = Scene(interval_ms=10_000)
+    await record_for(scene, 30.5)
+    assert [time - EPOCH_MS for time, _length in scene.registries.intervals] == [0, 10_000, 20_000, 30_000]
+    assert len(scene.registries.offsets) == 31
+    assert len(scene.reports) == 32, "problems are logged as often, and at the end"

@@ -24,6 +24,7 @@ UPSTREAM = {"upstream": "127.0.0.1:1"}
         ({"usage_trace_share": 1.01}, "usage_trace_share is 1.01, must be 0 to 1"),
         ({"usage_trace_share": -0.1}, "usage_trace_share is -0.1"),
         ({"usage_trace_share": float("nan")}, "usage_trace_share is nan"),
+        ({"usage_compression": "gzip"}, "usage_compression is 'gzip', must be"),
         ({"usage_rotate_s": 0.5}, "usage_rotate_s is 0.5, must be at least 1"),
         ({"usage_rotate_s": float("nan")}, "usage_rotate_s is nan"),
         ({"usage_rotate_bytes": 100}, "usage_rotate_bytes is 100, must be at least 4096"),
@@ -47,11 +48,11 @@ def test_usage_is_not_recorded_by_default() -> None:
 
 def test_a_configured_usage_directory_is_relative_to_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
-    usage = 'usage_dir = "usage"\nusage_interval_ms = 10000\nusage_trace_share = 0.01\n'
+    usage = 'usage_dir = "usage"\nusage_interval_ms = 1000\nusage_trace_share = 0.01\n'
     file.write_text(f'upstream = "a:1"\n{usage}')
     settings = load(file, {}).settings
     assert settings.usage_dir == str(tmp_path / "usage")
-    assert (settings.usage_interval_ms, settings.usage_trace_share) == (10_000, 0.01)
+    assert (settings.usage_interval_ms, settings.usage_trace_share) == (1000, 0.01)
 
 
 def test_a_usage_directory_is_made_and_written_to(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_a_usage_directory_is_made_and_written_to(tmp_path: Path) -> None:
     found.writer.put(Kind.USAGE, [usage_record(9)])
     found.writer.close(20)
     (path,) = (tmp_path / "a" / "usage").iterdir()
-    assert path.name == f"usage-{found.instance}-00000001.jsonl"
+    assert path.name == f"usage-{found.instance}-00000001.jsonl.zst"
     assert requests_in(path) == [9]
 
 

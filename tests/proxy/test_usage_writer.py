@@ -91,7 +91,7 @@ def test_usage_records_are_written_in_chunks_in_order() -> None:
     assert (numbers(outlet), outlet.got[-1]) == (list(range(CHUNK + 5)), trace_record())
     assert writer.turn() == TEND_S
     assert (outlet.tally.queued, outlet.opened) == (0, 1)
-    assert outlet.tally.written == {Kind.USAGE: CHUNK + 5, Kind.TRACE: 1}
+    assert outlet.tally.written == {Kind.USAGE: CHUNK + 5, Kind.TRACE: 1, Kind.EVENT: 0}
 
 
 def test_a_usage_outlet_that_takes_some_records_gets_the_remaining_ones_next() -> None:
@@ -157,7 +157,7 @@ def test_a_bug_in_a_usage_outlet_drops_the_current_records_and_is_logged() -> No
     writer.put(Kind.USAGE, numbered(3))
     with capture_logs() as logs:
         assert writer.turn() == RETRY_S
-    assert logs[0]["event"].startswith("internal error while usage was written")
+    assert logs[0]["event"].startswith("internal error while records were written")
     outlet.buggy = False
     writer.turn()
     assert (numbers(outlet), outlet.tally.dropped[Loss.INTERNAL_ERROR]) == ([3], 2)

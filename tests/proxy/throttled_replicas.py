@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weir.proxy.admin.replication.status import REPLICAS_MAX, Status, read
+from weir.proxy.admin.replication.status import REPLICAS_MAX, ReplicationStatus, read
 from weir.quotas.replication.replication_quotas import Progress, Replica, ReplicationQuotas
 from weir.quotas.replication.throttles import ConfigKey, ReplicationThrottles, ResourceType, Role
 
@@ -52,12 +52,14 @@ def progress(
     return added
 
 
-def snapshot(quotas: ReplicationQuotas | None, now_ms: int, replicas_max: int = REPLICAS_MAX) -> Status:
+def snapshot(
+    quotas: ReplicationQuotas | None, now_ms: int, replicas_max: int = REPLICAS_MAX
+) -> ReplicationStatus:
     """Return the status at once, without the pauses of `read`."""
     steps = read(quotas, now_ms, replicas_max)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            status: Status = end.value
+            status: ReplicationStatus = end.value
             return status

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 
+from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.files import Clocks, FileRules, Files
 from weir.proxy.control.usage.tally import Tally
 from weir.usage import VERSION, TraceRecord, UsageRecord
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 WALL_S = 1_763_775_570.0
-RULES = FileRules(rotate_s=60, rotate_bytes=64 * 1024 * 1024, keep_bytes=0)
+LINES = FileRules(rotate_s=60, rotate_bytes=64 * 1024 * 1024, keep_bytes=0, compression=Compression.NONE)
+FRAMES = LINES._replace(compression=Compression.ZSTD)
 
 
 def usage_record(requests: int = 1, user: str = "alice", client_id: str = "app") -> UsageRecord:
@@ -78,14 +81,14 @@ class Desk:
     """A directory that one instance writes to, and the time."""
 
     path: Path
-    rules: FileRules = RULES
+    rules: FileRules = LINES
     instance: str = "weir"
     disk: Disk = field(default_factory=Disk)
     tally: Tally = field(default_factory=Tally)
     now_s: float = 0.0
 
     @classmethod
-    def opened(cls, path: Path, rules: FileRules = RULES) -> tuple[Self, Files]:
+    def opened(cls, path: Path, rules: FileRules = LINES) -> tuple[Self, Files]:
         """A directory, and the files in it, open for writing."""
         desk = cls(path, rules)
         files = desk.files()
@@ -100,8 +103,14 @@ class Desk:
         return sorted(entry.name for entry in self.path.iterdir())
 
 
+def text_of(path: Path) -> bytes:
+    """The lines of a file. Arrow unpacks it, as in the pipeline."""
+    with pa.input_stream(str(path), compression="zstd" if path.suffix == ".zst" else None) as stream:
+        return bytes(stream.read())
+
+
 def requests_in(path: Path) -> list[int]:
     """What tells the records of a file from others; each of its lines must be a whole record."""
-    content = path.read_bytes()
+    content = text_of(path)
     assert content.endswith(b"\n")
     return [msgspec.json.decode(line, type=UsageRecord).requests for line in content.splitlines()]

@@ -96,7 +96,7 @@ def test_changed_connection_rates_apply_to_each_of_many_addresses_at_its_next_co
     counts = {ip: admitted(quotas, ip, 100, 0) for ip in addresses}
     assert counts.pop("10.0.0.7") == 30  # 4 · 10 s, without the 10 from before
     assert set(counts.values()) == {10}
-    (shadow,) = quotas.of_addresses(shadow=True)
+    ((_listener, shadow),) = quotas.of_addresses(shadow=True)
     still_shadowed = [budget for budget in shadow if budget.tags.ip != "10.0.0.7"]
     assert {(budget.limit, budget.charged) for budget in still_shadowed} == {(1, 10)}
     quotas.update(QuotaTable())
@@ -120,7 +120,7 @@ def test_shadow_connection_rates_refuse_nothing_and_count_would_be_refusals() ->
     quotas = ConnectionQuotas(QuotaTable(None, rates.values))
     assert admitted(quotas, "10.0.0.1", 80, 0) == 80
     assert not list(quotas.ips(1))
-    ((budget,),) = quotas.of_addresses(shadow=True)
+    ((_listener, (budget,)),) = quotas.of_addresses(shadow=True)
     assert (budget.charged, budget.throttled) == (50, 30)
 
 
@@ -129,7 +129,7 @@ def test_a_shadow_connection_rate_does_not_loosen_the_enforced_one() -> None:
     quotas = ConnectionQuotas(QuotaTable(enforced.values, shadow.values))
     assert admitted(quotas, "10.0.0.1", 80, 0) == 50
     assert admitted(quotas, "10.0.0.2", 80, 0) == 50
-    ((budget,),) = quotas.of_addresses(shadow=True)
+    ((_listener, (budget,)),) = quotas.of_addresses(shadow=True)
     assert budget.tags.ip == "10.0.0.1"
     assert budget.throttled == 0
 

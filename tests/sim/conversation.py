@@ -293,14 +293,14 @@ class Conversation:
             self._check_all_forwarded()
         if reason == "client_closed" and self.left == "half":
             self._check_patience()
-        if reason in ("broker_closed", "drained") and self.left in ("", "half"):
+        if reason in ("broker_closed", "drained", "connection_age") and self.left in ("", "half"):
             self._check_all_answered()
 
     def _reasons(self) -> set[str]:
         """Why the connection may be closed."""
         clients = {"": set[str](), "half": {"client_closed"}, "reset": {"client_reset"}}
         brokers = {"": set[str](), "reset": {"broker_reset"}}
-        stopped = {"": set[str](), "drain": {"drained"}, "close": {"stopped"}}
+        stopped = {"": set[str](), "drain": {"drained"}, "age": {"connection_age"}, "close": {"stopped"}}
         return (
             clients.get(self.left, {"client_closed", "client_reset"})
             | brokers.get(self.broker_left, {"broker_closed", "broker_reset"})

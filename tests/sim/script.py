@@ -63,7 +63,7 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class End:
     """The connection is ended by the client ("half", "close", "reset"), the broker ("close", "reset") or Weir
-    ("drain", "close").
+    ("drain", "age", "close").
     """
 
     by: str
@@ -189,7 +189,7 @@ def _connection(rng: Random, number: int, client_id: str, *, large: bool) -> lis
         how, part_bytes = rng.choice(("half", "close", "close", "reset")), rng.choice((0, 0, 1, 20, 60))
         steps.append(Step(at_ms, number, End(by, how, part_bytes)))
     elif by:
-        how = rng.choice(("close", "reset")) if by == "broker" else rng.choice(("drain", "drain", "close"))
+        how = rng.choice(("close", "reset")) if by == "broker" else rng.choice(("drain", "age", "close"))
         steps.append(Step(rng.randrange(at_ms + 1), number, End(by, how)))
     return steps
 

@@ -106,6 +106,8 @@ class World:
             self._ends[step.connection][0].stopped = action.how
             if action.how == "drain":
                 relay.drain()
+            elif action.how == "age":
+                relay.drain(CloseReason.CONNECTION_AGE)
             else:
                 relay.close(CloseReason.STOPPED)
 

@@ -88,7 +88,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     """Time (s) for which the replica has lacked records and got none."""
 
 
-class Status(msgspec.Struct, frozen=True):
+class ReplicationStatus(msgspec.Struct, frozen=True):
     """The content of the JSON response."""
 
     configured: bool
@@ -105,13 +105,13 @@ class Status(msgspec.Struct, frozen=True):
     """Number of throttled replicas that are not in `replicas`, because they are more than `REPLICAS_MAX`."""
 
 
-NOT_CONFIGURED: Final = Status(False, False, 0, [], [], [], 0)
+NOT_CONFIGURED: Final = ReplicationStatus(False, False, 0, [], [], [], 0)
 """Status of a Weir without replication listeners."""
 
 
 def read(
     quotas: ReplicationQuotas | None, now_ms: int, replicas_max: int = REPLICAS_MAX
-) -> Generator[None, None, Status]:
+) -> Generator[None, None, ReplicationStatus]:
     """Return the snapshot, and yield where the caller may serve sockets. `quotas` is None without replication
     listeners.
     """
@@ -127,7 +127,7 @@ def read(
     for part in _slices(sorted(chosen, key=_not_in_sync_first)):
         replicas += [_replica(replica, progress, now_ms) for replica, progress in part]
         yield
-    return Status(
+    return ReplicationStatus(
         configured=True,
         enforced=quotas.enforced,
         topics=len(quotas.throttles.topics),

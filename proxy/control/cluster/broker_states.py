@@ -6,9 +6,10 @@ list it. A broker that nobody has tried to reach counts as up.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -21,6 +22,15 @@ QUIET_S: Final = 5.0
 UNLISTED: Final = "the other brokers do not list it"
 
 
+class Change(NamedTuple):
+    """The latest change of a broker's state, from up to down or back."""
+
+    at_s: float
+    """Unix time (s) of the change."""
+    reason: str | None
+    """Reason, as last told, why the broker is down; None if it is up."""
+
+
 class BrokerStates:
     """The state of each broker by node id: up or down. Logs the changes."""
 
@@ -29,6 +39,10 @@ class BrokerStates:
         self._down: set[int] = set()
         self._unlisted: set[int] = set()
         self._outages: dict[int, Outage] = {}
+        self.login_refused = ""
+        """Reason why the brokers refuse Weir's own login; empty unless they do."""
+        self.changes: dict[int, Change] = {}
+        """The latest change of each broker's state; brokers that were always up are missing."""
 
     def is_up(self, node_id: int) -> bool:
         """Return True unless the broker is known to be down."""
@@ -39,7 +53,9 @@ class BrokerStates:
         unknown; such a connection is ignored.
         """
         if node_id in self._outages:
-            self._down.discard(node_id)
+            if node_id in self._down:
+                self._down.discard(node_id)
+                self.changes[node_id] = Change(time.time(), None)
             self._outages[node_id].over(node_id=node_id)
 
     def failed(self, node_id: int | None, reason: str) -> None:
@@ -47,7 +63,9 @@ class BrokerStates:
         such a connection is ignored.
         """
         if node_id is not None:
+            was_down = node_id in self._down
             self._down.add(node_id)
+            self.changes[node_id] = Change(self.changes[node_id].at_s if was_down else time.time(), reason)
             self._outages.setdefault(node_id, _outage()).failed(node_id=node_id, reason=reason)
 
     def listed(self, node_ids: Collection[int], known: Iterable[int]) -> None:

@@ -146,16 +146,19 @@ class Discovery:
 
     async def refresh(self) -> None:
         """Ask the cluster for its brokers; record new brokers and changed addresses in the address book."""
+        self._address_book.try_again()
         known = [*self._address_book.nodes.values(), *self._config.upstream]
         try:
             nodes = await discover(known, self._config.settings.connect_timeout_s, Access.of(self._config))
         except DiscoveryError as error:
+            self._states.login_refused = str(error.first) if error.refused else ""
             if self._waiting and (error.foreign or not error.reachable):
                 self._wait(str(error))
                 return
             self._outage.failed(reason=str(error))
         else:
             self._outage.over()
+            self._states.login_refused = ""
             self._record(nodes)
         self._waiting.over()
 
@@ -166,6 +169,7 @@ class Discovery:
         self._address_book.fit(list(nodes))
         for node_id, address in nodes.items():
             self._address_book.observe(node_id, address)
+        self._address_book.left_out.keep(nodes)
         self._states.listed(nodes, list(self._address_book.nodes))
 
 

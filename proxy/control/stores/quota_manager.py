@@ -35,6 +35,7 @@ audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
 """Maximum number of alterations that may wait."""
+INTERNAL: Final = "internal error, Weir's log has more"
 T = TypeVar("T")
 
 
@@ -157,7 +158,7 @@ class QuotaManager:
             self._failed(error)
         except Exception:
             log.exception("internal error while quotas were read, the last known stay in force")
-            self._state.note(good=False)
+            self._state.note(INTERNAL)
         return False
 
     # Following
@@ -171,7 +172,7 @@ class QuotaManager:
         try:
             await self._store.follow(self._changed, self._failed)
         except Exception:
-            self._state.note(good=False)
+            self._state.note(INTERNAL)
             raise
 
     async def _reread(self) -> None:
@@ -180,7 +181,7 @@ class QuotaManager:
             await self.reload()
 
     async def _changed(self, table: QuotaTable) -> None:
-        self._state.note(good=True)
+        self._state.note()
         is_new = await self._put_in_force(table)
         if self._outage:
             self._outage.over(store=self._store.name, quotas=len(table))
@@ -188,7 +189,7 @@ class QuotaManager:
             log.info("quotas loaded", store=self._store.name, quotas=len(table))
 
     def _failed(self, error: StoreError) -> None:
-        self._state.note(good=False)
+        self._state.note(str(error))
         self._outage.failed(store=self._store.name, reason=str(error))
 
     async def _put_in_force(self, table: QuotaTable) -> bool:
@@ -245,7 +246,7 @@ class QuotaManager:
             return self._not_altered(request, str(error))
         except Exception:
             log.exception("internal error while quotas were altered")
-            return self._not_altered(request, "internal error, Weir's log has more")
+            return self._not_altered(request, INTERNAL)
         self._state.note_alteration("stored" if changed else "unchanged")
         return None
 

@@ -81,6 +81,10 @@ class StoreHealth:
         self.last_was_good = True
         self.last_good_s = wall_clock_s()
         """Unix time (s) of the latest successful read."""
+        self.failing_since_s = 0.0
+        """Unix time (s) of the first failed read since the latest successful read; 0 if none."""
+        self.error: str | None = None
+        """Reason why the latest read has failed; None if it has succeeded."""
         self.last_change_s = 0.0
         """Unix time (s) at which Weir last stored an alteration; 0 before the first one."""
         self.alterations: Counter[Result] = Counter()
@@ -88,11 +92,14 @@ class StoreHealth:
         """Number of quota requests that Weir rejected because the client is no admin."""
         self._denial_said_s = 0.0
 
-    def note(self, *, good: bool) -> None:
-        """Record that a read of the store has succeeded (`good`) or failed."""
-        self.last_was_good = good
-        if good:
-            self.last_good_s = self._wall_clock_s()
+    def note(self, error: str | None = None) -> None:
+        """Record that a read of the store has succeeded, or has failed for the reason `error`."""
+        now_s = self._wall_clock_s()
+        self.last_was_good, self.error = error is None, error
+        if error is None:
+            self.last_good_s, self.failing_since_s = now_s, 0.0
+        else:
+            self.failing_since_s = self.failing_since_s or now_s
 
     def note_alteration(self, result: Result) -> None:
         """Count an alteration by its result; record the time if it was stored."""

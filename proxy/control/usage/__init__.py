@@ -2,9 +2,9 @@
 
     request -> UsageCounters -> RequestInFlight -> response     counted in `proxy.connection.usage_counters`
                   |
-    PendingCounters -> UsageRegistries.drain, once a second     `recorder`, a Trio task
+    PendingCounters -> UsageRegistries.drain, once per interval `recorder`, a Trio task
                   |
-    queue -> thread -> files | topic                            `writer`, `files`, `topic`
+    queue -> thread -> files | topic                            `writer`, `files`, `compression`, `topic`
 
 Usage is counted only if it is recorded (`usage_dir`, `usage_topic`); `start` builds all parts. A new figure
 is a field with a default in `usage.records`, counted by `UsageCounters` and set in its record.
@@ -13,7 +13,8 @@ is a field with a default in `usage.records`, counted by `UsageCounters` and set
   charged.
 - A request keeps a reference to its client's counters until its response. If the counters were read
   meanwhile, the next count puts them back into the set to be read. So no count is lost or counted twice, and
-  reading may pause between records to let sockets be served.
+  reading may pause between records to let sockets be served. If the client's counters were removed meanwhile,
+  its present counters take the count, so that two records never have the same key.
 - A hash of its names decides whether a client is sampled (`usage_trace_share`): every broker samples the
   same clients.
 - A throttle is counted where its throttle time is computed. Mutations of clients without a mutation

@@ -1,8 +1,9 @@
 """The usage directory: files are written, finished and removed.
 
 A file that is being written is locked, and after a failed write cut back to whole lines. Its name is
-`.usage-INSTANCE-NUMBER.jsonl.part`: readers of directories ignore names that begin with a dot. The name of a
-finished file is `usage-INSTANCE-NUMBER.jsonl`. Traces have files of their own.
+`.usage-INSTANCE-NUMBER.jsonl.zst.part`: readers of directories ignore names that begin with a dot. The name
+of a finished file is `usage-INSTANCE-NUMBER.jsonl.zst`. Files that are not compressed end in `.jsonl`. Traces
+have files of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from weir.proxy.atomic_write import sync_directory
-from weir.proxy.control.usage.tally import Kind, Tally
+from weir.proxy.control.usage.compression import Compression
+from weir.proxy.control.usage.tally import OF_USAGE, Kind, Tally
 
 Write: TypeAlias = Callable[[int, memoryview], int]
 """Function that writes bytes to a descriptor and returns their number, like `os.write`."""
@@ -26,9 +28,8 @@ MODE: Final = 0o640
 """Permissions of files: the group may read them, and no other user, because records contain user names. The
 umask may remove more.
 """
-TAIL_BYTES: Final = 64 * 1024
-_FINISHED: Final = re.compile(rf"(?:{'|'.join(Kind)})-.*\.jsonl")
-_UNFINISHED: Final = re.compile(rf"\.((?:{'|'.join(Kind)})-.*\.jsonl)\.part")
+_FINISHED: Final = re.compile(rf"(?:{'|'.join(OF_USAGE)})-.*\.jsonl(?:\.zst)?")
+_UNFINISHED: Final = re.compile(rf"\.({_FINISHED.pattern})\.part")
 
 
 class _File(NamedTuple):
@@ -37,11 +38,11 @@ class _File(NamedTuple):
     length: int
 
 
-def finished_name(kind: Kind, instance: str, number: int) -> str:
+def finished_name(kind: Kind, instance: str, number: int, compression: Compression) -> str:
     """Return the name that a file gets when it is finished. The name is unique; the names of one instance's
     files sort by age.
     """
-    return f"{kind.value}-{instance}-{number:08d}.jsonl"
+    return f"{kind.value}-{instance}-{number:08d}{compression.ending}"
 
 
 def unfinished_name(name: str) -> str:
@@ -95,13 +96,11 @@ def _scan(directory: Path) -> list[_File]:
 
 
 class UnevenError(OSError):
-    """A write of lines to a file failed after a part of the lines was written, and this part could not be
-    removed.
-    """
+    """A write to a file failed after a part was written, and this part could not be removed."""
 
-    whole: bytes = b""
-    """The lines of the failed write that are completely in the file. They stay there, because only the
-    incomplete line is cut off when the file is finished.
+    written: bytes = b""
+    """The part of the failed write that is in the file. Its complete lines stay there, because only an
+    incomplete line or frame is cut off when the file is finished.
     """
 
 
@@ -127,11 +126,11 @@ class PartFile:
             os.close(self._fd)
             raise
 
-    def append(self, lines: bytes, records: int) -> None:
-        """Write all lines, or none. Raises OSError; UnevenError if some bytes were written and could not be
-        removed: the caller must then call `leave`.
+    def append(self, content: bytes, records: int) -> None:
+        """Write all of the content, or nothing. Raises OSError; UnevenError if some bytes were written and
+        could not be removed: the caller must then call `leave`.
         """
-        rest = memoryview(lines)
+        rest = memoryview(content)
         try:
             while rest:
                 rest = rest[self._write(self._fd, rest) :]
@@ -140,10 +139,10 @@ class PartFile:
                 os.ftruncate(self._fd, self.length)
             except OSError:
                 uneven = UnevenError(error.errno, error.strerror)
-                uneven.whole = lines[: lines.rfind(b"\n", 0, len(lines) - len(rest)) + 1]
+                uneven.written = content[: len(content) - len(rest)]
                 raise uneven from None
             raise
-        self.length += len(lines)
+        self.length += len(content)
         self.records += records
 
     def finish(self, name: str) -> None:
@@ -169,8 +168,8 @@ class PartFile:
 
 
 def finish_for_the_dead(path: Path, name: str) -> int:
-    """Finish a file that a killed process has left: cut off an incomplete last line, and rename the file;
-    delete it if no complete line is left. Return the number of bytes removed; -1 if another process is
+    """Finish a file that a killed process has left: cut off an incomplete last line or frame, and rename the
+    file; delete it if nothing else is in it. Return the number of bytes removed; -1 if another process is
     writing the file, or has just finished it. Raises OSError.
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a link may lead to any file
@@ -182,7 +181,7 @@ def finish_for_the_dead(path: Path, name: str) -> int:
         if not _is_at(path, fd):
             return -1
         length = os.fstat(fd).st_size
-        whole = _whole_lines(fd, length)
+        whole = Compression.of(name).whole_bytes(fd, length)
         if whole == 0:
             path.unlink()
             return length
@@ -200,18 +199,6 @@ def _is_at(path: Path, fd: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(fd))
     except FileNotFoundError:
         return False
-
-
-def _whole_lines(fd: int, length: int) -> int:
-    """Return the length (bytes) of the file without its incomplete last line; 0 if no line is complete."""
-    end = length
-    while end > 0:
-        begin = max(end - TAIL_BYTES, 0)
-        found = os.pread(fd, end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
-        end = begin
-    return 0
 
 
 def _rename(path: Path, name: str) -> None:

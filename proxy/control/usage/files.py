@@ -1,4 +1,4 @@
-"""Write records to files, one JSON object per line."""
+"""Write records to files, one JSON object per line, compressed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from weir.proxy.control.usage import directory
+from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.directory import PartFile, UnevenError, Write
 from weir.proxy.control.usage.outlet import OutletError, Record, lines
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 class FileRules(NamedTuple):
     """Limits of the usage files: age (s) and size (bytes) at which a file is finished and a new one begun,
-    and the maximum size of all finished files.
+    and the maximum size of all finished files. Sizes are those of the compressed files.
     """
 
     rotate_s: float
     rotate_bytes: int
     keep_bytes: int
     """Maximum size (bytes) of all finished files together; 0 for no limit."""
+    compression: Compression
 
 
 class Clocks(NamedTuple):
@@ -84,18 +86,19 @@ class Files:
         Raises OutletError if no record was written; the file is unchanged then. If the disk failed after some
         records and these cannot be removed from the file, return the number of these records.
         """
+        compression, taken = self._rules.compression, len(records)
+        content = compression.pack(lines(records))
         try:
             writing = self._writing.get(kind) or self._begin(kind)
-            content = lines(records)
-            writing.part.append(content, len(records))
+            writing.part.append(content, taken)
         except UnevenError as error:
             self._writing.pop(kind).part.leave()
-            if not error.whole:
+            content = compression.whole_lines(error.written)
+            taken = content.count(b"\n")
+            if not taken:
                 raise self._told(error) from None
-            content = error.whole
         except OSError as error:
             raise self._told(error) from None
-        taken = content.count(b"\n")
         self._tally.note_written(kind, taken, len(content), self._clocks.wall_s())
         return taken
 
@@ -117,7 +120,7 @@ class Files:
         """Create the next file for records of this kind. Raises OSError."""
         while True:
             self._number += 1
-            name = directory.finished_name(kind, self._instance, self._number)
+            name = directory.finished_name(kind, self._instance, self._number, self._rules.compression)
             try:
                 part = PartFile(self._path / directory.unfinished_name(name), self._write)
             except (FileExistsError, BlockingIOError):  # another Weir took it for an abandoned file

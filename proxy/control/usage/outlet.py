@@ -1,5 +1,5 @@
-"""The destination of usage records: the interface that files and topics share, and records as JSON. Used on
-the writer's thread only.
+"""The destination of usage records and events: the interface that files and topics share, and records as
+JSON. Used on the writer's thread only.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from weir.proxy.control.events.records import Event, to_json
 from weir.proxy.control.usage.tally import Kind
 from weir.usage import TraceRecord, UsageRecord
 
-Record: TypeAlias = UsageRecord | TraceRecord
+Record: TypeAlias = UsageRecord | TraceRecord | Event
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -59,11 +60,15 @@ def lines(records: Sequence[Record]) -> bytes:
 
 def key(record: Record) -> bytes:
     """Return the key that the record has in a topic. All records of one client have the same key."""
+    if isinstance(record, Event):
+        return record.key
     return f"{record.user}/{record.client_id}".encode("utf-8", "replace")
 
 
 def value(record: Record) -> bytes:
     """Return the record as one JSON object."""
+    if isinstance(record, Event):
+        return to_json(record)
     try:
         return _ENCODER.encode(record)
     except UnicodeEncodeError:
@@ -74,6 +79,8 @@ def _writable(record: Record) -> Record:
     """Return the record with question marks in place of characters that UTF-8 cannot encode: a name from a
     JSON token may contain half a surrogate pair.
     """
+    if isinstance(record, Event):
+        return record
     return msgspec.structs.replace(record, user=_text(record.user), client_id=_text(record.client_id))
 
 

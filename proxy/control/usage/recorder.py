@@ -1,14 +1,14 @@
-"""Read usage records from the registries once per interval, in a Trio task."""
+"""Read usage records from the registries once per interval, and traces once a second, in a Trio task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 import structlog
 import trio
 
+from weir.proxy.control.slices import slices
 from weir.proxy.control.supervisor import Supervisor, Task, Works
 from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.tally import Kind, Loss, Tally
@@ -24,6 +24,8 @@ more useful.
 SLACK_MS_MAX: Final = 100
 SLICE: Final = 250
 """Number of records read in one step, which takes about a millisecond; then sockets are served."""
+TRACES_S: Final = 1.0
+"""Time (s) between two reads of the traces, so that few of them wait in memory."""
 CLOSE_S: Final = 5.0
 """Maximum time (s) that Weir takes to write the waiting records when it stops."""
 
@@ -164,6 +166,10 @@ class Recorder:
         self._intervals = Intervals(interval_ms, wall_ms, session_ms)
         self._offset_ms = wall_ms - session_ms
         self._traces_dropped = 0
+        self._setbacks = 0
+        """Number of times that the wall clock was set back. It is part of the name in records, so that no two
+        records have the same key.
+        """
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Record usage until cancelled; then record the last, shorter interval, and close the sink."""
@@ -177,10 +183,20 @@ class Recorder:
 
     async def _record_forever(self, works: Works) -> None:
         while True:
-            await trio.sleep(self._intervals.wait_ms(self._clocks.wall_ms()) / 1000)
+            await self._wait()
             with trio.CancelScope(shield=True):  # records of a partial drain would be lost
                 await self._record(last=False)
             works()
+
+    async def _wait(self) -> None:
+        """Wait until the present interval should end. Meanwhile pass on traces, and log problems."""
+        end_s = trio.current_time() + self._intervals.wait_ms(self._clocks.wall_ms()) / 1000
+        while (now_s := trio.current_time()) + TRACES_S < end_s:
+            await trio.sleep_until(now_s + TRACES_S)
+            with trio.CancelScope(shield=True):
+                await self._take_traces()
+            self._report()
+        await trio.sleep_until(end_s)
 
     async def _end(self) -> None:
         try:
@@ -193,6 +209,8 @@ class Recorder:
     async def _record(self, *, last: bool) -> None:
         wall_ms, session_ms = self._clocks.wall_ms(), self._clocks.session_ms()
         interval = self._intervals.next(wall_ms, session_ms, last=last)
+        if self._intervals.stepped_ms < 0:  # or records would have the times of earlier ones
+            self._setbacks += 1
         if self._intervals.stepped_ms:
             self._offset_ms = wall_ms - session_ms
             log.warning("the clock was set", stepped_ms=self._intervals.stepped_ms)
@@ -202,9 +220,17 @@ class Recorder:
             self._report()
 
     async def _take(self, interval: Interval) -> None:
-        used = self._registries.drain(interval.time_ms, interval.length_ms, self._instance)
+        used = self._registries.drain(interval.time_ms, interval.length_ms, self._name)
         await self._put(Kind.USAGE, iter(used))
-        traces = self._registries.take_traces(self._offset_ms, self._instance)
+        await self._take_traces()
+
+    @property
+    def _name(self) -> str:
+        """Name of the process in records."""
+        return f"{self._instance}-{self._setbacks}" if self._setbacks else self._instance
+
+    async def _take_traces(self) -> None:
+        traces = self._registries.take_traces(self._offset_ms, self._name)
         await self._put(Kind.TRACE, iter(traces))
         dropped = self._registries.traces_dropped
         if dropped > self._traces_dropped:
@@ -213,6 +239,6 @@ class Recorder:
 
     async def _put(self, kind: Kind, records: Iterator[Record]) -> None:
         """Pass the records to the sink in steps; sockets are served between the steps."""
-        while some := list(islice(records, SLICE)):
+        for some in slices(records, SLICE):
             self._sink.put(kind, some)
             await trio.lowlevel.checkpoint()

@@ -16,6 +16,7 @@ import trio
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
 from weir.proxy.control.usage import directory
+from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.files import Clocks as FileClocks
 from weir.proxy.control.usage.files import FileRules, Files
 from weir.proxy.control.usage.recorder import Clocks, Recorder
@@ -86,28 +87,44 @@ def _files(settings: Settings, instance: str, tally: Tally) -> Outlet:
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot write files in usage_dir: {why}") from None
-    limits = FileRules(settings.usage_rotate_s, settings.usage_rotate_bytes, settings.usage_keep_bytes)
-    return Files(path, instance, limits, tally, FileClocks(time.monotonic, time.time))
+    rules = FileRules(
+        settings.usage_rotate_s,
+        settings.usage_rotate_bytes,
+        settings.usage_keep_bytes,
+        Compression(settings.usage_compression),
+    )
+    return Files(path, instance, rules, tally, FileClocks(time.monotonic, time.time))
 
 
 def _topic(config: Config, tally: Tally) -> Outlet:
     """Return an outlet to the configured topic. It connects at its first use. Raises ConfigError."""
     settings, name = config.settings, config.settings.usage_topic
     topics = {Kind.USAGE: name, Kind.TRACE: f"{name}-{Kind.TRACE.value}"}
+    made = 2 if settings.usage_trace_share > 0 else 1
+    return topic_outlet(config, "usage_topic", topics, tally, settings.usage_queue_records, made)
+
+
+def topic_outlet(
+    config: Config, setting: str, topics: dict[Kind, str], tally: Tally, queue_records: int, made: int = 1
+) -> Outlet:
+    """Return an outlet to `topics`, named by this setting. It creates the first `made` of them, and connects
+    at its first use. Raises ConfigError.
+    """
+    name = next(iter(topics.values()))
     if not all(TOPIC_NAME.fullmatch(topic) for topic in topics.values()):
         raise ConfigError(
-            f"usage_topic is {name!r}, must be a topic's name: letters, digits, '.', '_' and '-', "
-            f"at most {TOPIC_NAME_MAX - len('-trace')}"
+            f"{setting} is {name!r}, must be a topic's name: letters, digits, '.', '_' and '-', "
+            f"at most {TOPIC_NAME_MAX - max(map(len, topics.values())) + len(name)}"
         )
     try:
         from weir.proxy.control.stores.topic_log import properties
         from weir.proxy.control.usage import topic  # an optional library of 20 MB
     except ImportError:
         raise ConfigError(
-            "usage_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
+            f"{setting} needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
         ) from None
     known = properties(config)
-    wanted = list(topics.values())[: 2 if settings.usage_trace_share > 0 else 1]
+    wanted = list(topics.values())[:made]
 
     def prepare() -> Properties:
         """Create the topics, and return the producer's properties. Blocks; called on the writer's thread.
@@ -115,6 +132,6 @@ def _topic(config: Config, tally: Tally) -> Outlet:
         """
         facts = trio.run(cluster_facts, config)
         topic.make_topics(wanted, known, min(REPLICAS_MAX, facts.brokers))
-        return topic.sender_properties(known, settings.usage_queue_records, idempotent=facts.idempotent)
+        return topic.sender_properties(known, queue_records, idempotent=facts.idempotent)
 
     return topic.Topic(topics, prepare, tally, time.time)

@@ -21,12 +21,17 @@ QUIET_S: Final = 4.0
 
 
 class Kind(StrEnum):
-    """Kind of a usage record: usage of a client, or a trace of one request. Each kind has its own files, or
-    its own topic.
+    """Kind of a record: usage of a client, a trace of one request, or an event. Each kind has its own files,
+    or its own topic; events have no files.
     """
 
     USAGE = "usage"
     TRACE = "trace"
+    EVENT = "event"
+
+
+OF_USAGE: Final = (Kind.USAGE, Kind.TRACE)
+"""The kinds of usage records."""
 
 
 class Loss(StrEnum):

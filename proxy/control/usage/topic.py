@@ -116,7 +116,7 @@ class Topic:
         """Begin without a connection. `prepare` creates the topics and returns the producer's properties; it
         raises StoreError.
         """
-        self.name = topics[Kind.USAGE]
+        self.name = next(iter(topics.values()))
         self._topics = topics
         self._prepare = prepare
         self._tally = tally

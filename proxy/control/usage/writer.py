@@ -43,7 +43,7 @@ class Writer:
         self._deadline_s: float | None = None
         """Monotonic time (s) by which the thread must end; None until `close` is called."""
         self._opened = False
-        self._thread = threading.Thread(target=self._run, name="weir-usage", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="weir-writer", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -95,7 +95,9 @@ class Writer:
             self.tally.failure = str(error)
             return RETRY_S
         except Exception:  # a bug must affect only the records at hand
-            log.exception("internal error while usage was written; please report this")
+            log.exception(
+                "internal error while records were written; please report this", to=self.outlet.name
+            )
             self._drop_first()
             return RETRY_S
 

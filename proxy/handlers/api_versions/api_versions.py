@@ -10,8 +10,9 @@ supported versions of ApiVersions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from struct import Struct
 from typing import Final
 
@@ -19,10 +20,10 @@ from weir.protocol.api import ApiKey, versions
 from weir.protocol.codec import codec
 from weir.protocol.error_codes import ErrorCode
 from weir.protocol.errors import ProtocolError
-from weir.protocol.framing import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
-from weir.protocol.messages import ApiVersionsResponse
+from weir.protocol.framing import INCOMPLETE, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD, request_body
+from weir.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from weir.protocol.versions import VersionRange
-from weir.proxy.handlers.decisions import WAIT, Decision, Reply, Wait
+from weir.proxy.handlers.decisions import FORWARD, WAIT, Decision, Reply, Wait
 from weir.proxy.handlers.plan import Context, Plan, ResponseEdit
 from weir.proxy.handlers.topics.topic_rates import capped
 
@@ -34,6 +35,13 @@ only to clients that have sent this version: some older clients (aiokafka) infer
 such an API.
 """
 
+
+SOFTWARE_BYTES_MAX: Final = 1024
+"""Maximum length (bytes) of an ApiVersions request whose library name Weir reads. Kafka's clients need 60."""
+_SOFTWARE_CHARS_MAX: Final = 48
+"""Maximum number of characters that are kept of the library's name, and of its version."""
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?", re.ASCII)
+"""Allowed names and versions of libraries (KIP-511); brokers refuse others."""
 
 VERSIONS_BYTES_MAX: Final = 16 * 1024
 """Maximum length (bytes) of the body of an ApiVersions response: about 2,000 APIs. Kafka 4.2 has 93."""
@@ -70,6 +78,7 @@ def plan_api_versions(plan: Plan) -> None:
         return ResponseEdit(body, end, cached[1])
 
     plan.rewrite = rewrite
+    _plan_software(plan)
 
 
 def plan_learn_versions(plan: Plan) -> None:
@@ -88,6 +97,43 @@ def plan_learn_versions(plan: Plan) -> None:
         return None
 
     plan.rewrite = rewrite
+    _plan_software(plan)
+
+
+def _plan_software(plan: Plan) -> None:
+    """Keep the name and version of the client's library, which ApiVersions v3 and newer tell (KIP-511). The
+    request is forwarded unchanged, and also if Weir cannot read it.
+    """
+    if plan.version < _SAYS_WHO:
+        return
+    codec_, flexible = codec(ApiVersionsRequest, plan.version), plan.flexible_request
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if not complete:
+            (length, *_rest) = REQUEST_HEAD.unpack_from(data, frame)
+            longest = min(SOFTWARE_BYTES_MAX, context.buffer_bytes)
+            return WAIT if LENGTH_BYTES + length <= longest else FORWARD
+        if end - frame <= SOFTWARE_BYTES_MAX:
+            try:
+                body = request_body(data, frame, end, flexible=flexible)
+                told = codec_.decode_request(data, body, end) if body != INCOMPLETE else ApiVersionsRequest()
+            except ProtocolError:  # brokers cannot read it either
+                return FORWARD
+            context.client.software = software(told.client_software_name, told.client_software_version)
+        return FORWARD
+
+    plan.admit = admit
+
+
+@lru_cache(maxsize=256)
+def software(name: str, version: str) -> str:
+    """Return the name and version of a client's library as text for operators, such as `librdkafka 2.5.0`;
+    empty if the name is not allowed by KIP-511. Connections of one library share the text.
+    """
+    if _SOFTWARE.fullmatch(name) is None:
+        return ""
+    known = _SOFTWARE.fullmatch(version) is not None
+    return f"{name[:_SOFTWARE_CHARS_MAX]} {version[:_SOFTWARE_CHARS_MAX] if known else ''}".rstrip()
 
 
 def refused(data: bytearray, start: int, end: int) -> bool:

@@ -138,7 +138,7 @@ def server_context(
     context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     _show(context, pair)
     if client_ca is not None:
-        _trust(context, client_ca, "tls_client_ca")
+        _trust(context, client_ca, f"{pair.name.removesuffix('cert')}client_ca")
     context.verify_mode = client_auth
     if by_name:
         context.sni_callback = _note_server_name

@@ -54,7 +54,7 @@ class ListenerRules:
 def listener_rules(settings: Settings, listen: Address) -> ListenerRules | None:
     """Return the checked TLS settings for clients; None if listeners speak no TLS. Raises ConfigError."""
     mapping = PrincipalMapping.parse(settings.ssl_principal_mapping_rules)
-    pair = _pair(settings.tls_cert, settings.tls_key, "tls")
+    pair = pair_of(settings.tls_cert, settings.tls_key, "tls")
     ca = Path(settings.tls_client_ca) if settings.tls_client_ca else None
     if pair is None:
         for key in ("tls_client_ca", "sni_domain"):
@@ -90,7 +90,7 @@ def upstream_rules(settings: Settings) -> ContextOfFiles | None:
                     f"{key} is set, but brokers are spoken to in TLS only with upstream_tls: set that"
                 )
         return None
-    pair = _pair(settings.upstream_cert, settings.upstream_key, "upstream")
+    pair = pair_of(settings.upstream_cert, settings.upstream_key, "upstream")
     ca = Path(settings.upstream_ca) if settings.upstream_ca else None
     verify_host = settings.upstream_verify_host
     paths = [*dict.fromkeys([pair.cert, pair.key] if pair else []), *([ca] if ca else [])]
@@ -102,7 +102,10 @@ def upstream_rules(settings: Settings) -> ContextOfFiles | None:
     )
 
 
-def _pair(cert: str, key: str, side: str) -> Pair | None:
+def pair_of(cert: str, key: str, side: str) -> Pair | None:
+    """Return the certificate and the key of the settings `{side}_cert` and `{side}_key`; None if neither is
+    set. Raises ConfigError for a key without a certificate.
+    """
     if key and not cert:
         raise ConfigError(f"{side}_key is set without {side}_cert: set both")
     return Pair(Path(cert), Path(key or cert), f"{side}_cert") if cert else None

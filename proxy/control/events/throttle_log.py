@@ -1,5 +1,6 @@
 """Log who is throttled: one line per entity and quota when it begins, one a minute while it lasts, one at its
-end. Shadow quotas, which delay nothing, have the same lines under other names.
+end. Publish the beginning and the end as events. Shadow quotas, which delay nothing, have the same lines
+under other names.
 
 An *episode* is a time in which an entity is throttled again and again, with pauses of less than `QUIET_MS`.
 At most `NAMED_MAX` episodes have lines of their own at a time; one line a minute counts the others.
@@ -9,35 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import structlog
 
-from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.throttled import (
-    SLICE,
-    Connected,
-    Connections,
-    Throttled,
-    Who,
-    read_connections,
-    read_throttles,
-)
+from weir.proxy.control.events.records import Publish, Throttling, ThrottlingEnded, finite, names
+from weir.proxy.control.scan import Scan
+from weir.proxy.control.slices import taken
+from weir.proxy.control.throttled import QUIET_MS, SLICE, Connected, Peers, Throttled, Who, read_peers
 from weir.quotas import QuotaKey
-from weir.quotas.connections import ConnectionQuotas
 from weir.quotas.limiters.budgets import UNLIMITED
 
 log = structlog.get_logger("weir.throttle")
 
-PERIOD_S: Final = 5.0
-"""Time (s) between two reads of the counters. So the beginning of an episode is logged at most this time
+PERIOD_S: Final = 1.0
+"""Time (s) between two reads of the counters. So the beginning of an episode is told at most this time
 late.
-"""
-QUIET_MS: Final = 30_000
-"""Time (ms) without a throttle after which an episode has ended. It is longer than the window of a rate, so
-that a client that stays at its quota has one episode.
 """
 REMIND_MS: Final = 60_000
 """Time (ms) between two log lines about an entity that is throttled all the time."""
@@ -83,13 +72,14 @@ class _Episode:
     """Time (ms) of the latest log line about this episode."""
     total: Throttled
     """Number and time of the throttles since the episode began."""
-    untold: Throttled
+    untold: Throttled = field(default_factory=Throttled)
     """Number and time of the throttles since the latest log line about this episode."""
 
     def add(self, new: Throttled, now_ms: int) -> None:
         """Add throttles of the episode's entity to the episode, found at `now_ms`."""
         self.latest_ms = now_ms
-        self.total, self.untold = self.total.plus(new), self.untold.plus(new)
+        self.total.add(new)
+        self.untold.add(new)
 
     def has_ended(self, now_ms: int) -> bool:
         """Return True if the last throttle is over, and no new throttle was found for `QUIET_MS`."""
@@ -99,26 +89,19 @@ class _Episode:
 class ThrottleLog:
     """Logs who is throttled by enforced quotas, or with `shadow` who would be by shadow quotas."""
 
-    def __init__(
-        self,
-        registry: QuotaRegistry,
-        connections: ConnectionQuotas,
-        connected: Connected = tuple,
-        *,
-        shadow: bool = False,
-    ) -> None:
+    def __init__(self, scan: Scan, connected: Connected, publish: Publish, *, shadow: bool = False) -> None:
         """Begin with no throttles read. `connected` returns the clients of the open connections."""
-        self._registry = registry
-        self._connections = connections
+        self._scan = scan
+        self._number = 0
+        """Number of the latest scan that was read."""
+        self._publish = publish
         self._connected = connected
         self._shadow = shadow
         self._events = SHADOW if shadow else ENFORCED
-        self._read: dict[Who, Throttled] = {}
-        """Counts of throttles by entity and quota, as the previous call of `look` has read them."""
         self._episodes: dict[Who, _Episode] = {}
-        self._others = Throttled()
-        """Throttles of entities that have no log lines of their own, since the latest line about such
-        entities.
+        self._others = self._others_throttle_ms = 0
+        """Number and total time of the throttles of entities that have no log lines of their own, since the
+        latest line about such entities.
         """
         self._entities = 0
         """Largest number of entities without log lines of their own that one call of `look` has found
@@ -131,12 +114,20 @@ class ThrottleLog:
         """Read the counters of throttles. Log where throttling of an entity has begun, goes on, or has ended.
         The work is done in steps of about a millisecond; the caller serves sockets at each yield.
         """
-        found: dict[Who, Throttled] = {}
-        yield from read_throttles(self._registry, self._connections, found, now_ms, shadow=self._shadow)
+        yield from self._scan.look(self._number, now_ms)
+        self._number = self._scan.number
+        found = self._scan.take(shadow=self._shadow)
         longest: list[tuple[Who, Throttled]] = []
         yield from self._compare(found, longest, now_ms)
-        beginning = {who: Connections() for who, _new in longest}
-        yield from read_connections(self._connected, self._registry, beginning, shadow=self._shadow)
+        beginning = {who: Peers() for who, _new in longest}
+        yield from read_peers(
+            self._connected,
+            self._scan.registry,
+            beginning,
+            lambda key, limiter: (key, limiter.tags),
+            shadow=self._shadow,
+            with_mutations=any(key is MUTATIONS for key, _tags in beginning),
+        )
         for who, new in longest:
             self._begin(who, new, beginning[who], now_ms)
         self._end(now_ms)
@@ -146,35 +137,49 @@ class ThrottleLog:
     def _compare(
         self, found: dict[Who, Throttled], longest: list[tuple[Who, Throttled]], now_ms: int
     ) -> Iterator[None]:
-        """Add the throttles since the previous call of `look` to the episodes of their entities. Put
+        """Add the throttles found since the previous call of `look` to the episodes of their entities. Put
         throttled entities without an episode into `longest`, as long as `NAMED_MAX` allows: those with the
         longest throttle times. Count the others together.
         """
-        before, self._read = self._read, found
         room, others = max(NAMED_MAX - len(self._episodes), 0), 0
-        remaining = iter(found.items())
-        while part := list(islice(remaining, SLICE)):
-            for who, throttled in part:
-                new = throttled.since(before.pop(who, None))
-                if new.count and who in self._episodes:
+        for part in taken(found, SLICE):
+            for who, new in part:
+                if who in self._episodes:
                     self._episodes[who].add(new, now_ms)
-                elif new.count:
+                else:
                     longest.append((who, new))
             longest.sort(key=_throttle_ms, reverse=True)
             for _who, new in longest[room:]:
-                self._others = self._others.plus(new)
+                self._others += new.count
+                self._others_throttle_ms += new.throttle_ms
                 others += 1
             del longest[room:]
             yield
         self._entities = max(self._entities, others)
 
-    def _begin(self, who: Who, new: Throttled, connections: Connections, now_ms: int) -> None:
-        self._episodes[who] = _Episode(now_ms, now_ms, now_ms, new, Throttled())
+    def _begin(self, who: Who, new: Throttled, connections: Peers, now_ms: int) -> None:
+        self._episodes[who] = _Episode(now_ms, now_ms, now_ms, new)
+        is_client = not (who[1].topic or who[1].ip)
+        self._publish(
+            Throttling(
+                quota=who[0].value,
+                **names(who[1]),
+                entry=self._entry(who),
+                shadow=self._shadow,
+                limit=finite(new.limit),
+                rate=None if who[0] is MUTATIONS else new.rate(now_ms),
+                count=new.count,
+                throttled_ms=new.throttle_ms,
+                refused=new.refused,
+                connections=connections.count if is_client else None,
+                addresses=tuple(connections.addresses),
+            )
+        )
         log.info(
             self._events.begins,
             **self._whose(who),
             **_counts(who, new),
-            **_rate_and_limit(who, new),
+            **_rate_and_limit(who, new, now_ms),
             **_from(who, connections),
         )
 
@@ -187,7 +192,7 @@ class ThrottleLog:
                     self._events.goes_on,
                     **self._whose(who),
                     **_counts(who, untold),
-                    **_rate_and_limit(who, self._read.get(who, untold)),
+                    **_rate_and_limit(who, episode.total, now_ms),
                     lasting_s=(now_ms - episode.began_ms) / 1000,
                 )
 
@@ -196,32 +201,47 @@ class ThrottleLog:
         ended = [(who, episode) for who, episode in self._episodes.items() if episode.has_ended(now_ms)]
         for who, episode in ended:
             del self._episodes[who]
-            until_ms = max(episode.latest_ms, episode.total.until_ms)
-            lasted_s = (until_ms - episode.began_ms) / 1000
-            log.info(self._events.ended, **self._whose(who), **_counts(who, episode.total), lasted_s=lasted_s)
+            total = episode.total
+            lasted_ms = max(episode.latest_ms, total.until_ms) - episode.began_ms
+            self._publish(
+                ThrottlingEnded(
+                    quota=who[0].value,
+                    **names(who[1]),
+                    entry=self._entry(who),
+                    shadow=self._shadow,
+                    limit=finite(total.limit),
+                    count=total.count,
+                    throttled_ms=total.throttle_ms,
+                    refused=total.refused,
+                    lasted_ms=lasted_ms,
+                )
+            )
+            counts = _counts(who, total)
+            log.info(self._events.ended, **self._whose(who), **counts, lasted_s=lasted_ms / 1000)
 
     def _say_others(self, now_ms: int) -> None:
         """Log the throttles of all entities beyond `NAMED_MAX` in one line, at most once a minute."""
-        if self._others.count and now_ms - self._others_ms >= REMIND_MS:
-            others, self._others = self._others, Throttled()
-            entities, self._entities = self._entities, 0
-            self._others_ms = now_ms
+        if self._others and now_ms - self._others_ms >= REMIND_MS:
             log.info(
                 self._events.of_others,
-                entities=entities,
-                count=others.count,
-                seconds=others.throttle_ms / 1000,
+                entities=self._entities,
+                count=self._others,
+                seconds=self._others_throttle_ms / 1000,
             )
+            self._others = self._others_throttle_ms = self._entities = 0
+            self._others_ms = now_ms
 
     def _whose(self, who: Who) -> dict[str, object]:
         """Return the fields of a log line that name the quota, the throttled entity, and the quota entry that
         sets the limit; the last is None if the entry has been removed.
         """
         key, tags = who
-        names = {name: value for name, value in tags._asdict().items() if value}
-        table = self._registry.in_force
-        entry = (table.shadow_limits(key) if self._shadow else table.limits(key)).entry_of(tags)
-        return {"quota": key.value, **names, "entry": None if entry is None else str(entry)}
+        named = {name: value for name, value in tags._asdict().items() if value}
+        return {"quota": key.value, **named, "entry": self._entry(who)}
+
+    def _entry(self, who: Who) -> str | None:
+        entry = self._scan.registry.in_force.entry_of(*who, shadow=self._shadow)
+        return None if entry is None else str(entry)
 
 
 def _throttle_ms(candidate: tuple[Who, Throttled]) -> int:
@@ -233,16 +253,16 @@ def _counts(who: Who, throttled: Throttled) -> dict[str, object]:
     return {**counts, "refused": throttled.refused} if who[0] is MUTATIONS else counts
 
 
-def _rate_and_limit(who: Who, throttled: Throttled) -> dict[str, object]:
+def _rate_and_limit(who: Who, throttled: Throttled, now_ms: int) -> dict[str, object]:
     key = who[0]
     limit = None if throttled.limit == UNLIMITED else throttled.limit  # the entry has been removed
     if key is MUTATIONS:
         return {"limit": limit}
     digits = PERCENT_DIGITS if key is QuotaKey.REQUEST_PERCENTAGE else None
-    return {"rate": round(throttled.rate, digits), "limit": limit}
+    return {"rate": round(throttled.rate(now_ms), digits), "limit": limit}
 
 
-def _from(who: Who, connections: Connections) -> dict[str, object]:
+def _from(who: Who, connections: Peers) -> dict[str, object]:
     """Return the fields of a log line with the number of the entity's connections and some of their
     addresses. Return no fields for a topic or an IP address, whose budgets belong to no connections.
     """

@@ -1,0 +1,131 @@
+"""`weir quotas diff`: the changes from one quota file to another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from weir.cli.exits import FAILED, CommandError
+from weir.cli.quotas import read_back
+from weir.cli.quotas.show import (
+    ENFORCED,
+    SHADOW,
+    Change,
+    ChangeEntry,
+    EntityJson,
+    change_entry,
+    clean,
+    compare,
+    echo_json,
+    entity_json,
+    show_changes,
+)
+from weir.cli.quotas.show_replication import ReplicationChange, resource_json, show_replication_changes
+from weir.cli.quotas.source import json_option
+from weir.quotas import Entity, QuotaTable
+from weir.quotas.table.replication_entry import Resource
+
+EXAMPLES: Final = """\b
+Examples:
+  weir quotas diff quotas.toml recommended.toml
+  weir quotas diff quotas.toml recommended.toml --json | jq '.changes[] | select(.after < .before)'
+"""
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+class OptionsChange(msgspec.Struct):
+    """JSON object with the options of an entry (pacing, scope) in both files, as text; "" for none."""
+
+    entity: EntityJson
+    mode: str
+    before: str
+    after: str
+
+
+class Differences(msgspec.Struct):
+    """The JSON object that `weir quotas diff --json` prints."""
+
+    old: str
+    new: str
+    changes: list[ChangeEntry]
+    options: list[OptionsChange]
+    replication: list[ReplicationChange]
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("old", type=_FILE)
+@click.argument("new", type=_FILE)
+@json_option
+def diff(old: Path, new: Path, as_json: bool) -> None:
+    """Compare the quotas of two files.
+
+    The files are quota files, or output of `weir quotas list --json`. The order of entries and comments do
+    not count. Exit code: 0 if the quotas are equal, 1 if they differ.
+    """
+    before, after = _table(old), _table(new)
+    changes = list(_changes(before, after))
+    options = list(_options(before, after))
+    replication = list(_replication(before, after))
+    if as_json:
+        told = [each for _entity, each in options]
+        echo_json(Differences(str(old), str(new), list(map(change_entry, changes)), told, replication))
+    else:
+        show_changes(changes)
+        for entity, each in options:
+            click.echo(f"{clean(entity)}: {each.before or 'no options'} -> {each.after or 'no options'}")
+        show_replication_changes(replication)
+        click.echo(_counts(changes), err=True)
+    if changes or options or replication:
+        click.get_current_context().exit(FAILED)
+
+
+def _table(file: Path) -> QuotaTable:
+    try:
+        return read_back.read(file).table
+    except read_back.ReadBackError as error:
+        raise CommandError(clean(error)) from None
+
+
+def _changes(before: QuotaTable, after: QuotaTable) -> Iterator[Change]:
+    for mode, was, now in (
+        (ENFORCED, before.values, after.values),
+        (SHADOW, before.shadow, after.shadow),
+    ):
+        wanted = {quota: now.get(quota) for quota in {**was, **now}}
+        yield from (change for change in compare(was, wanted, mode) if change.before != change.after)
+
+
+def _options(before: QuotaTable, after: QuotaTable) -> Iterator[tuple[Entity, OptionsChange]]:
+    """Yield the changed options of entities that have an entry in both files."""
+    for mode in (ENFORCED, SHADOW):
+        is_shadow = mode == SHADOW
+        was, now = (table.shadow if is_shadow else table.values for table in (before, after))
+        present = {entity for entity, _key in now}
+        for entity in dict.fromkeys(entity for entity, _key in was):
+            old, new = (str(table.options_of(entity, shadow=is_shadow)) for table in (before, after))
+            if old != new and entity in present:
+                yield entity, OptionsChange(entity_json(entity), mode, old, new)
+
+
+def _replication(before: QuotaTable, after: QuotaTable) -> Iterator[ReplicationChange]:
+    was, now = before.replication.values, after.replication.values
+    for key in {**was, **now}:
+        if was.get(key) != now.get(key):
+            yield ReplicationChange(resource_json(Resource.of(key)), key.name, was.get(key), now.get(key))
+
+
+def _counts(changes: list[Change]) -> str:
+    """Return the number of values of each kind of change as text."""
+    kinds = Counter(map(_kind, changes))
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) or "no value differs"
+
+
+def _kind(change: Change) -> str:
+    if change.before is None or change.after is None:
+        return "added" if change.before is None else "removed"
+    return "raised" if change.after > change.before else "lowered"

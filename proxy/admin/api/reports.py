@@ -1,0 +1,43 @@
+"""`/request-time` and `/replication`, which `weir quotas explain` and `weir replication status` read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from weir.proxy.admin import request_time
+from weir.proxy.admin.api.operation import Call, Operation
+from weir.proxy.admin.replication import status
+from weir.proxy.control.snapshots.filters import Text
+
+
+class RequestTimeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Choice of a client."""
+
+    user: Text = ""
+    """Name of the principal; empty for ANONYMOUS."""
+    client_id: Text = ""
+
+
+async def _request_time(call: Call) -> request_time.Report:
+    sources = call.state.sources
+    query = call.query_of(RequestTimeQuery)
+    asked = {request_time.USER: query.user, request_time.CLIENT_ID: query.client_id}
+    return request_time.report(sources.quota_registry, asked, sources.now_ms())
+
+
+async def _replication(call: Call) -> status.ReplicationStatus:
+    sources = call.state.sources
+    return await call.state.read(status.read(sources.replication, sources.now_ms()))
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        request_time.PATH,
+        "Request time of a client by API",
+        request_time.Report,
+        _request_time,
+        query=RequestTimeQuery,
+    ),
+    Operation("GET", status.PATH, "Replication quotas", status.ReplicationStatus, _replication),
+)

@@ -1,0 +1,94 @@
+"""`/api/status`: whether Weir itself is well."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+
+from weir.proxy.admin.api.operation import Call, Operation, State
+from weir.proxy.connection import connection
+from weir.proxy.control.snapshots.records import (
+    Certificate,
+    Problem,
+    Status,
+    Store,
+    Totals,
+    Usage,
+    Worker,
+)
+from weir.proxy.control.supervisor import in_steps
+
+
+async def _status(call: Call) -> Status:
+    state = call.state
+    server, now_ms = state.server, state.snapshots.unix_ms()
+    unready = await state.readiness.problem()
+    await in_steps(state.traffic.look(state.sources.now_ms()))
+    return Status(
+        version=version("kafka-weir"),
+        compiled=not connection.__file__.endswith(".py"),
+        python=platform.python_version(),
+        started_ms=int(state.started_s * 1000),
+        now_ms=now_ms,
+        ready=unready is None,
+        problems=tuple(_problems(state, now_ms)),
+        stores=(_store(state),),
+        workers=(
+            Worker(
+                id=0,
+                pid=os.getpid(),
+                brokers=tuple(sorted(server.address_book.nodes)),
+                connections=state.traffic.latest.connections.total(),
+                beat_ms=now_ms,
+            ),
+        ),
+        usage=_usage(state),
+        certificates=tuple(
+            Certificate(name=files.name, expires_ms=int(files.expires_s * 1000))
+            for files in server.config.tls_files
+            if files.expires_s
+        ),
+        totals=_totals(state),
+    )
+
+
+def _totals(state: State) -> Totals:
+    traffic = state.traffic
+    return Totals(
+        connections=traffic.latest.connections.total(),
+        requests_per_s=traffic.requests_per_s,
+        in_bytes_per_s=traffic.in_bytes_per_s(),
+        out_bytes_per_s=traffic.out_bytes_per_s(),
+        throttled_entities=state.history.throttled_now(state.sources.now_ms()).total(),
+        throttled_connections=traffic.latest.throttled,
+    )
+
+
+def _store(state: State) -> Store:
+    store = state.sources.store
+    return Store(
+        name=store.name,
+        quotas=len(state.sources.quota_registry.table),
+        updated_ms=int(max(store.last_good_s, store.last_change_s) * 1000) or None,
+        failing_since_ms=int(store.failing_since_s * 1000) or None,
+        error=store.error,
+    )
+
+
+def _usage(state: State) -> Usage:
+    tally = state.sources.usage
+    if tally is None:
+        return Usage(enabled=False, dropped=0, error=None)
+    return Usage(enabled=True, dropped=sum(tally.dropped.values()), error=tally.failure or None)
+
+
+def _problems(state: State, now_ms: int) -> Iterator[Problem]:
+    """Yield the conditions that need an operator."""
+    for condition, lasted_ms in state.server.conditions.look(state.sources.now_ms()):
+        since_ms = now_ms - lasted_ms if condition.since_s is None else int(condition.since_s * 1000)
+        yield Problem(what=condition.what, since_ms=since_ms, remedy=condition.remedy)
+
+
+OPERATIONS = (Operation("GET", "/api/status", "State of this Weir", Status, _status),)

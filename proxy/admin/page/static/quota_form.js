@@ -1,0 +1,133 @@
+// The form that changes a quota: preview first; "Apply" sends what was previewed, and nothing else.
+
+import { get, post } from "./api.js";
+import { $, h, keyed, name, put } from "./dom.js";
+import { duration, parsed, rate, share } from "./format.js";
+import { unitOf } from "./lists.js";
+import { spark } from "./spark.js";
+
+const TYPES = ["user", "client-id", "ip"];
+const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"];
+const CHOICES = { "": "any", default: "default", named: "named" };
+const READ_ONLY = "Weir cannot change quotas here: it needs a store, and admin_token_file. The preview works.";
+let previewed = null;
+let writable = true;
+
+const field = (type, part) => $(`${part}-${type}`);
+
+export function setUp(refused, applied) {
+  for (const type of TYPES) {
+    const choice = h("select", { id: `choice-${type}`, "aria-label": `${type}: which`, change: () => follow(type) },
+      ...Object.entries(CHOICES).map(([value, text]) => h("option", { value }, text)));
+    const input = h("input", { id: `name-${type}`, "aria-label": `${type}: name`, autocomplete: "off", spellcheck: "false",
+      input: () => { choice.value = input.value ? "named" : ""; } });
+    $("names").append(h("div", { class: "entity" }, h("span", {}, type), choice, input));
+  }
+  $("quota-key").append(...QUOTAS.map((key) => h("option", {}, key)));
+  $("change").addEventListener("input", edited);
+  $("change").addEventListener("submit", (event) => { event.preventDefault(); preview(refused); });
+  $("apply").addEventListener("click", () => apply(refused, applied));
+}
+
+function follow(type) {
+  if (field(type, "choice").value !== "named") field(type, "name").value = "";
+  else field(type, "name").focus();
+}
+
+// entity: names by type, null for the default entity.
+export function begin(entity, key, value) {
+  for (const type of TYPES) {
+    const its = entity[type];
+    field(type, "choice").value = its === undefined ? "" : its === null ? "default" : "named";
+    field(type, "name").value = its ?? "";
+  }
+  if (QUOTAS.includes(key)) $("quota-key").value = key;
+  $("quota-value").value = value ?? "";
+  edited();
+  $("quota-value").focus();
+}
+
+export function setWritable(can) {
+  writable = can;
+  $("apply").disabled = !previewed || !writable;
+  if (!writable && !$("change-said").textContent) say(READ_ONLY);
+}
+
+function edited() {
+  previewed = null;
+  $("apply").disabled = true;
+  $("previewed").replaceChildren();
+  say(writable ? "" : READ_ONLY);
+  const value = parsed($("quota-value").value);
+  put($("quota-number"), Number.isNaN(value) ? "" : `= ${rate(value, unitOf($("quota-key").value))}`);
+}
+
+// The request of what the form says. Throws an Error that says what is missing.
+function request() {
+  const entity = {};
+  for (const type of TYPES) {
+    const choice = field(type, "choice").value;
+    if (choice === "default") entity[type] = null;
+    if (choice === "named") entity[type] = field(type, "name").value;
+  }
+  if (!Object.keys(entity).length) throw new Error("Choose a user, a client-id or an IP address.");
+  const text = $("quota-value").value.trim();
+  const value = text ? parsed(text) : null;
+  if (Number.isNaN(value)) throw new Error(`“${text}” is no number. Examples: 1500000, 1.5 MB, 2 MiB.`);
+  return { entity, ops: { [$("quota-key").value]: value } };
+}
+
+async function preview(refused) {
+  edited();
+  try {
+    const wanted = request();
+    const asked = JSON.stringify(wanted);
+    say("asking Weir …");
+    const answer = await post("/api/quotas/preview", wanted);
+    if (JSON.stringify(request()) !== asked) return;
+    show(answer, wanted);
+    previewed = wanted;
+    $("apply").disabled = !writable;
+  } catch (error) {
+    if (!refused(error, () => preview(refused))) say(error.message, "bad");
+  }
+}
+
+function show(answer, wanted) {
+  const unit = unitOf(Object.keys(wanted.ops)[0]);
+  const more = answer.hidden ? ` ${answer.hidden} more are not shown.` : "";
+  const found = answer.entities.length;
+  say(found ? `In the last 10 minutes this would have concerned ${found} of the recorded entities.${more}` : "No recorded entity would have been concerned in the last 10 minutes.");
+  keyed($("previewed"), answer.entities, (each) => each.id,
+    () => h("li", {}),
+    (item, each) => item.replaceChildren(
+      h("p", { class: "said" }, name(each.sentence)),
+      spark(each.history, each.limit, unit),
+      h("p", { class: "soft" }, `limit ${rate(each.limit, unit)}; above it ${share(each.share_over)} of the time; throttled ${bounds(each)}`)));
+}
+
+function bounds(each) {
+  const [lower, upper] = [each.throttled_s_lower, each.throttled_s_upper].map((s) => (s === null ? null : duration(s * 1000)));
+  if (upper === null) return `at least ${lower}: a limit held the client back, so the most is not known`;
+  return lower === upper ? lower : `${lower} to ${upper}`;
+}
+
+async function apply(refused, applied) {
+  if (!previewed) return;
+  const wanted = previewed;
+  $("apply").disabled = true;
+  try {
+    await post("/api/quotas", wanted);
+    edited();
+    say("Applied.", "good");
+    applied(await get("/api/quotas"));
+  } catch (error) {
+    $("apply").disabled = false;
+    if (!refused(error, () => apply(refused, applied))) say(error.message, "bad");
+  }
+}
+
+function say(text, kind = "") {
+  put($("change-said"), text);
+  $("change-said").className = kind;
+}

@@ -1,0 +1,98 @@
+"""The settings about access to the admin endpoint, checked."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.net.tls.contexts import ContextOfFiles, server_context
+from weir.proxy.net.tls.rules import pair_of
+
+if TYPE_CHECKING:
+    from weir.proxy.addresses import Address
+    from weir.proxy.config.settings import Settings
+
+TOKEN_CHARS_MIN: Final = 16
+TOKEN_BYTES_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class AdminAccess:
+    """The rules of access to the admin endpoint."""
+
+    loopback: bool
+    """True if only this machine can connect: reading then needs no token."""
+    host: str
+    """Host of the setting `admin`."""
+    token_file: Path | None
+    tls: ContextOfFiles | None
+    """Context of the endpoint's TLS; None for plain HTTP."""
+    client_ca: bool
+    """True if a client certificate replaces the token for reading."""
+    public_metrics: bool
+
+
+def admin_access(settings: Settings, admin: Address | None) -> AdminAccess:
+    """Return the rules of access to the endpoint at this address. Raises ConfigError if anybody who reaches
+    the address could read.
+    """
+    host = "" if admin is None else admin.host
+    tls = _tls(settings)
+    access = AdminAccess(
+        loopback=is_loopback(host),
+        host=host,
+        token_file=Path(settings.admin_token_file) if settings.admin_token_file else None,
+        tls=tls,
+        client_ca=bool(settings.admin_tls_client_ca),
+        public_metrics=settings.admin_public_metrics,
+    )
+    if admin is not None and not (access.loopback or access.token_file or access.client_ca):
+        raise ConfigError(
+            f"admin {admin} can be reached from other machines: set admin_token_file or "
+            "admin_tls_client_ca, or listen at 127.0.0.1"
+        )
+    return access
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if `host` is a loopback address or `localhost`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback(""), is_loopback("weir.example.com")
+    (True, True, False, False)
+    """
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file. Raises ConfigError, whose text does not quote the content."""
+    where = f"admin_token_file {path}"
+    try:
+        with path.open("rb") as file:
+            content = file.read(TOKEN_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot read it: {(error.strerror or str(error)).lower()}") from None
+    token = content.strip().decode("latin-1")
+    if len(content) > TOKEN_BYTES_MAX or not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError(f"{where}: not one line of ASCII: write the token into it, and nothing else")
+    if len(token) < TOKEN_CHARS_MIN:
+        raise ConfigError(f"{where}: shorter than {TOKEN_CHARS_MIN} characters: try openssl rand -hex 32")
+    return token
+
+
+def _tls(settings: Settings) -> ContextOfFiles | None:
+    pair = pair_of(settings.admin_tls_cert, settings.admin_tls_key, "admin_tls")
+    ca = Path(settings.admin_tls_client_ca) if settings.admin_tls_client_ca else None
+    if pair is None:
+        if ca is not None:
+            raise ConfigError("admin_tls_client_ca is set without admin_tls_cert: set both")
+        return None
+    paths = [*dict.fromkeys([pair.cert, pair.key]), *([ca] if ca else [])]
+    verify = ssl.CERT_NONE if ca is None else ssl.CERT_OPTIONAL  # /healthz needs no certificate
+    return ContextOfFiles("admin_tls_cert", paths, lambda: server_context(pair, verify, ca), pair.cert)

@@ -1,0 +1,101 @@
+"""Limits of a connection's life: maximum age, time without bytes, time until the login.
+
+Nothing here runs per request: `Lifetime.due` is called for each connection every few seconds, and reads only
+numbers that are kept anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from weir.proxy.close_reasons import CloseReason  # a return type: mypyc wants it at run time
+from weir.proxy.connection.state import DRAINING, OPEN, THROTTLED
+
+if TYPE_CHECKING:
+    from weir.proxy.connection.connection import Connection
+
+JITTER: Final = 0.1
+"""Largest deviation of a connection's maximum age from the configured one, as a share of it. Clients that
+connect at the same moment, such as after a restart, come back spread over a fifth of the age.
+"""
+_GOLDEN: Final = 0.618033988749895
+"""Multiples of the golden ratio, without their whole parts, fill the interval 0 to 1 evenly: the ages of
+connections that are opened one after the other differ most.
+"""
+
+
+class LifetimeLimits(NamedTuple):
+    """Limits (ms) that all connections share; 0 for no limit."""
+
+    age_ms: int = 0
+    """Age at which a connection is drained, before the jitter."""
+    idle_ms: int = 0
+    """Time without progress, while the client waits for nothing, after which the connection is closed."""
+    login_ms: int = 0
+    """Time in which a client must have logged in or, if its listener needs no login, have sent a request."""
+
+
+class Lifetime:
+    """The life of one connection so far."""
+
+    __slots__ = ("_active_ms", "_is_greeted", "_jitter", "_progress", "opened_ms")
+
+    def __init__(self, opened_ms: int, number: int) -> None:
+        """Begin at the time `opened_ms`. `number`, such as the number of connections before, seeds the jitter
+        of the maximum age.
+        """
+        self.opened_ms = opened_ms
+        """Time (ms) at which the connection was opened."""
+        self._jitter = 1 - JITTER + 2 * JITTER * (number * _GOLDEN % 1)
+        """Factor by which the configured maximum age is multiplied."""
+        self._progress = (0, 0, 0, 0)
+        """Number of bytes received from each side, and of bytes unsent to each side, at the latest look."""
+        self._active_ms = opened_ms
+        """Time (ms) of the latest look that found progress, or a client that waits."""
+        self._is_greeted = False
+        """True once a look has found that the client need not log in any more."""
+
+    def due(
+        self, connection: Connection, received_bytes: tuple[int, int], limits: LifetimeLimits, now_ms: int
+    ) -> CloseReason | None:
+        """Return the limit that the connection has reached; None if it has reached none, or ends already.
+        `received_bytes` is `Relay.received_bytes`.
+        """
+        if connection.state >= DRAINING:
+            return None
+        if limits.login_ms and not self._is_greeted and now_ms - self.opened_ms >= limits.login_ms:
+            if not _is_greeted(connection, received_bytes[0]):
+                return CloseReason.LOGIN_TIMEOUT
+            self._is_greeted = True
+        if limits.idle_ms and self._idle_ms(connection, received_bytes, now_ms) >= limits.idle_ms:
+            return CloseReason.CONNECTION_IDLE
+        if limits.age_ms and now_ms - self.opened_ms >= limits.age_ms * self._jitter:
+            return CloseReason.CONNECTION_AGE
+        return None
+
+    def _idle_ms(self, connection: Connection, received_bytes: tuple[int, int], now_ms: int) -> int:
+        unsent = len(connection.client_end.unsent), len(connection.broker_end.unsent)
+        progress = (*received_bytes, *unsent)
+        if progress != self._progress or _is_waiting(connection, now_ms):
+            self._progress, self._active_ms = progress, now_ms
+        return now_ms - self._active_ms
+
+
+def _is_waiting(connection: Connection, now_ms: int) -> bool:
+    """Return True if the client waits for Weir or for the broker."""
+    until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms, connection.held_until_ms)
+    return bool(
+        connection.in_flight
+        or connection.broker_end.unsent
+        or until_ms > now_ms
+        or connection.state not in (OPEN, THROTTLED)
+    )
+
+
+def _is_greeted(connection: Connection, received_bytes: int) -> bool:
+    """Return True if the client has logged in or, where no login is needed, has sent a request."""
+    client = connection.client
+    if client.authenticated or client.exchange is not None or client.before_login:
+        return client.authenticated
+    taken = received_bytes > len(connection.client_end.kept)
+    return taken or bool(connection.in_flight) or connection.state != OPEN

@@ -1,0 +1,109 @@
+"""Records of open connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, Literal, TypeAlias
+
+from weir.proxy.connection.state import OPEN, THROTTLED, State
+from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots.filters import BrokerName, Filter, Text, broker_name
+from weir.proxy.control.snapshots.names import shortened
+from weir.proxy.control.snapshots.opened import Opened
+from weir.proxy.control.snapshots.records import Connection, Connections
+from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.throttled import SLICE
+from weir.proxy.net.relay import Relay
+
+_Pair: TypeAlias = tuple[Relay, Opened]
+
+
+class ConnectionFilter(Filter, frozen=True):
+    """Choice of connections, and their order."""
+
+    user: Text = ""
+    client_id: Text = ""
+    broker: BrokerName = ""
+    state: Literal["", "OPEN", "THROTTLED", "SERIAL", "AUTHENTICATING", "QUERYING", "DRAINING", "CLOSED"] = ""
+    sort: Literal["opened", "in_bytes", "out_bytes", "in_flight", "waits"] = "opened"
+    """`opened` puts the oldest connection first, all others the largest number."""
+
+    def has(self, pair: _Pair, now_ms: int) -> bool:
+        """Return True if the connection is chosen."""
+        relay, opened = pair
+        client = relay.connection.client
+        wanted = (self.user, self.client_id, self.broker, self.state)
+        state = state_of(relay, now_ms).name
+        its = (client.user, client.quota_client_id, broker_name(opened.node_id), state)
+        if any(want and want != have for want, have in zip(wanted, its, strict=True)):
+            return False
+        q = self.q.casefold()
+        texts = (client.user, client.quota_client_id, client.peer, client.software)
+        return not q or any(q in text.casefold() for text in texts)
+
+
+RANKS: Final[dict[str, Callable[[_Pair, int], float]]] = {
+    "opened": lambda pair, _now_ms: pair[1].id,
+    "in_bytes": lambda pair, _now_ms: -pair[0].received_bytes[0],
+    "out_bytes": lambda pair, _now_ms: -pair[0].received_bytes[1],
+    "in_flight": lambda pair, _now_ms: -len(pair[0].connection.in_flight),
+    "waits": lambda pair, now_ms: -_left_ms(pair[0], now_ms),
+}
+"""Function (connection, now_ms) by whose result connections are sorted, the smallest first, by sort order."""
+
+
+def read_connections(sources: Sources, wanted: ConnectionFilter) -> Generator[None, None, Connections]:
+    """Return the chosen connections. Yield between steps of about a millisecond."""
+    now_ms, rank = sources.now_ms(), RANKS[wanted.sort]
+    best: list[tuple[float, int, _Pair]] = []
+    number = 0
+    for part in slices(list(sources.relays().items()), SLICE // 4):
+        found = [pair for pair in part if wanted.has(pair, now_ms)]
+        number += len(found)
+        best += [(rank(pair, now_ms), pair[1].id, pair) for pair in found]
+        if len(best) > wanted.limit + SLICE:
+            best = sorted(best)[: wanted.limit]
+        yield
+    records: list[Connection] = []
+    for _rank, _id, pair in sorted(best)[: wanted.limit]:
+        records.append(_record(sources, *pair))
+        if len(records) % 100 == 0:
+            yield
+    hidden = number - len(records)
+    return Connections(now_ms=sources.unix_ms(), hidden=hidden, connections=tuple(records))
+
+
+def state_of(relay: Relay, now_ms: int) -> State:
+    """Return the state of a connection; OPEN for one whose throttle time is over."""
+    connection = relay.connection
+    if connection.state == THROTTLED and connection.throttled_until_ms <= now_ms:
+        return State(OPEN)
+    return State(connection.state)
+
+
+def _left_ms(relay: Relay, now_ms: int) -> int:
+    return max(relay.connection.throttled_until_ms - now_ms, 0)
+
+
+def _record(sources: Sources, relay: Relay, opened: Opened) -> Connection:
+    connection, now_ms = relay.connection, sources.now_ms()
+    client, left_ms = connection.client, _left_ms(relay, now_ms)
+    in_bytes, out_bytes = relay.received_bytes
+    return Connection(
+        id=opened.id,
+        peer=client.peer,
+        listener=opened.listener,
+        broker=opened.node_id,
+        user=shortened(client.user),
+        client_id=shortened(client.quota_client_id) or None,
+        software=client.software or None,
+        mechanism=client.mechanism or None,
+        tls=opened.tls,
+        state=state_of(relay, now_ms).name,
+        waits_for=connection.waits_because(now_ms) or None,
+        waits_until_ms=sources.unix_ms(connection.throttled_until_ms) if left_ms else None,
+        opened_ms=sources.unix_ms(opened.opened_ms),
+        in_bytes=in_bytes,
+        out_bytes=out_bytes,
+        in_flight=len(connection.in_flight),
+    )

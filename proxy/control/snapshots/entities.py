@@ -1,0 +1,192 @@
+"""Records of entities: one for each quota of the clients (topic, IP address) that share a limit at a broker.
+
+Clients choose the number of entities, so all entities are looked at in steps, and records are made of those
+that are listed only: the first ones in the order that the operator asks for. Metrics list other entities
+(`weir.proxy.admin.entities`), with the same values (`values`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Generator, Iterator
+from operator import itemgetter
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from weir.proxy.control.budgets import Counted, all_budgets, usage_of
+from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots import sentences
+from weir.proxy.control.snapshots.filters import BrokerName, Filter, broker_name
+from weir.proxy.control.snapshots.history import SLICE, History, Key, is_throttled, throttled_lately
+from weir.proxy.control.snapshots.records import Entities, Entity, QuotaName, Rates
+from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.values import read_values
+from weir.proxy.control.throttled import Peers, read_peers
+from weir.quotas import QuotaKey, Tags
+
+NO_HISTORY: Final[Rates] = (None,) * 60
+
+
+class EntityFilter(Filter, frozen=True):
+    """Choice of entities, and their order."""
+
+    quota: QuotaName | Literal[""] = ""
+    """Kafka's name of the quota; empty for all."""
+    broker: BrokerName = ""
+    shadow: bool = False
+    """True for shadow quotas instead of enforced ones."""
+
+    def has(self, key: Key) -> bool:
+        """Return True if the entity is chosen."""
+        if self.quota not in ("", key.quota.value):
+            return False
+        if self.broker and broker_name(key.where) != self.broker:
+            return False
+        return not self.q or any(self.q.casefold() in name.casefold() for name in key.tags if name)
+
+
+class SortedEntities(EntityFilter, frozen=True):
+    """Choice of entities, and their order."""
+
+    sort: Literal["usage", "rate", "name", "throttled"] = "usage"
+    """`usage`, `rate` and `throttled` (rest of the throttle time) put the largest first."""
+
+
+class _Found(NamedTuple):
+    key: Key
+    budget: Counted
+
+
+_Ranked: TypeAlias = tuple[float, Tags, _Found]
+
+
+Rank: TypeAlias = Callable[[_Found], float]
+"""Function by whose result entities are sorted, the smallest first; equal ones are sorted by name."""
+
+
+def read_entities(
+    sources: Sources, history: History, wanted: SortedEntities
+) -> Generator[None, None, Entities]:
+    """Return the chosen entities. Yield between steps of about a millisecond."""
+    now_ms = sources.now_ms()
+    ranks: dict[str, Rank] = {
+        "usage": lambda found: -usage_of(found.budget.rate(now_ms), found.budget.limit),
+        "rate": lambda found: -found.budget.rate(now_ms),
+        "name": lambda _found: 0,
+        "throttled": lambda found: -_left_ms(found.budget, now_ms),
+    }
+    return (yield from _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True))
+
+
+def read_throttled(
+    sources: Sources, history: History, wanted: EntityFilter
+) -> Generator[None, None, Entities]:
+    """Return the entities that are throttled, or were in the last 30 s; first those with the longest throttle
+    times in the last minute.
+    """
+    now_ms = sources.now_ms()
+
+    def rank(found: _Found) -> float:
+        track = history.track(found.key)
+        return -max(0 if track is None else track.waited_ms(), _left_ms(found.budget, now_ms))
+
+    return (
+        yield from _listed(sources, history, wanted, rank, lambda budget: throttled_lately(budget, now_ms))
+    )
+
+
+def _listed(
+    sources: Sources, history: History, wanted: EntityFilter, rank: Rank, has: Callable[[Counted], bool]
+) -> Generator[None, None, Entities]:
+    """Return the records of the first entities by `rank` among those for which `has` is true."""
+    best: list[_Ranked] = []
+    number = 0
+    for part in _budgets(sources, wanted, has):
+        number += len(part)
+        best += [(rank(found), found.key.tags, found) for found in part]
+        if len(best) > wanted.limit + 4 * SLICE:
+            best = sorted(best, key=itemgetter(0, 1))[: wanted.limit]
+        yield
+    chosen = [found for *_rank, found in sorted(best, key=itemgetter(0, 1))[: wanted.limit]]
+    peers = {id(found.budget): Peers() for found in chosen if sentences.is_of_connections(found.key.tags)}
+    yield from read_peers(
+        lambda: [relay.connection.client for relay in sources.relays()],
+        sources.registry,
+        peers,
+        lambda _quota, limiter: id(limiter),
+        shadow=wanted.shadow,
+        with_mutations=any(found.key.quota is QuotaKey.CONTROLLER_MUTATION_RATE for found in chosen),
+    )
+    entities: list[Entity] = []
+    for found in chosen:
+        entities.append(_entity(sources, history, found, peers.get(id(found.budget), Peers())))
+        if len(entities) % 25 == 0:
+            yield
+    return Entities(now_ms=sources.unix_ms(), hidden=number - len(entities), entities=tuple(entities))
+
+
+def _budgets(
+    sources: Sources, wanted: EntityFilter, has: Callable[[Counted], bool]
+) -> Iterator[list[_Found]]:
+    """Yield the budgets of the chosen entities in slices."""
+    quotas = list(all_budgets(sources.registry, sources.connection_quotas, shadow=wanted.shadow))
+    for where, quota, budgets in quotas:
+        for part in slices(list(budgets), SLICE):  # budgets may be added between two steps
+            found = (_Found(Key(quota, budget.tags, where, wanted.shadow), budget) for budget in part)
+            yield [one for one in found if has(one.budget) and wanted.has(one.key)]
+
+
+def _entity(sources: Sources, history: History, found: _Found, peers: Peers) -> Entity:
+    key, budget = found
+    now_ms, track = sources.now_ms(), history.track(key)
+    table = sources.registry.in_force
+    values = read_values(table, key.where, key.quota, budget, now_ms, shadow=key.shadow)
+    rate, limit = values.rate, None if values.limit == math.inf else values.limit
+    left_ms = max(int(_left_ms(budget, now_ms)), 0)
+    user, client_id, prefix, topic, ip = (name or None for name in values.names)
+    since_ms = None
+    if throttled_lately(budget, now_ms):
+        since_ms = sources.unix_ms(now_ms if track is None or track.began_ms is None else track.began_ms)
+    usage = sentences.usage_text(key.quota, rate, limit)
+    said = [f"{sentences.entity_text(values.names)} {usage} {sentences.where_text(key.where)}"]
+    if left_ms:
+        said.append(sentences.throttle_text(key.quota, left_ms, shadow=key.shadow))
+    if sentences.is_of_connections(key.tags):
+        said.append(sentences.connections_text(peers.count, peers.addresses, peers.software))
+    return Entity(
+        id=identity(key),
+        user=user,
+        client_id=client_id,
+        client_id_prefix=prefix,
+        topic=topic,
+        ip=ip,
+        quota=key.quota.value,
+        unit=sentences.UNITS[key.quota],
+        broker=key.where,
+        shadow=key.shadow,
+        entry=values.entry,
+        limit=limit,
+        rate=round(rate, 2),
+        usage=None if limit is None else round(min(usage_of(rate, limit), sentences.USAGE_MAX), 4),
+        throttled=is_throttled(budget, now_ms),
+        throttled_since_ms=since_ms,
+        throttle_ms=left_ms,
+        throttles=values.throttled,
+        throttled_ms=values.throttle_ms,
+        connections=peers.count,
+        peers=tuple(peers.addresses),
+        software=tuple(peers.software),
+        history=NO_HISTORY if track is None else track.history(),
+        sentence=", ".join(said),
+    )
+
+
+def identity(key: Key) -> str:
+    """Return a short name of an entity's quota at a broker, which other entities do not have."""
+    text = repr((key.quota.value, tuple(key.tags), key.where, key.shadow))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _left_ms(budget: Counted, now_ms: int) -> float:
+    """Return the time (ms) that is left of the budget's throttle; 0 without one."""
+    return budget.throttled_until_ms - now_ms if is_throttled(budget, now_ms) else 0

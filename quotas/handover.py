@@ -1,0 +1,67 @@
+"""The units that clients of one process have used, for a process that takes their quotas over.
+
+The new process continues with the same samples, balances and throttle times, so a restart gives no client its
+quota a second time. Times are ages, because the two processes need not have the same clock.
+"""
+# mypyc: skip, because msgspec reads the types of UsedUnits, which mypyc drops; no request calls it.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from weir.quotas.client_quotas import ClientQuotas
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.limiter import Limiter
+from weir.quotas.limiters.request_time import RequestBudget
+from weir.quotas.mutations import MutationBudget
+from weir.quotas.table.entities import Tags
+
+AGE_MS_MAX = 3_600_000
+"""Maximum age (ms) of a charge, and maximum throttle time (ms): one hour."""
+
+Quotas: TypeAlias = (
+    ClientQuotas[Budget] | ClientQuotas[RequestBudget] | ClientQuotas[MutationBudget] | ClientQuotas[Limiter]
+)
+QuotasName: TypeAlias = tuple[int | None, str, bool]
+"""Name of the quotas of a broker, or of a cluster: node id (None for quotas that brokers share, or of an
+unknown broker), a name, and True for those of shadow entries.
+"""
+
+
+class UsedUnits(NamedTuple):
+    """Charges of one limiter that still count."""
+
+    quotas: QuotasName
+    tags: Tags
+    charges: list[tuple[int, float]]
+    """(Age in ms, units) of each charge, the oldest first."""
+    throttle_ms: int
+    """Time (ms) for which clients are still throttled."""
+
+
+def used(quotas: Quotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits | None]:
+    """Yield the charges of each limiter that still count. Yield None after each step of about a millisecond.
+    `of` is the field `quotas` of the results.
+    """
+    for limiters in quotas.slices():
+        for limiter in limiters:
+            if isinstance(limiter, Budget | MutationBudget) and not limiter.is_idle(now_ms):
+                charges = [(max(now_ms - at_ms, 0), units) for at_ms, units in limiter.counting(now_ms)]
+                yield UsedUnits(of, limiter.tags, charges, max(limiter.throttled_until_ms - now_ms, 0))
+        yield None
+
+
+def absorb(quotas: Quotas, taken: UsedUnits, now_ms: int) -> None:
+    """Record charges that `used` has returned in another process; ignore them if no quota applies any
+    more.
+    """
+    ages = [min(max(age_ms, 0), AGE_MS_MAX) for age_ms, _units in taken.charges]
+    began_ms = now_ms - max(ages, default=0)
+    limiter = quotas.restored(taken.tags, began_ms)
+    if not isinstance(limiter, Budget | MutationBudget):
+        return
+    for age_ms, (_age_ms, units) in zip(ages, taken.charges, strict=True):
+        limiter.absorb(units, now_ms - age_ms)
+    until_ms = now_ms + min(max(taken.throttle_ms, 0), AGE_MS_MAX)
+    limiter.throttled_until_ms = max(limiter.throttled_until_ms, until_ms)

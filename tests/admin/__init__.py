@@ -1,0 +1,1 @@
+"""Tests of the admin endpoint: its API, its page and its terminal."""

@@ -1,0 +1,153 @@
+"""A server with its admin endpoint, beside a fake cluster, and requests to the endpoint."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from tests.kafka.ports import free_range
+from tests.proxy.fake_broker import HOST, FakeCluster
+from tests.proxy.stage import LONG_S
+from weir.proxy.addresses import Address
+from weir.proxy.admin.access import Access, Token
+from weir.proxy.admin.api.operation import State, state_of
+from weir.proxy.admin.endpoint import Endpoint, application, listen
+from weir.proxy.admin.metrics import Sources
+from weir.proxy.admin.readiness import Readiness
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.file import FileStore
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.control.supervisor import in_steps
+from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.problems import Problems
+from weir.proxy.server.server import Server
+
+
+async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
+    """Get a page."""
+    return await asked(port, "GET", path, headers)
+
+
+async def asked(
+    port: int, method: str, path: str, headers: dict[str, str], body: bytes | None = None
+) -> tuple[int, bytes, http.client.HTTPMessage]:
+    """Ask the standard library's client, in a thread."""
+
+    def ask() -> tuple[int, bytes, http.client.HTTPMessage]:
+        connection = http.client.HTTPConnection(HOST, port, timeout=LONG_S)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), answer.headers
+        finally:
+            connection.close()
+
+    return await trio.to_thread.run_sync(ask)
+
+
+@dataclass
+class Stage:
+    """A server that was not started yet, its endpoint, and a fake cluster."""
+
+    server: Server
+    state: State
+    cluster: FakeCluster
+    broker: trio.CancelScope
+    nursery: trio.Nursery
+    admin: int
+    clients: int
+    listening: trio.Event
+
+    async def start(self) -> None:
+        """Let clients connect."""
+        await self.nursery.start(self.server.serve)
+        self.listening.set()
+
+    async def ready(self) -> tuple[int, str]:
+        """Return the answer of /readyz."""
+        status, body, _ = await get(self.admin, "/readyz")
+        return status, body.decode()
+
+    async def json(self, path: str, **headers: str) -> Any:
+        """Return the JSON of a page that is answered with 200."""
+        status, body, answered = await get(self.admin, path, **headers)
+        assert (status, answered["content-type"]) == (200, "application/json"), body
+        return msgspec.json.decode(body)
+
+    async def post(self, path: str, body: object, token: str = "", **headers: str) -> tuple[int, Any]:
+        """Post JSON; return the status and the JSON of the answer."""
+        headers = {"content-type": "application/json", **headers}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        status, answer, _ = await asked(self.admin, "POST", path, headers, content)
+        return status, msgspec.json.decode(answer)
+
+    async def look(self, now_ms: int) -> None:
+        """Have the history note the rates of this second."""
+        await in_steps(self.state.history.look(now_ms))
+
+
+Script = Callable[[Stage], Awaitable[None]]
+
+
+def play(script: Script) -> None:
+    """Run a script on a stage without quotas, Trio being a guest of the reactor."""
+    play_with(script)
+
+
+def play_with(script: Script, quotas: Path | None = None, **options: object) -> None:
+    """Run a script on a stage with this quota file, and further settings."""
+    reactor = Reactor(monotonic_us)
+    try:
+        run_hosting_trio(reactor, lambda: _stage(reactor, script, quotas, options))
+    finally:
+        reactor.close()
+
+
+async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options: dict[str, object]) -> None:
+    with trio.fail_after(LONG_S):
+        async with trio.open_nursery() as nursery:
+            cluster = FakeCluster()
+            cluster.may_answer.set()
+            broker = await nursery.start(cluster.serve, 0)
+            port = free_range(4)
+            settings = {
+                "upstream": str(cluster.nodes[0]),
+                "listen": f"{HOST}:{port}",
+                "broker_ports": f"{port + 1}-{port + 2}",
+                "drain_timeout_s": LONG_S,
+                "quotas": None if quotas is None else str(quotas),
+                "admin": f"{HOST}:{port + 3}",
+                **options,
+            }
+            found = config.load(None, settings)
+            store = FileStore(found.quota_file)
+            table = store.start()
+            registry, health = QuotaRegistry(table), StoreHealth(lambda: 0.0)
+            server = Server(found, reactor, registry)
+            manager = QuotaManager(store, registry, table, frozenset(), health, server.supervisor)
+            server.quota_admin = manager
+            await nursery.start(manager.run)
+            server.conditions.sources.append(Problems(server, health, None, time.time, time.monotonic).read)
+            listening = trio.Event()
+            sources = Sources(server, registry, health, lambda: reactor.now_ms)
+            state = state_of(sources, Readiness(server, listening))
+            rules = found.admin_access
+            token = None if rules.token_file is None else Token(rules.token_file)
+            sockets = await listen(Address(HOST, port + 3), LONG_S)
+            context = None if rules.tls is None else lambda: rules.tls.context  # type: ignore[union-attr]
+            app = Access(application(state), rules, token)
+            nursery.start_soon(Endpoint(sockets, app, context).serve, server.supervisor)
+            await script(Stage(server, state, cluster, broker, nursery, port + 3, port, listening))
+            nursery.cancel_scope.cancel()

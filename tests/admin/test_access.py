@@ -1,0 +1,262 @@
+"""Who may read and change at the admin endpoint: the token, client certificates, the Host header."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from tests.admin.stage import Stage, asked, get, play_with
+from tests.cli.run_command import refused as refused_start
+from tests.proxy import certificates
+from tests.proxy.fake_broker import HOST
+from tests.proxy.stage import LONG_S
+from weir.proxy.admin.access import Token
+from weir.proxy.config import config
+from weir.proxy.config.admin_access import is_loopback
+from weir.proxy.config.config import ConfigError
+
+TOKEN = "correct-horse-battery"  # noqa: S105
+WRONG = "Incorrect-horse-batte"
+READABLE = ("/metrics", "/api/status", "/api/entities", "/openapi.json", "/replication")
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    return file
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+async def status_of(stage: Stage, path: str, method: str = "GET", **headers: str) -> int:
+    status, _body, _headers = await asked(stage.admin, method, path, headers)
+    return status
+
+
+OFF_LOOPBACK: dict[str, Any] = {"admin": "0.0.0.0:9644"}
+"""The rules are those of this address; the endpoint of the stage listens elsewhere."""
+
+
+def test_off_loopback_all_pages_but_health_need_the_token(token_file: Path) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        for path in READABLE:
+            assert await status_of(stage, path) == 401, path
+            assert await status_of(stage, path, **bearer(WRONG)) == 401, path
+            assert await status_of(stage, path, authorization=f"Basic {TOKEN}") == 401, path
+            assert await status_of(stage, path, **bearer(TOKEN)) == 200, path
+        for path in ("/healthz", "/readyz"):
+            assert await status_of(stage, path) == 200, path
+        assert await status_of(stage, "/no-such-page") == 401
+        _, body, headers = await get(stage.admin, "/api/status")
+        assert headers["www-authenticate"].startswith("Bearer")
+        assert headers["content-type"] == "application/problem+json"
+        assert TOKEN.encode() not in body
+
+    play_with(script, admin_token_file=str(token_file), **OFF_LOOPBACK)
+
+
+def test_public_metrics_need_no_token_and_open_no_other_page(token_file: Path) -> None:
+    async def script(stage: Stage) -> None:
+        assert await status_of(stage, "/metrics") == 200
+        assert await status_of(stage, "/api/status") == 401
+
+    play_with(script, admin_token_file=str(token_file), admin_public_metrics=True, **OFF_LOOPBACK)
+
+
+def test_on_loopback_reading_needs_no_token_and_changing_does(token_file: Path) -> None:
+    change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 1}}
+
+    async def script(stage: Stage) -> None:
+        for path in READABLE:
+            assert await status_of(stage, path) == 200, path
+        assert await status_of(stage, "/api/status", **bearer(WRONG)) == 401
+        assert (await stage.post("/api/quotas", change))[0] == 403
+        assert (await stage.post("/api/quotas", change, WRONG))[0] == 401
+        assert (await stage.post("/api/quotas", {**change, "dry_run": True}, TOKEN))[0] == 200
+        assert (await stage.post("/api/quotas/preview", change))[0] == 200
+
+    play_with(script, admin_token_file=str(token_file))
+
+
+def test_without_a_token_file_nobody_changes_quotas() -> None:
+    async def script(stage: Stage) -> None:
+        change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 1}}
+        status, answer = await stage.post("/api/quotas", change)
+        assert (status, "set admin_token_file" in answer["detail"]) == (403, True)
+        assert (await stage.post("/api/quotas", change, TOKEN))[0] == 401
+
+    play_with(script)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:9644", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:9644", 200),
+        ("[::1]", 200),
+        ("evil.example.com", 403),
+        ("evil.example.com:9644", 403),
+        ("localhost.evil.example.com", 403),
+        ("10.0.0.7:9644", 403),
+        ("", 403),
+    ],
+)
+def test_on_loopback_a_host_header_of_another_machine_is_refused(host: str, status: int) -> None:
+    async def script(stage: Stage) -> None:
+        assert await status_of(stage, "/api/status", host=host) == status
+        assert await status_of(stage, "/metrics", host=host) == status
+        assert await status_of(stage, "/healthz", host=host) == 200
+
+    play_with(script)
+
+
+def test_the_token_is_compared_by_hashes_of_one_length_in_constant_time(
+    token_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, compared = Token(token_file), []
+
+    def compare(given: bytes, known: bytes) -> bool:
+        compared.append((len(given), len(known)))
+        return given == known
+
+    monkeypatch.setattr("weir.proxy.admin.access.hmac.compare_digest", compare)
+    assert [token.is_(text) for text in (TOKEN, WRONG, "", TOKEN[:-1], "x" * 10_000)] == [True] + 4 * [False]
+    assert set(compared) == {(32, 32)}
+
+
+def test_a_changed_token_is_used_and_an_unusable_one_is_not(token_file: Path) -> None:
+    token = Token(token_file)
+
+    async def looked() -> None:
+        for _ in range(2):  # a change counts once it has lasted from one look to the next
+            await token.look()
+
+    with capture_logs() as logs:
+        token_file.write_text("another-good-token-1")
+        trio.run(looked)
+        assert (token.is_("another-good-token-1"), token.is_(TOKEN)) == (True, False)
+        token_file.write_text("short")
+        trio.run(looked)
+        assert token.is_("another-good-token-1")
+        assert [each.key for each in token.conditions()] == [("problem", "admin_token_refused")]
+        token_file.write_text("a-third-good-token-1")
+        trio.run(looked)
+        assert list(token.conditions()) == []
+    assert [line["event"] for line in logs] == [
+        "changed admin token in force",
+        "changed admin token refused, the old one stays in force",
+        "admin token can be used again",
+        "changed admin token in force",
+    ]
+    assert "short" not in str(logs[1]["error"]).removeprefix(f"admin_token_file {token_file}: shorter")
+
+
+# Configuration
+
+
+@pytest.mark.parametrize("admin", [":9644", "0.0.0.0:9644", "[::]:9644", "weir.example.com:9644"])
+def test_an_admin_address_off_loopback_without_a_token_stops_the_start(admin: str) -> None:
+    with pytest.raises(ConfigError, match="can be reached from other machines: set admin_token_file"):
+        config.load(None, {"upstream": "a:1", "admin": admin})
+
+
+@pytest.mark.parametrize("admin", ["127.0.0.1:9644", "localhost:9644", "[::1]:9644", "127.8.8.8:9644"])
+def test_an_admin_address_on_loopback_needs_no_token(admin: str) -> None:
+    assert config.load(None, {"upstream": "a:1", "admin": admin}).admin_access.loopback
+
+
+def test_weir_run_reports_a_missing_admin_token_in_one_line() -> None:
+    line = refused_start("--upstream", f"{HOST}:1", "--admin", ":9644", "--log-level", "error")
+    assert line == (
+        "weir: admin :9644 can be reached from other machines: set admin_token_file or "
+        "admin_tls_client_ca, or listen at 127.0.0.1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "shorter than 16"),
+        (b"fifteen-chars-x", "shorter than 16"),
+        (b"two words are no token", "one line of ASCII"),
+        (b"two-lines-in-a-file\nare-no-token", "one line of ASCII"),
+        (b"not-ascii-\xff-not-ascii", "one line of ASCII"),
+        (b"x" * 5000, "one line of ASCII"),
+    ],
+)
+def test_a_token_file_that_cannot_be_used_stops_the_start(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=reason) as refused:
+        Token(file)
+    assert content.decode("latin-1") not in str(refused.value) or not content
+
+
+def test_a_missing_token_file_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read it: no such file"):
+        Token(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("key", ["admin_tls_key", "admin_tls_client_ca"])
+def test_admin_tls_settings_without_a_certificate_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match="admin_tls_cert: set both"):
+        config.load(None, {"upstream": "a:1", "admin": "127.0.0.1:9644", key: "file.pem"})
+
+
+def test_only_loopback_hosts_count_as_loopback() -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "LocalHost")] == [True] * 4
+    assert not any(map(is_loopback, ("", "0.0.0.0", "::", "10.0.0.1", "localhost.example.com", "x")))
+
+
+# TLS
+
+
+def test_a_client_certificate_reads_and_does_not_change(tmp_path: Path, token_file: Path) -> None:
+    cert, key = certificates.write_pair(tmp_path, HOST)
+    ca = certificates.write_ca(tmp_path)
+    shown = certificates.context_of("tests", "operator")
+    options: dict[str, Any] = {
+        "admin_tls_cert": str(cert),
+        "admin_tls_key": str(key),
+        "admin_tls_client_ca": str(ca),
+        "admin_token_file": str(token_file),
+        **OFF_LOOPBACK,
+    }
+
+    def ask(port: int, context: ssl.SSLContext, method: str, path: str, **headers: str) -> int:
+        connection = http.client.HTTPSConnection(HOST, port, timeout=LONG_S, context=context)
+        try:
+            connection.request(method, path, b"{}" if method == "POST" else None, headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    async def script(stage: Stage) -> None:
+        async def status(context: ssl.SSLContext, path: str, method: str = "GET", **headers: str) -> int:
+            return await trio.to_thread.run_sync(lambda: ask(stage.admin, context, method, path, **headers))
+
+        plain = certificates.client_context()
+        assert await status(plain, "/healthz") == 200
+        assert await status(plain, "/api/status") == 401
+        assert await status(plain, "/api/status", **bearer(TOKEN)) == 200
+        assert await status(shown, "/api/status") == 200
+        assert await status(shown, "/api/quotas", "POST", **{"content-type": "application/json"}) == 403
+        async with await trio.open_tcp_stream(HOST, stage.admin) as garbled:
+            await garbled.send_all(b"GET / HTTP/1.1\r\n\r\n")
+        assert await status(plain, "/healthz") == 200
+
+    play_with(script, **options)

@@ -1,0 +1,313 @@
+"""The JSON API over real sockets: what it answers about quotas, connections and brokers, and its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from tests.admin.stage import Stage, asked, get, play, play_with
+from tests.proxy.fake_broker import HOST, Connection
+from tests.proxy.stage import PING, PONG, until
+from tests.scripted import scripted
+from weir.proxy.admin.api.operation import BODY_BYTES_MAX
+from weir.proxy.control.events.records import Problem
+from weir.proxy.control.snapshots import records
+
+TOKEN = "0123456789abcdef-token"  # noqa: S105
+ALICE = """
+[[quota]]
+user = "alice"
+producer_byte_rate = 1000
+
+[[quota]]
+client_id = "<default>"
+consumer_byte_rate = 5000
+mode = "shadow"
+"""
+
+
+@pytest.fixture
+def quotas(tmp_path: Path) -> Path:
+    file = tmp_path / "quotas.toml"
+    file.write_text(ALICE)
+    return file
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    return file
+
+
+def content(file: Path) -> str:
+    return file.read_text()
+
+
+def throttle(stage: Stage, user: str = "alice", size: int = 12_000) -> None:
+    """Charge 12,000 bytes: a quota of 1000 bytes/s lets 10,000 pass, and throttles for 2 s."""
+    budget = stage.server.quotas.of(0).ledger(user, "etl", stage.server.now_ms).produce
+    assert budget is not None
+    assert budget.charge(size, stage.server.now_ms) == size - 10_000
+
+
+def test_a_throttled_entity_is_listed_at_once_with_its_numbers_and_a_sentence(quotas: Path) -> None:
+    async def script(stage: Stage) -> None:
+        assert (await stage.json("/api/throttled"))["entities"] == []
+        throttle(stage)
+        for path in ("/api/throttled", "/api/entities", "/api/entities?sort=throttled&q=ALI"):
+            found = msgspec.convert(await stage.json(path), records.Entities)
+            (entity,) = found.entities
+            assert (entity.user, entity.client_id, entity.broker) == ("alice", None, 0)
+            assert (entity.quota, entity.unit, entity.limit) == ("producer_byte_rate", "bytes/s", 1000)
+            assert (entity.throttled, entity.throttles, entity.throttled_ms) == (True, 1, 2000)
+            assert entity.usage is not None
+            assert 1.0 < entity.usage <= 1.2
+            assert 0 < entity.throttle_ms <= 2000
+            assert entity.throttled_since_ms is not None
+            assert abs(entity.throttled_since_ms - found.now_ms) < 60_000
+            assert entity.entry == "user alice"
+            assert entity.history == (None,) * 60
+            assert entity.sentence.startswith("user=alice is at 1")
+            assert " % of producer_byte_rate 1 kB/s on broker 0, muted " in entity.sentence
+            assert entity.sentence.endswith(", 0 connections")
+
+    play_with(script, quotas)
+
+
+def test_lists_of_entities_are_filtered_sorted_and_cut(quotas: Path) -> None:
+    quotas.write_text('[[quota]]\nuser = "<default>"\nproducer_byte_rate = 1000\n')
+
+    async def script(stage: Stage) -> None:
+        for user, size in (("bob", 11_000), ("alice", 13_000), ("carol", 12_000)):
+            throttle(stage, user, size)
+
+        async def users(query: str) -> list[object]:
+            answer = await stage.json(f"/api/entities?{query}")
+            return [entity["user"] for entity in answer["entities"]] + [answer["hidden"]]
+
+        assert await users("sort=rate") == ["alice", "carol", "bob", 0]
+        assert await users("sort=name") == ["alice", "bob", "carol", 0]
+        assert await users("limit=1") == ["alice", 2]
+        assert await users("q=RO") == ["carol", 0]
+        assert await users("quota=consumer_byte_rate") == [0]
+        assert await users("broker=1") == [0]
+        assert await users("broker=0&limit=1000&sort=usage") == ["alice", "carol", "bob", 0]
+        assert await users("shadow=true") == [0]
+        throttled = await stage.json("/api/throttled?limit=2")
+        assert [entity["user"] for entity in throttled["entities"]] == ["alice", "carol"]
+        assert throttled["hidden"] == 1
+
+    play_with(script, quotas)
+
+
+def test_shadow_quotas_are_listed_apart_and_would_have_muted(quotas: Path) -> None:
+    async def script(stage: Stage) -> None:
+        shadow = stage.server.quotas.of(0).ledger("bob", "app", stage.server.now_ms).shadow
+        assert shadow is not None
+        assert shadow.fetch is not None
+        shadow.fetch.charge(60_000, stage.server.now_ms)
+        assert (await stage.json("/api/throttled"))["entities"] == []
+        (entity,) = (await stage.json("/api/throttled?shadow=true"))["entities"]
+        assert (entity["shadow"], entity["client_id"], entity["throttled"]) == (True, "app", True)
+        assert ", would be muted " in entity["sentence"]
+
+    play_with(script, quotas)
+
+
+@scripted(play)
+async def test_open_connections_are_listed_with_their_bytes_and_states(stage: Stage) -> None:
+    await stage.start()
+    clients = [Connection(await trio.open_tcp_stream(HOST, stage.clients)) for _ in range(2)]
+    for client in clients:
+        assert await client.ask(PING) == PONG
+    answer = await stage.json("/api/connections")
+    first, second = (msgspec.convert(found, records.Connection) for found in answer["connections"])
+    assert (first.id, second.id) == (1, 2)
+    assert (first.listener, first.broker, first.tls, first.state) == ("bootstrap", 0, False, "OPEN")
+    assert (first.user, first.software, first.mechanism) == ("ANONYMOUS", None, None)
+    assert (first.in_bytes, first.out_bytes, first.in_flight) == (len(PING), len(PONG), 0)
+    assert (first.waits_for, first.waits_until_ms) == (None, None)
+    assert abs(first.opened_ms - answer["now_ms"]) < 60_000
+    limited = await stage.json("/api/connections?limit=1&sort=in_bytes&broker=0&user=ANONYMOUS&state=OPEN")
+    assert (len(limited["connections"]), limited["hidden"]) == (1, 1)
+    for none in ("user=bob", "broker=7", "state=THROTTLED", "client_id=x", "q=no-such-name"):
+        assert (await stage.json(f"/api/connections?{none}"))["connections"] == []
+    for client in clients:
+        await client.stream.aclose()
+
+
+@scripted(play)
+async def test_brokers_and_status_show_connections_and_a_broker_that_is_down(stage: Stage) -> None:
+    await stage.start()
+    client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+    assert await client.ask(PING) == PONG
+    (broker,) = (await stage.json("/api/brokers"))["brokers"]
+    assert (broker["node_id"], broker["up"], broker["connections"]) == (0, True, 1)
+    assert broker["address"] == str(stage.cluster.nodes[0])
+    status = await stage.json("/api/status")
+    assert (status["ready"], status["problems"], status["compiled"]) == (True, [], False)
+    assert status["totals"]["connections"] == 1
+    assert status["workers"][0]["brokers"] == [0]
+    stage.server.broker_states.failed(0, "connection refused")
+    (broker,) = (await stage.json("/api/brokers"))["brokers"]
+    assert (broker["up"], broker["error"]) == (False, "connection refused")
+    assert broker["since_ms"] is not None
+    (problem,) = (await stage.json("/api/status"))["problems"]
+    assert (problem["what"], problem["since_ms"]) == (
+        "Broker 0 is down: connection refused.",
+        broker["since_ms"],
+    )
+    stage.server.broker_states.reached(0)
+    (broker,) = (await stage.json("/api/brokers"))["brokers"]
+    assert (broker["up"], broker["error"]) == (True, None)
+    await client.stream.aclose()
+
+
+@scripted(play)
+async def test_status_and_events_name_a_broker_without_a_listener_and_since_when(stage: Stage) -> None:
+    await stage.start()
+    stage.server.address_book.left_out.note(7)
+    (problem,) = (await stage.json("/api/status"))["problems"]
+    assert problem["what"].startswith("Broker 7 has no listener")
+    with stage.server.events.read(0) as reader:
+        event = await reader.next(20)
+    assert isinstance(event, Problem)
+    assert event.name == "brokers_without_listener"
+    assert abs(problem["since_ms"] - event.at_ms) < 1000
+
+
+@scripted(play)
+async def test_the_status_names_a_quota_store_that_cannot_be_read(stage: Stage) -> None:
+    await stage.start()
+    stage.state.sources.store.note("line 3: not TOML")
+    status = await stage.json("/api/status")
+    assert status["stores"][0]["error"] == "line 3: not TOML"
+    assert [problem["what"] for problem in status["problems"]] == [
+        "The quota store (file) cannot be read: line 3: not TOML."
+    ]
+    stage.state.sources.store.note()
+    assert (await stage.json("/api/status"))["problems"] == []
+
+
+def test_configured_quotas_are_listed_with_their_options(quotas: Path) -> None:
+    async def script(stage: Stage) -> None:
+        answer = await stage.json("/api/quotas")
+        enforced = {"mode": "enforce", "pacing": None, "scope": "broker"}
+        assert answer["quotas"] == [
+            {"entity": {"user": "alice"}, "quotas": {"producer_byte_rate": 1000.0}, "options": enforced},
+            {
+                "entity": {"client-id": None},
+                "quotas": {"consumer_byte_rate": 5000.0},
+                "options": {**enforced, "mode": "shadow"},
+            },
+        ]
+        assert (answer["store"], answer["writable"]) == ("file", False)
+        assert len((await stage.json("/api/quotas?q=alice"))["quotas"]) == 1
+
+    play_with(script, quotas)
+
+
+def test_a_change_of_quotas_is_stored_in_the_file_and_in_the_audit_log(
+    quotas: Path, token_file: Path
+) -> None:
+    change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 2000}}
+
+    async def script(stage: Stage) -> None:
+        assert (await stage.json("/api/quotas"))["writable"]
+        status, dry = await stage.post("/api/quotas", {**change, "dry_run": True}, TOKEN)
+        assert (status, dry["quota"]["quotas"]) == (200, {"producer_byte_rate": 2000.0})
+        assert "bob" not in content(quotas)
+        with capture_logs() as logs:
+            status, answer = await stage.post("/api/quotas", change, TOKEN)
+        assert (status, answer["quota"]) == (200, dry["quota"])
+        assert "bob" in content(quotas)
+        (line,) = [line for line in logs if line["event"] == "quota altered"]
+        assert (line["principal"], line["entity"], line["after"]) == ("User:admin-token", "user bob", 2000)
+        assert line["client"].startswith("127.0.0.1:")
+        status, answer = await stage.post(
+            "/api/quotas", {**change, "ops": {"producer_byte_rate": None}}, TOKEN
+        )
+        assert (status, answer["quota"]["quotas"]) == (200, {})
+
+    play_with(script, quotas, admin_token_file=str(token_file))
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "detail"),
+    [
+        ({"entity": {"user": "a", "ip": "::1"}, "ops": {"producer_byte_rate": 1}}, 422, "combination"),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 0.5}}, 422, "fractional"),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": -1}}, 422, "greater than 0"),
+        ({"entity": {"ip": "x"}, "ops": {"connection_creation_rate": 1}}, 422, "not a valid IP"),
+        ({"entity": {}, "ops": {"producer_byte_rate": 1}}, 400, "length >= 1"),
+        ({"entity": {"user": "a"}, "ops": {"speed": 1}}, 400, "speed"),
+        ({"entity": {"user": "a"}, "ops": {"producer_byte_rate": 1}, "more": 1}, 400, "more"),
+        (b"{", 400, "body is not allowed"),
+        (b'{"entity":"\xff"}', 400, "body is not allowed"),
+        (b" " * (BODY_BYTES_MAX + 1), 413, "more than 65536 bytes"),
+    ],
+)
+def test_changes_of_quotas_that_cannot_be_are_refused_with_the_reason(
+    change: object, status: int, detail: str, quotas: Path, token_file: Path
+) -> None:
+    async def script(stage: Stage) -> None:
+        before = content(quotas)
+        found, answer = await stage.post("/api/quotas", change, TOKEN)
+        assert found == answer["status"] == status
+        assert detail in answer["detail"]
+        assert content(quotas) == before
+
+    play_with(script, quotas, admin_token_file=str(token_file))
+
+
+def test_a_change_that_the_store_refuses_is_a_conflict_with_the_stores_reason(token_file: Path) -> None:
+    async def script(stage: Stage) -> None:
+        change = {"entity": {"user": "bob"}, "ops": {"producer_byte_rate": 2000}}
+        status, answer = await stage.post("/api/quotas", change, TOKEN)
+        assert (status, "there is no quota file" in answer["detail"]) == (409, True)
+
+    play_with(script, admin_token_file=str(token_file))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/nothing", 404),
+        ("GET", "/api/entities/", 404),
+        ("POST", "/api/entities", 405),
+        ("DELETE", "/api/quotas", 405),
+        ("GET", "/api/entities?limit=1001", 400),
+        ("GET", "/api/entities?limit=1&limit=2", 400),
+        ("GET", "/api/entities?sort=charm", 400),
+        ("GET", "/api/entities?broker=x", 400),
+        ("GET", "/api/connections?colour=red", 400),
+        ("POST", "/api/quotas/preview", 415),
+    ],
+)
+@scripted(play)
+async def test_errors_are_problem_details(stage: Stage, method: str, path: str, status: int) -> None:
+    answered, body, headers = await asked(stage.admin, method, path, {})
+    problem = msgspec.json.decode(body, type=records.ErrorDetails)
+    assert answered == problem.status == status
+    assert headers["content-type"] == "application/problem+json"
+    assert problem.detail
+    if status == 405:
+        assert headers["allow"]
+
+
+@scripted(play)
+async def test_a_bug_in_the_api_is_a_problem_with_status_500(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage.state.traffic, "_requests", lambda: 1 / 0)
+    with capture_logs() as logs:
+        status, body, headers = await get(stage.admin, "/api/brokers")
+        await until(lambda: bool(logs))
+    assert (status, headers["content-type"]) == (500, "application/problem+json")
+    assert b"division" not in body
+    assert "internal error in an admin page; please report this" in [line["event"] for line in logs]

@@ -1,0 +1,409 @@
+"""The page in a browser: its numbers, its keys, its form, its looks, and its silence towards other hosts."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from tests.admin.fake_api import ENTITIES, HOSTILE, NOW_MS, STATUS, FakeApi, calm, connection, entity, served
+from tests.admin.stage import Stage, play_with
+from tests.chromium import NEEDS_CHROMIUM
+from tests.proxy.fake_broker import HOST, Connection
+from tests.wire.frames import request
+from tools.pictures.browser import Browser, browser
+from weir.protocol.messages import ProduceRequest
+from weir.proxy.control.snapshots.records import QuotaChange
+
+pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM]
+
+ROWS = "[...document.querySelectorAll('#list tbody tr')]"
+TOKEN = "0123456789abcdef-token"  # noqa: S105  # of these tests
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def url(api: FakeApi, tab: Browser) -> Iterator[str]:
+    with served(api) as address:
+        yield address
+        tab.leave()
+
+
+def shown(tab: Browser, url: str, **window: Any) -> None:
+    """Open the page, and wait for its first numbers."""
+    tab.open(url, **window)
+    tab.until("document.querySelector('#live').textContent.startsWith('live')")
+    tab.until(f"{ROWS}.length")
+
+
+def chosen(tab: Browser, name: str) -> None:
+    """Choose a list, and wait for its rows."""
+    tab.click(f"#tab-{name}")
+    tab.until(f"document.querySelector('#list').className === '{name}' && {ROWS}.length")
+
+
+def exact(tab: Browser, key: str, column: str) -> float:
+    """Return the number behind a cell of the list."""
+    cell = f'document.querySelector(\'tr[data-key="{key}"] td[data-label="{column}"]\')'
+    return float(tab.read(f"{cell}.dataset.exact"))
+
+
+def test_all_numbers_of_the_page_equal_those_of_the_api(tab: Browser, api: FakeApi, url: str) -> None:
+    shown(tab, url)
+    for name, value in msgspec.to_builtins(STATUS.totals).items():
+        assert float(tab.read(f"document.querySelector('#total-{name} dd').dataset.exact")) == value
+    for each in ENTITIES:
+        for column, value in (("usage", each.usage), ("rate", each.rate), ("limit", each.limit)):
+            assert exact(tab, each.id, column) == value
+        assert exact(tab, each.id, "connections") == each.connections
+    chosen(tab, "connections")
+    for one in api.connections:
+        assert exact(tab, str(one.id), "in") == one.in_bytes
+        assert exact(tab, str(one.id), "out") == one.out_bytes
+    chosen(tab, "brokers")
+    for broker in api.brokers:
+        assert exact(tab, str(broker.node_id), "in") == broker.in_bytes_per_s
+        assert exact(tab, str(broker.node_id), "waiting") == broker.throttled_entities
+    assert tab.said == []
+
+
+def test_the_page_shows_first_who_is_throttled_with_the_sentence_and_a_chart(tab: Browser, url: str) -> None:
+    shown(tab, url)
+    first = tab.text("#throttled li:first-child")
+    assert ENTITIES[0].sentence in first
+    for text in ("131 %", "1.31 MB/s", "1 MB/s", "1 min 23 s"):
+        assert text in first
+    chart = tab.read("document.querySelector('#throttled svg').getAttribute('aria-label')")
+    assert chart.startswith("last 10 minutes: ")
+    assert chart.endswith(", limit 1 MB/s")
+    assert "Broker 3 cannot be reached" in tab.text("#problems")
+    assert "1 down" in tab.text("#tab-brokers")
+
+
+def test_the_page_asks_no_other_host_and_its_policy_refuses_nothing_of_it(tab: Browser, url: str) -> None:
+    shown(tab, url)
+    for name in ("brokers", "connections", "shadow", "quotas", "weir"):
+        chosen(tab, name)
+    assert tab.said == []
+    assert all(asked.startswith(f"{url}/") for asked in tab.requested)
+
+
+def test_hostile_client_ids_stay_text_everywhere(tab: Browser, api: FakeApi, url: str) -> None:
+    event = {
+        "id": 1,
+        "at_ms": NOW_MS,
+        "kind": "throttling",
+        "quota": "request_percentage",
+        "client_id": HOSTILE,
+    }
+    api.events.append({**event, "user": None, "rate": 26.0, "limit": 25.0, "shadow": False})
+    shown(tab, url)
+    for name in ("used", "connections", "events"):
+        chosen(tab, name)
+        assert HOSTILE in tab.read("document.querySelector('#list').textContent")
+    assert HOSTILE in tab.text("#throttled li:nth-child(2)")
+    tab.click("#throttled li:nth-child(2) button")
+    assert HOSTILE in tab.text("#detail")
+    assert tab.read("document.querySelectorAll('script, img').length") == 1
+    assert tab.read("document.title") == "(2) Weir"
+    assert tab.said == []
+
+
+def test_a_newly_throttled_client_appears_without_reload_and_leaves_again(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    api.entities = ()
+    api.status = replaced(throttled=0)
+    tab.open(url)
+    tab.until("document.querySelector('#throttled-title').textContent === 'Throttled: nobody now'")
+    api.entities, api.status = (entity("new"),), replaced(throttled=1)
+    tab.until("document.querySelector('#throttled li[data-key=new]')")
+    assert tab.read("document.title") == "(1) Weir"
+    api.entities, api.status = (), replaced(throttled=0)
+    tab.until("!document.querySelector('#throttled li')")
+    assert tab.read("document.title") == "Weir"
+
+
+def replaced(*, throttled: int) -> Any:
+    totals = msgspec.structs.replace(STATUS.totals, throttled_entities=throttled)
+    return msgspec.structs.replace(STATUS, totals=totals)
+
+
+def test_the_page_says_since_when_it_is_stale_asks_less_often_and_recovers(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    shown(tab, url)
+    api.failing = True
+    tab.until("document.body.classList.contains('stale')")
+    assert tab.text("#live").startswith("stale since ")
+    assert "131 %" in tab.text("#throttled"), "the latest numbers stay"
+    tab.read("Promise.resolve(window.dispatchEvent(new Event('online')))")
+    api.failing = False
+    tab.read("window.dispatchEvent(new Event('online'))")
+    tab.until("!document.body.classList.contains('stale')")
+    assert tab.text("#live").startswith("live, ")
+
+
+def test_keys_search_move_open_and_close(tab: Browser, api: FakeApi, url: str) -> None:
+    shown(tab, url)
+    focused = "document.activeElement.closest('[data-key]')?.dataset.key"
+    tab.press("j")
+    assert tab.read(focused) == "e1"
+    tab.press("j")
+    assert tab.read(focused) == "e2"
+    tab.press("k")
+    assert tab.read(focused) == "e1"
+    tab.press("Enter")
+    tab.until("document.querySelector('#detail').open")
+    assert "user=alice, client-id=etl" in tab.text("#detail-title")
+    tab.press("Escape")
+    tab.until("!document.querySelector('#detail').open")
+    assert tab.read(focused) == "e1", "the focus returns to the row"
+    tab.press("/")
+    tab.type("carol")
+    tab.until(f"{ROWS}.length === 1")
+    assert any("q=carol" in asked for asked in api.requests)
+    tab.press("Escape")
+    tab.until(f"{ROWS}.length === {len(ENTITIES)}")
+    tab.press("?")
+    assert tab.read("document.querySelector('#help').open") is True
+    tab.press("Escape")
+    tab.press("2")
+    tab.until(f"document.querySelector('#list').className === 'brokers' && {ROWS}.length === 3")
+
+
+def test_rows_keep_their_places_while_the_focus_is_there_and_are_sorted_after(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    api.entities = (calm("a"), calm("b", client_id="x"), calm("c", client_id="y"))
+    shown(tab, url)
+    keys = f"{ROWS}.map((row) => row.dataset.key).join('')"
+    tab.read("document.querySelector('tr[data-key=c] button').focus()")
+    api.entities = (calm("d"), calm("c", client_id="y"), calm("b", client_id="x"))
+    tab.until(f"{keys} === 'bcd'")
+    assert tab.read("document.activeElement.closest('tr').dataset.key") == "c"
+    tab.read("document.activeElement.blur()")
+    tab.until(f"{keys} === 'dcb'")
+
+
+def test_a_quota_is_previewed_before_it_can_be_applied_with_the_token(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    api.token = TOKEN
+    shown(tab, url)
+    chosen(tab, "quotas")
+    disabled = "document.querySelector('#apply').disabled"
+    assert tab.read(disabled) is True
+    tab.read("document.querySelector('#name-user').focus()")
+    tab.type("alice")
+    tab.read("document.querySelector('#quota-value').focus()")
+    tab.type("1.5 MB")
+    assert tab.text("#quota-number") == "= 1.5 MB/s"
+    tab.press("Enter")
+    tab.until("document.querySelectorAll('#previewed li').length")
+    assert "at least 3 min 4 s" in tab.text("#previewed")
+    assert tab.read(disabled) is False
+    wanted = QuotaChange(entity={"user": "alice"}, ops={"producer_byte_rate": 1_500_000.0})
+    assert api.bodies == [wanted]
+    tab.type("0")
+    assert tab.read(disabled) is True, "a changed form needs another preview"
+    tab.press("Enter")
+    tab.until(
+        "!document.querySelector('#apply').disabled || document.querySelector('#change-said').className"
+    )
+    tab.read("document.querySelector('#quota-value').value = ''")
+    tab.read("document.querySelector('#quota-value').focus()")
+    tab.type("1500000")
+    tab.press("Enter")
+    tab.until(f"!{disabled}")
+    tab.click("#apply")
+    tab.until("document.querySelector('#token-dialog').open")
+    tab.type(TOKEN)
+    tab.press("Enter")
+    tab.until("document.querySelector('#change-said').textContent === 'Applied.'")
+    assert api.bodies[-1] == wanted
+    tab.until(f"{ROWS}.some((row) => row.dataset.key === JSON.stringify({{ user: 'alice' }}))")
+    assert tab.read("Object.keys(localStorage).length + document.cookie.length") == 0
+    assert tab.read("sessionStorage.length") == 1
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_a_preview_stays_when_the_quotas_arrive_after_it(
+    tab: Browser, api: FakeApi, url: str, token: str | None
+) -> None:
+    api.token = token
+    shown(tab, url)
+    api.late.add("/api/quotas")
+    tab.click("#tab-quotas")
+    tab.read("document.querySelector('#name-user').focus()")
+    tab.type("alice")
+    tab.read("document.querySelector('#quota-value').focus()")
+    tab.type("1.5 MB")
+    tab.press("Enter")
+    tab.until("document.querySelectorAll('#previewed li').length")
+    said = tab.text("#change-said")
+    assert tab.read(f"{ROWS}.length") == 0
+    api.late.clear()
+    tab.until(f"{ROWS}.length")
+    assert "at least 3 min 4 s" in tab.text("#previewed")
+    assert tab.text("#change-said") == said
+    assert tab.read("document.querySelector('#apply').disabled") is (token is None)
+
+
+def test_the_title_counts_the_entities_of_the_list_and_marks_them_all(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    api.entities = (entity("waits"), entity("pauses", throttled=False, throttle_ms=0))
+    shown(tab, url)
+    tab.until("document.querySelectorAll('#throttled li').length === 2")
+    assert tab.text("#throttled-title") == "Throttled: 2, 2 waiting now"
+    assert tab.read("document.querySelectorAll('#throttled li.over').length") == 0
+
+
+def test_a_number_that_is_none_is_refused_by_the_form_with_examples(
+    tab: Browser, api: FakeApi, url: str
+) -> None:
+    shown(tab, url)
+    chosen(tab, "quotas")
+    tab.click("#preview")
+    tab.until("document.querySelector('#change-said').textContent")
+    assert tab.text("#change-said") == "Choose a user, a client-id or an IP address."
+    tab.read("document.querySelector('#name-user').focus()")
+    tab.type("alice")
+    tab.read("document.querySelector('#quota-value').focus()")
+    tab.type("many")
+    tab.click("#preview")
+    tab.until("document.querySelector('#change-said').textContent.includes('is no number')")
+    assert api.bodies == []
+
+
+def test_the_page_asks_for_the_token_when_the_api_wants_one(tab: Browser, api: FakeApi, url: str) -> None:
+    api.private, api.token = True, TOKEN
+    tab.open(url)
+    for given, title in (("wrong", "the token is wrong"), (TOKEN, None)):
+        tab.until("document.querySelector('#token-dialog').open")
+        tab.read("document.querySelector('#token').focus()")
+        tab.type(given)
+        tab.press("Enter")
+        if title:
+            tab.until(f"document.querySelector('#token-said').textContent.includes({json.dumps(title)})")
+    tab.until(f"{ROWS}.length")
+    assert tab.read("document.querySelector('#token-dialog').open") is False
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_fits_a_phone_in_every_list(tab: Browser, api: FakeApi, url: str, dark: bool) -> None:
+    api.connections = (
+        *api.connections,
+        connection(9, client_id="x" * 300, peer="[2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff]:50000"),
+    )
+    api.entities = (*api.entities, entity("long", client_id="y" * 200, sentence="client-id=" + "y" * 200))
+    shown(tab, url, width=360, height=780, dark=dark)
+    for name in ("used", "brokers", "connections", "shadow", "quotas", "weir"):
+        chosen(tab, name)
+        assert tab.read("document.documentElement.scrollWidth") <= 360, name
+    tab.click("#throttled button")
+    assert tab.read("document.querySelector('#detail').scrollWidth") <= 360
+
+
+CONTRAST = """(() => {
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = (color) => {
+    const [r, g, b] = color.match(/[\\d.]+/g).map((v) => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const under = (e) => {
+    const color = getComputedStyle(e).backgroundColor;
+    return color.endsWith(", 0)") ? under(e.parentElement) : color;
+  };
+  const contrast = (e) => {
+    const [a, b] = [light(getComputedStyle(e).color), light(under(e))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  };
+  const has = (e) => [...e.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  const texts = [...document.querySelectorAll("body *")].filter(
+    (e) => e.offsetHeight && !e.closest(":disabled, .unseen") && has(e));
+  return Math.min(...texts.map(contrast));
+})()"""
+"""The smallest contrast of a text and its background, as WCAG 2.2 defines it."""
+
+
+@pytest.mark.parametrize(("dark", "background"), [(False, "rgb(244, 246, 249)"), (True, "rgb(15, 19, 25)")])
+def test_texts_have_enough_contrast_in_light_and_in_dark(
+    tab: Browser, url: str, dark: bool, background: str
+) -> None:
+    shown(tab, url, dark=dark)
+    assert tab.read("getComputedStyle(document.body).backgroundColor") == background
+    for name in ("used", "brokers", "connections", "quotas", "weir"):
+        chosen(tab, name)
+        assert tab.read(CONTRAST) >= 4.5, name
+
+
+def test_every_control_has_a_name_for_screen_readers(tab: Browser, url: str) -> None:
+    shown(tab, url)
+    chosen(tab, "quotas")
+    tab.call("Accessibility.enable")
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "textbox", "searchbox", "combobox", "tab", "image", "table", "dialog"}
+    found = [node for node in nodes if node.get("role", {}).get("value") in roles and not node["ignored"]]
+    assert len(found) > 20
+    assert [node for node in found if not node.get("name", {}).get("value")] == []
+
+
+def produce(client_id: str) -> bytes:
+    """Return a Produce request of 40 kB."""
+    topic, partition = ProduceRequest.TopicProduceData, ProduceRequest.PartitionProduceData
+    data = topic(name="t", partition_data=[partition(index=0, records=bytes(40_000))])
+    return request(ProduceRequest(acks=1, topic_data=[data]), 8, client_id=client_id.encode())
+
+
+def test_a_throttled_client_of_a_real_weir_is_shown_within_two_seconds(tab: Browser, tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000\n')
+
+    def watch(stage: Stage) -> None:
+        tab.open(f"http://{HOST}:{stage.admin}")
+        tab.until("document.querySelector('#throttled-title').textContent === 'Throttled: nobody now'")
+
+    def appeared(client: str) -> None:
+        tab.until(f"document.querySelector('#throttled').textContent.includes('client-id={client} is at')")
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        await trio.to_thread.run_sync(watch, stage)
+        waits: list[float] = []
+        clients: list[Connection] = []
+        for name in ("one", "two", "three"):
+            client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+            await client.stream.send_all(produce(name))
+            began = time.monotonic()
+            await trio.to_thread.run_sync(appeared, name)
+            waits.append(time.monotonic() - began)
+            clients.append(client)
+        assert statistics.median(waits) < 2.0, waits
+        (first, *_) = (await stage.json("/api/throttled"))["entities"]
+        assert await trio.to_thread.run_sync(tab.text, "#throttled li:first-child .limit dd") == "1 kB/s"
+        assert first["limit"] == 1000
+        for name in ("used", "brokers", "connections", "quotas", "weir"):
+            await trio.to_thread.run_sync(chosen, tab, name)
+        for client in clients:
+            await client.stream.aclose()
+
+    play_with(script, quotas)

@@ -1,0 +1,262 @@
+"""`weir top --once` and `--json`: tables and records of a fake API, access, and errors."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import trustme
+from click.testing import CliRunner, Result
+
+from tests.admin.fake_api import BROKERS, ENTITIES, HOSTILE, NOW_MS, FakeApi, calm, entity, served
+from tests.cli.run_command import error_line
+from tests.kafka.ports import free_range
+from weir.cli.admin_endpoint import AdminError, access_of, ask
+from weir.cli.exits import DONE
+from weir.cli.main import weir
+from weir.cli.top.cells import amount, bar, duration, fitted, shown, size, sparkline
+from weir.cli.top.readings import View
+from weir.proxy.addresses import Address
+from weir.proxy.config.config import Settings
+from weir.proxy.control.snapshots.records import Brokers, Connections, Entities, ErrorDetails, Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Misused
+
+TOKEN = "0123456789abcdef"  # noqa: S105  # of the fake
+ESCAPES = "\x1b]0;owned\x07\x1b[2J[red]x[/red]"
+DETAILS = ErrorDetails(title="title", status=200, detail="detail")
+STATUS = "weir 1.0.0  ready  2 waiting now  6 conns  1844 req/s  in 3.06MB/s  out 1.28MB/s  up 4d"
+PROBLEM = (
+    "! Broker 3 cannot be reached: connection refused (for 1m). Look at the broker and its network. Its "
+    "clients are refused, so that they back off."
+)
+BROKER_TABLE = """\
+broker  address                port   state     since  conns  waiting  in        out       error
+1       kafka-1.internal:9092  19093  up        -      1      0        1.72MB/s  1.23MB/s  -
+2       kafka-2.internal:9092  19094  up        -      5      2        1.33MB/s  42kB/s    -
+3       kafka-3.internal:9092  19095  refusing  1m     0      0        0B/s      0B/s      {error}
+"""
+
+
+def run(api: FakeApi, *arguments: str, **environment: str) -> Result:
+    with served(api) as url:
+        admin = url.removeprefix("http://")
+        return CliRunner().invoke(weir, ["top", "--admin", admin, *arguments], env=environment)
+
+
+def printed(api: FakeApi, *arguments: str) -> list[str]:
+    """The lines that the command prints of this Weir."""
+    result = run(api, *arguments)
+    assert result.exit_code == DONE, result.output
+    assert result.stderr == ""
+    return result.stdout.splitlines()
+
+
+def test_once_prints_status_problems_and_a_table_with_throttled_entities_first() -> None:
+    calm_but_busy = calm("busy", user="zoe", client_id=None, usage=1.4, rate=7e6)
+    lines = printed(FakeApi(entities=(*reversed(ENTITIES), calm_but_busy)), "--once")
+    assert lines[:3] == [STATUS, PROBLEM, ""]
+    names = [line.split("  ")[0] for line in lines[3:]]
+    assert names == [
+        "entity",
+        "user=alice, client-id=etl",
+        f"client-id={HOSTILE}",
+        "user=zoe",
+        "user=carol",
+        "user=bob, client-id=reports",
+        "user=ops, client-id=topics",
+    ]
+    cells = [cell.strip() for cell in lines[4].split("  ") if cell]
+    assert cells[1:9] == ["produce", "2", "1.31MB/s", "1MB/s", "131%", "████████", "310 ms", "1m"]
+
+
+def test_once_prints_brokers() -> None:
+    lines = printed(FakeApi(), "--once", "--view", "brokers")
+    assert lines[3:] == BROKER_TABLE.format(error="connection refused").splitlines()
+
+
+def test_once_prints_connections() -> None:
+    lines = printed(FakeApi(), "--once", "--view", "connections")
+    assert lines[4].split() == [
+        *("10.0.0.7:50001", "etl", "alice", "librdkafka", "2.5.0", "2", "throttled", "310", "ms"),
+        *("4.81GB", "21MB", "1h"),
+    ]
+
+
+def test_json_is_the_records_of_the_api() -> None:
+    found = json.loads("\n".join(printed(FakeApi(), "--json")))
+    assert msgspec.convert(found["status"], Status) == FakeApi().status
+    assert set(msgspec.convert(found["entities"], Entities).entities) == set(ENTITIES)
+    assert len(msgspec.convert(found["connections"], Connections).connections) == 6
+    assert msgspec.convert(found["brokers"], Brokers).brokers == BROKERS
+    assert found["entities"]["now_ms"] == NOW_MS
+
+
+def test_filter_order_and_shadow_are_asked_of_the_api() -> None:
+    api = FakeApi()
+    lines = printed(api, "--once", "--shadow", "--filter", "ETL", "--sort", "rate")
+    assert [line.split("  ")[0] for line in lines[4:]] == ["user=alice, client-id=etl"]
+    assert "request" in lines[4]
+    assert api.requests[1] == "GET /api/entities?q=ETL&limit=1000&shadow=true&sort=rate"
+
+
+def test_names_of_clients_cannot_send_escape_sequences_to_the_terminal() -> None:
+    api = FakeApi(entities=(entity("e", client_id=ESCAPES),))
+    text = "\n".join(printed(api, "--once"))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "client-id=\\x1b]0;owned\\x07\\x1b[2J[red]x[/red]" in text
+
+
+def test_an_empty_list_is_told() -> None:
+    assert printed(FakeApi(entities=()), "--once")[-1] == "no entities"
+
+
+def test_hidden_records_are_counted() -> None:
+    many = tuple(calm(f"e{n}", user=f"u{n:04}") for n in range(1003))
+    assert printed(FakeApi(entities=many), "--once")[-1] == "and 3 more: use --filter"
+
+
+def test_the_token_is_read_from_a_file_of_the_option_or_of_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    api = FakeApi(token=TOKEN, private=True)
+    assert run(api, "--once", "--token-file", str(file)).exit_code == DONE
+    assert run(api, "--once", WEIR_ADMIN_TOKEN_FILE=str(file)).exit_code == DONE
+    line = error_line(run(api, "--once"))
+    assert line.endswith("needs the right token: name its file in --token-file")
+    file.write_text("x" * 20)
+    assert error_line(run(api, "--once", "--token-file", str(file))).endswith(
+        "needs the right token: name its file in --token-file"
+    )
+
+
+def test_the_token_and_the_address_are_taken_from_the_configuration(tmp_path: Path) -> None:
+    token, config = tmp_path / "token", tmp_path / "weir.toml"
+    token.write_text(TOKEN)
+    with served(FakeApi(token=TOKEN, private=True)) as url:
+        admin = url.removeprefix("http://")
+        config.write_text(f'upstream = "a:1"\nadmin = "{admin}"\nadmin_token_file = "{token}"\n')
+        result = CliRunner().invoke(weir, ["top", "--once", "--config", str(config)])
+        by_variable = CliRunner().invoke(
+            weir, ["top", "--once", "--token-file", str(token)], env={"WEIR_ADMIN": admin}
+        )
+    assert result.exit_code == DONE, result.output
+    assert by_variable.exit_code == DONE, by_variable.output
+
+
+def test_a_weir_that_does_not_answer_is_one_line_and_exit_code_2() -> None:
+    port = free_range(1)
+    line = error_line(CliRunner().invoke(weir, ["top", "--once", "--admin", f"127.0.0.1:{port}"]))
+    assert line == f"weir: cannot ask 127.0.0.1:{port}: connection refused"
+    assert error_line(run(FakeApi(failing=True), "--json")).endswith("status 503: the fake API fails")
+
+
+def test_tls_with_a_trusted_ca_and_a_line_for_one_that_is_not(tmp_path: Path) -> None:
+    authorities = trustme.CA(), trustme.CA()
+    files = [tmp_path / f"{name}.pem" for name in ("trusted", "other")]
+    for authority, file in zip(authorities, files, strict=True):
+        authority.cert_pem.write_to_path(str(file))
+    with answering_tls(authorities[0]) as port:
+        address = Address("127.0.0.1", port)
+        context = access_of(None, files[0], Settings())
+        assert ask(address, "/", {}, ErrorDetails, context) == DETAILS
+        with pytest.raises(AdminError, match=r"cannot ask 127.0.0.1:\d+: .*certificate"):
+            ask(address, "/", {}, ErrorDetails, access_of(None, files[1], Settings()))
+        with pytest.raises(AdminError):
+            ask(address, "/", {}, ErrorDetails)
+
+
+@contextmanager
+def answering_tls(authority: trustme.CA) -> Iterator[int]:
+    """Serve `DETAILS` over TLS; yield the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(msgspec.json.encode(DETAILS))
+
+        def log_message(self, format: str, *_arguments: object) -> None:  # noqa: A002  # http.server's name
+            """Write no log."""
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_of: object) -> None:
+            """Write nothing about clients that refuse the certificate."""
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_without_an_address_the_options_are_named(misused: Misused) -> None:
+    assert misused("top", "--once").startswith("which Weir? give --admin HOST:PORT")
+
+
+def test_the_program_needs_a_terminal() -> None:
+    pytest.importorskip("textual")
+    assert error_line(run(FakeApi())) == "weir: weir top needs a terminal: use --once or --json in a pipe"
+
+
+def test_the_program_without_textual_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weir.cli.top.command.find_spec", lambda _name: None)
+    assert 'pip install "kafka-weir[top]"' in error_line(run(FakeApi()))
+
+
+def test_a_ca_that_cannot_be_read_is_told(tmp_path: Path, misused: Misused) -> None:
+    line = misused("top", "--once", "--admin", "127.0.0.1:1", "--ca", str(tmp_path / "none.pem"))
+    assert line.endswith("none.pem: cannot read certificates: no such file or directory")
+
+
+@pytest.mark.parametrize("view", list(View))
+@pytest.mark.parametrize("width", [79, 80, 95, 120, 200])
+def test_the_columns_of_a_view_fill_the_width_exactly(view: View, width: int) -> None:
+    columns = [column for _number, column in shown(view, width)]
+    assert sum(column.width for column in columns) + len(columns) - 1 == width
+
+
+def test_texts_are_cut_and_padded_by_cells_of_the_terminal() -> None:
+    (_number, column), *_ = shown(View.ENTITIES, 79)
+    narrow = column._replace(width=6)
+    assert fitted("ab", narrow) == "ab    "
+    assert fitted("ab", narrow._replace(right=True)) == "    ab"
+    assert fitted("abcdefg", narrow) == "abcde…"
+    assert fitted("日本語日本", narrow) == "日本 …"  # each sign takes two cells
+
+
+def test_rates_have_three_digits_and_at_most_eight_cells() -> None:
+    rates = (0, 0.4, 999, 999.6, 1e3, 12_345, 999_499, 1e6, 999.4e6, 1e9, 45.6e9)
+    assert [amount(rate, "bytes/s") for rate in rates] == [
+        *("0B/s", "0.4B/s", "999B/s", "1kB/s", "1kB/s", "12.3kB/s", "999kB/s", "1MB/s", "999MB/s", "1GB/s"),
+        "45.6GB/s",
+    ]
+    assert (amount(12.34, "percent"), amount(5, "partitions/s")) == ("12.3%", "5/s")
+    assert size(999_600) == "1MB"
+
+
+def test_sparklines_show_peaks_against_the_limit_and_gaps_for_unknown_times() -> None:
+    assert sparkline((None, None, 10.0, 5.0, 0.0, 0.0, 20.0, 1.0), 10, 4) == " ▄▁█"
+    assert sparkline((), None, 3) == "   "
+
+
+def test_bars_are_full_at_the_limit_and_durations_have_one_unit() -> None:
+    assert [bar(usage, 4) for usage in (None, 0, 0.5, 1, 3)] == ["", "", "██", "████", "████"]
+    assert [duration(ms) for ms in (-5, 999, 59_999, 60_000, 86_400_000)] == ["0s", "0s", "59s", "1m", "1d"]

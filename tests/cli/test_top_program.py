@@ -1,0 +1,325 @@
+"""`weir top`, the terminal program: its texts at several widths, its keys, outages and pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from tests.admin.fake_api import ENTITIES, FakeApi, calm, connection, entity, served
+from weir.cli.admin_endpoint import Access
+from weir.cli.top.command import asking
+from weir.cli.top.readings import Reader, View, Wanted, read
+from weir.proxy.config.config import parse_address
+
+pytest.importorskip("textual")
+
+from textual.pilot import Pilot
+
+from weir.cli.top.program import Program
+
+NEVER_S = 3600.0
+"""Interval of readings (s): tests read when they choose."""
+HEAD = """\
+weir 1.0.0  ready  2 waiting now  6 conns  1844 req/s  in 3.06MB/s  out 1.28MB/s
+! Broker 3 cannot be reached: connection refused (for 1m). Look at the broker
+and its network. Its clients are refused, so that they back off.
+"""
+KEYS = "e Entities c Conns b Brokers s Sort / Filter h Shadow spc Pause esc Back q Quit"
+ENTITIES_80 = f"""\
+{HEAD}entities, throttled ones first, by usage
+entity                   quota    broker     rate    limit  used throttle since
+user=alice, client-id=e… produce       2 1.31MB/s    1MB/s  131%   310 ms    1m
+client-id=<script>docum… request       2    26.4%      25%  106%    48 ms    1h
+user=carol               produce       1 1.71MB/s    2MB/s   86%        -     -
+user=bob, client-id=rep… consume       1 1.23MB/s    5MB/s   25%        -     -
+user=ops, client-id=top… mutation    all    0.4/s     10/s    4%        -     -
+{KEYS}
+"""
+CONNECTIONS_80 = f"""\
+{HEAD}connections, by waits
+peer                  client-id        broker state        wait      in     out
+10.0.0.7:50001        etl                   2 throttled  310 ms  4.81GB    21MB
+10.0.0.7:50002        etl                   2 throttled  310 ms  4.81GB    21MB
+10.0.0.7:50003        etl                   2 throttled  310 ms  4.81GB    21MB
+10.0.0.7:50004        etl                   2 throttled  310 ms  4.81GB    21MB
+192.0.2.66:41000      <script>documen…      2 throttled  310 ms  4.81GB    21MB
+10.0.0.9:38122        reports               1 open            -  4.81GB    21MB
+{KEYS}
+"""
+BROKERS_80 = f"""\
+{HEAD}brokers
+broker address              port state    since conns waiting       in      out
+     1 kafka-1.internal:9… 19093 up           -     1       0 1.72MB/s 1.23MB/s
+     2 kafka-2.internal:9… 19094 up           -     5       2 1.33MB/s   42kB/s
+     3 kafka-3.internal:9… 19095 refusing    1m     0       0     0B/s     0B/s
+{KEYS}
+"""
+ENTITY = """\
+entity           user=alice, client-id=etl
+quota            producer_byte_rate
+set by entry     user=alice, client-id=etl
+broker           2
+rate             1.31MB/s
+limit            1MB/s
+used             131% ████████████████████████████████████████
+throttled        for 1m
+throttle left    310 ms
+since the start  212 throttles, 61.4 s in sum
+connections      4
+from             10.0.0.7
+libraries        librdkafka 2.5.0
+"""
+
+
+class Shown(NamedTuple):
+    """A program on a fake screen, and the API that it reads."""
+
+    program: Program
+    pilot: Pilot[None]
+    api: FakeApi
+    time: list[float]
+    """The program's clock (s), which the test moves."""
+
+    async def press(self, *keys: str) -> str:
+        """Press keys, wait for the reading that they cause, and return the screen."""
+        await self.pilot.press(*keys)
+        return await self.text()
+
+    async def reread(self) -> str:
+        """Read again as after the interval, and return the screen."""
+        await self.program.reread()
+        return await self.text()
+
+    async def text(self) -> str:
+        """Return the text of the screen, without empty lines."""
+        await self.pilot.pause()
+        await self.program.workers.wait_for_complete()
+        await self.pilot.pause()
+        strips = self.program.screen._compositor.render_strips()  # textual exports escape codes or SVG only
+        return "\n".join([*filter(None, (strip.text.rstrip() for strip in strips)), ""])
+
+
+@contextmanager
+def reading(api: FakeApi) -> Iterator[Reader]:
+    with served(api) as url:
+        ask = asking(parse_address(url.removeprefix("http://"), "admin"), Access())
+        yield lambda wanted: read(ask, wanted)
+
+
+def on_screen(
+    script: Callable[[Shown], Awaitable[None]],
+    api: FakeApi | None = None,
+    wanted: Wanted | None = None,
+    size: tuple[int, int] = (80, 24),
+) -> Program:
+    """Run the program on a fake screen, and a script of keys and checks. Return the ended program."""
+    found = api or FakeApi()
+    time = [0.0]
+
+    async def main(reader: Reader) -> Program:
+        first = wanted or Wanted()
+        program = Program(reader, first, reader(first), NEVER_S, lambda: time[0])
+        async with program.run_test(size=size) as pilot:
+            await script(Shown(program, pilot, found, time))
+        return program
+
+    with reading(found) as reader:
+        return asyncio.run(main(reader))
+
+
+def test_lists_fit_into_eighty_columns() -> None:
+    async def script(shown: Shown) -> None:
+        assert await shown.text() == ENTITIES_80
+        assert await shown.press("c") == CONNECTIONS_80
+        assert await shown.press("b") == BROKERS_80
+        assert await shown.press("e") == ENTITIES_80
+
+    on_screen(script)
+
+
+def test_a_wide_terminal_has_bars_connections_and_sparklines() -> None:
+    async def script(shown: Shown) -> None:
+        text = await shown.text()
+        assert (
+            "user=alice, client-id=etl            produce       2 1.31MB/s    1MB/s  131% ████████   310 ms"
+            "    1m     4 █▇▇▇▄▆▆▆█▇▅▅"
+        ) in text
+        await shown.pilot.resize_terminal(80, 24)
+        assert await shown.text() == ENTITIES_80
+
+    on_screen(script, size=(120, 24))
+
+
+def test_enter_shows_all_of_an_entity_with_its_connections_and_escape_the_list_again() -> None:
+    async def script(shown: Shown) -> None:
+        text = await shown.press("enter")
+        assert ENTITY in text
+        assert "muted 310 ms, 4 connections from 10.0.0.7 (librdkafka 2.5.0)" in text.replace("\n", " ")
+        assert "10.0.0.7:50001" in text
+        query = "user=alice&client_id=etl&broker=2&limit=20&sort=waits"
+        assert f"GET /api/connections?{query}" in shown.api.requests
+        shown.api.entities = ENTITIES[1:]
+        assert "no longer in the list; this was the latest:" in await shown.reread()
+        assert "user=carol" in await shown.press("escape")
+
+    on_screen(script, size=(80, 60))
+
+
+def test_enter_shows_all_of_a_connection_and_of_a_broker() -> None:
+    async def script(shown: Shown) -> None:
+        text = await shown.press("enter")
+        assert "waits for    producer_byte_rate of user=alice, client-id=etl, for 310 ms" in text
+        text = await shown.press("escape", "b", "down", "down", "enter")
+        assert "error         connection refused" in text
+        assert "state         refusing, for 1m" in text
+
+    on_screen(script, wanted=Wanted(View.CONNECTIONS, "waits"), size=(90, 40))
+
+
+def test_the_filter_is_asked_of_the_api_and_escape_removes_it() -> None:
+    async def script(shown: Shown) -> None:
+        text = await shown.press("slash", *"bob", "enter")
+        assert "with bob" in text
+        assert "user=carol" not in text
+        assert shown.api.requests[-1] == "GET /api/throttled?q=bob&limit=200&shadow=false"
+        assert await shown.press("escape") == ENTITIES_80
+        assert await shown.press("slash", *"xyz", "escape") == ENTITIES_80
+
+    on_screen(script)
+
+
+def test_sort_goes_through_the_orders_and_each_list_keeps_its_own() -> None:
+    async def script(shown: Shown) -> None:
+        lines = (await shown.press("s")).splitlines()
+        assert lines[3] == "entities, throttled ones first, by rate"
+        assert [line.split("=")[1].split()[0] for line in lines[7:10]] == ["carol", "bob,", "ops,"]
+        assert "by name" in await shown.press("s")
+        assert "connections, by in_bytes" in await shown.press("c", "s")
+        assert "by name" in await shown.press("e")
+
+    on_screen(script)
+
+
+def test_shadow_quotas_are_shown_instead_of_enforced_ones() -> None:
+    async def script(shown: Shown) -> None:
+        text = await shown.press("h")
+        assert "entities of shadow quotas, throttled ones first" in text
+        assert "user=alice, client-id=e… request       1      61%      50%  122%" in text
+        assert await shown.press("h") == ENTITIES_80
+
+    on_screen(script)
+
+
+def test_an_outage_keeps_the_data_tells_their_age_and_its_end() -> None:
+    async def script(shown: Shown) -> None:
+        shown.api.failing = True
+        shown.time[0] = 14.0
+        text = await shown.reread()
+        assert "data are 14s old: " in text
+        assert "status 503: the fake" in text
+        assert ENTITIES_80.splitlines()[4] in text
+        assert "connections, by" not in await shown.press("c")
+        shown.api.failing = False
+        shown.time[0] = 75.0
+        text = await shown.reread()
+        assert "Weir answers again, after 1m" in text
+        assert "connections, by waits" in text
+        shown.time[0] = 106.0
+        assert await shown.reread() == CONNECTIONS_80
+
+    on_screen(script)
+
+
+def test_paused_data_stay_until_space_is_pressed_again() -> None:
+    async def script(shown: Shown) -> None:
+        await shown.press("space")
+        shown.time[0] = 5.0
+        shown.api.entities = ENTITIES[2:]
+        count = len(shown.api.requests)
+        shown.program.tick()
+        text = await shown.text()
+        assert "user=alice" in text
+        assert len(shown.api.requests) == count
+        text = await shown.press("space")
+        assert "user=alice" not in text
+        assert "paused" not in text
+
+    on_screen(script)
+
+
+def test_the_interval_reads_again() -> None:
+    async def script(shown: Shown) -> None:
+        shown.api.entities = ENTITIES[2:]
+        shown.program.tick()
+        assert "user=alice" not in await shown.text()
+
+    on_screen(script)
+
+
+def test_the_cursor_stays_at_its_entity_when_the_order_changes() -> None:
+    async def script(shown: Shown) -> None:
+        await shown.press("down", "down", "down")
+        shown.api.entities = (entity("new", client_id="a"), *ENTITIES)
+        await shown.reread()
+        text = await shown.press("enter")
+        assert "entity           user=bob, client-id=reports" in text
+
+    on_screen(script, size=(80, 50))
+
+
+def test_hostile_names_are_text_without_markup_or_escape_sequences() -> None:
+    hostile = entity(
+        "x", user="\x1b[2J[bold]m[/bold]", client_id="[/]\x1b]0;owned\x07", sentence="\x1b[2J[/]"
+    )
+
+    async def script(shown: Shown) -> None:
+        text = await shown.text()
+        assert "user=\\x1b[2J[bold]m[/bold]" in text
+        text = await shown.press("enter")
+        assert "client-id=[/]\\x1b]0;owned\\x07" in text
+        assert "\x1b" not in text
+        text = await shown.press("escape", "c")
+        assert "[/bold" in text
+        assert "\x1b" not in text
+
+    api = FakeApi(entities=(hostile,), connections=(connection(1, client_id="\x1b[2J[/bold]"),))
+    on_screen(script, api, size=(130, 40))
+
+
+def test_long_lists_and_no_list_at_all_can_be_shown() -> None:
+    async def script(shown: Shown) -> None:
+        assert "803 more, use a filter" in await shown.text()
+        await shown.press("end", "enter")
+        shown.api.entities = ()
+        await shown.press("escape")
+        assert "user=u" not in await shown.press("enter", "down", "up")
+
+    many = tuple(calm(f"e{n}", user=f"u{n:04}") for n in range(1003))
+    on_screen(script, FakeApi(entities=many))
+
+
+def test_a_weir_that_is_not_ready_says_so() -> None:
+    async def script(shown: Shown) -> None:
+        assert "NOT READY" in await shown.text()
+
+    api = FakeApi()
+    api.status = msgspec.structs.replace(api.status, ready=False)
+    on_screen(script, api)
+
+
+def test_q_ends_the_program_and_ctrl_c_interrupts_it() -> None:
+    async def ended(shown: Shown) -> None:
+        await shown.pilot.press("q")
+
+    async def interrupted(shown: Shown) -> None:
+        await shown.pilot.press("ctrl+c")
+
+    program = on_screen(ended)
+    assert (program.return_code, program.interrupted) == (0, False)
+    program = on_screen(interrupted)
+    assert (program.return_code, program.interrupted) == (0, True)

@@ -1,0 +1,600 @@
+"""Events: the hub and its readers, levels of usage, conditions, changed quotas, throttling, the topic."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config import config
+from weir.proxy.control.cluster.connection import LoginError, QuestionError
+from weir.proxy.control.cluster.discovery import Discovery, DiscoveryError
+from weir.proxy.control.events import levels
+from weir.proxy.control.events.conditions import (
+    QUIET_MS,
+    Condition,
+    Conditions,
+    broker_down,
+    problem,
+    store_failing,
+)
+from weir.proxy.control.events.hub import KEPT, READERS_MAX, WAITING_MAX, Hub, Reader, TooManyReadersError
+from weir.proxy.control.events.levels import PER_MINUTE, UsageLevels
+from weir.proxy.control.events.quota_changes import SHOWN_MAX, QuotaChanges
+from weir.proxy.control.events.records import (
+    KINDS,
+    BrokerDown,
+    BrokerUp,
+    Event,
+    QuotaChanged,
+    StoreFailing,
+    Throttling,
+    ThrottlingEnded,
+    UsageLevel,
+    names,
+    to_json,
+)
+from weir.proxy.control.events.throttle_log import PERIOD_S, ThrottleLog
+from weir.proxy.control.events.topic import EventsTopic, events_topic
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.scan import Scan
+from weir.proxy.control.stalls import Stalls
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.control.usage.outlet import OutletError, Record, key, value
+from weir.proxy.control.usage.tally import Kind, Loss, Tally
+from weir.proxy.control.usage.writer import Writer
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.net.tls.contexts import ContextOfFiles
+from weir.proxy.net.tls.rules import TlsRules
+from weir.proxy.server.problems import Problems
+from weir.proxy.server.server import Server
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.connections import ConnectionQuotas
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from weir.quotas import Budget
+
+NOW_MS = 1_763_775_570_000
+ANY_APP, PRODUCE = Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE
+LIMIT = 1000.0
+DOWN = BrokerDown(node_id=1, reason=None)
+
+
+def new_hub() -> Hub:
+    return Hub(lambda: NOW_MS)
+
+
+def registry_of(limit: float = LIMIT) -> QuotaRegistry:
+    return QuotaRegistry(QuotaTable({(ANY_APP, PRODUCE): limit}))
+
+
+def budget_of(registry: QuotaRegistry, client_id: str = "etl", node_id: int = 0) -> Budget:
+    budget = registry.of(node_id).ledger("alice", client_id, 0).produce
+    assert budget is not None
+    return budget
+
+
+def end(steps: Iterator[object]) -> None:
+    for _step in steps:
+        pass
+
+
+class Published(list[Event]):
+    """Takes events like a hub."""
+
+    def take(self) -> list[Event]:
+        found = list(self)
+        self.clear()
+        return found
+
+
+# The hub
+
+
+@pytest.mark.trio
+async def test_events_have_increasing_ids_from_the_time_of_the_start_and_the_time_of_their_publication() -> (
+    None
+):
+    hub = new_hub()
+    first, second = hub.publish(DOWN), hub.publish(DOWN)
+    assert (first.id, second.id, first.at_ms) == (NOW_MS, NOW_MS + 1, NOW_MS)
+    assert hub.published == {"broker_down": 2}
+
+
+@pytest.mark.trio
+async def test_a_reader_gets_the_events_after_the_one_it_names_and_then_new_ones() -> None:
+    hub = new_hub()
+    for _ in range(3):
+        hub.publish(DOWN)
+    with hub.read(NOW_MS) as resumed, hub.read() as new:
+        hub.publish(DOWN)
+        assert [event.id async for event in received(resumed, 3)] == [NOW_MS + 1, NOW_MS + 2, NOW_MS + 3]
+        assert [event.id async for event in received(new, 1)] == [NOW_MS + 3]
+    assert hub.readers == 0
+
+
+async def received(reader: Reader, count: int) -> AsyncIterator[Event]:
+    for _ in range(count):
+        event = await reader.next(1)
+        assert event is not None
+        yield event
+
+
+@pytest.mark.trio
+async def test_a_reader_that_names_an_event_of_the_future_gets_all_kept_events() -> None:
+    hub = new_hub()
+    hub.publish(DOWN)
+    with hub.read(NOW_MS + 50) as reader:
+        event = await reader.next(1)
+    assert event is not None
+    assert event.id == NOW_MS
+
+
+@pytest.mark.trio
+async def test_the_hub_keeps_a_thousand_events_and_knows_which_readers_have_lost_some() -> None:
+    hub = new_hub()
+    assert not hub.lost(0)
+    for _ in range(KEPT + 10):
+        hub.publish(DOWN)
+    oldest = NOW_MS + 10
+    assert hub.lost(oldest - 2)
+    assert not hub.lost(oldest - 1)
+    with hub.read(0) as reader:
+        ids = [event.id async for event in received(reader, KEPT)]
+    assert ids == list(range(oldest, oldest + KEPT))
+
+
+@pytest.mark.trio
+async def test_a_reader_that_is_too_slow_is_closed_after_its_waiting_events_and_others_go_on() -> None:
+    hub = new_hub()
+    with hub.read() as slow, hub.read() as fast:
+        for _ in range(WAITING_MAX + 1):
+            hub.publish(DOWN)
+            assert await fast.next(1) is not None
+        assert (slow.too_slow, hub.readers, hub.closed_readers) == (True, 1, 1)
+        assert len([event async for event in received(slow, WAITING_MAX)]) == WAITING_MAX
+        with pytest.raises(trio.EndOfChannel):
+            await slow.next(1)
+        assert not fast.too_slow
+
+
+@pytest.mark.trio
+async def test_the_hub_has_at_most_32_readers() -> None:
+    hub = new_hub()
+    readers = [hub.read() for _ in range(READERS_MAX)]
+    with pytest.raises(TooManyReadersError):
+        hub.read()
+    with readers[0]:
+        pass
+    hub.read()
+
+
+def test_events_are_json_with_a_kind_also_with_halves_of_surrogate_pairs() -> None:
+    event = BrokerDown(id=7, at_ms=8, node_id=1, reason="no \udcff")
+    found = json.loads(to_json(event))
+    assert found == {"kind": "broker_down", "id": 7, "at_ms": 8, "node_id": 1, "reason": "no \udcff"}
+    assert len(KINDS) == len(set(KINDS)) == 10
+
+
+def test_two_long_names_that_begin_alike_stay_two_names() -> None:
+    """Shortened to the same name, they would have one key in the events' topic."""
+    one, other = (names(Tags("", "c" * 300 + end)) for end in ("1", "2"))
+    assert one["client_id"] != other["client_id"]
+    assert len(str(one["client_id"])) < 250
+    assert names(Tags("alice", "no \udcff"))["client_id"] != names(Tags("alice", "no ?"))["client_id"]
+
+
+# Throttling
+
+
+def test_an_entity_that_starts_being_throttled_is_told_by_the_next_look_and_once_at_its_end() -> None:
+    registry, published = registry_of(), Published()
+    log = ThrottleLog(Scan(registry, ConnectionQuotas()), list, published.append)
+    end(log.look(0))
+    assert budget_of(registry).charge(20_000, 100) > 0
+    end(log.look(1000))
+    (event,) = published.take()
+    assert isinstance(event, Throttling)
+    assert (event.user, event.client_id, event.quota) == (None, "etl", "producer_byte_rate")
+    assert (event.limit, event.count, event.refused, event.connections) == (LIMIT, 1, 0, 0)
+    assert event.throttled_ms == budget_of(registry).throttle_ms_total
+    end(log.look(2000))
+    assert published.take() == []
+    end(log.look(60_000))
+    (event,) = published.take()
+    assert isinstance(event, ThrottlingEnded)
+    assert (event.client_id, event.count, event.shadow) == ("etl", 1, False)
+
+
+def test_counters_of_throttles_are_read_often_enough_to_be_told_within_two_seconds() -> None:
+    assert PERIOD_S < 2
+
+
+def test_each_throttling_event_has_a_line_in_the_log_with_the_same_numbers() -> None:
+    registry, published = registry_of(), Published()
+    log = ThrottleLog(Scan(registry, ConnectionQuotas()), list, published.append)
+    budget_of(registry).charge(20_000, 0)
+    with capture_logs() as lines:
+        end(log.look(1000))
+        end(log.look(90_000))
+    begins, ended = published
+    assert isinstance(begins, Throttling)
+    assert isinstance(ended, ThrottlingEnded)
+    assert [line["event"] for line in lines] == ["throttling begins", "throttling ended"]
+    assert lines[0]["seconds"] == begins.throttled_ms / 1000
+    assert (lines[1]["count"], lines[1]["lasted_s"]) == (ended.count, ended.lasted_ms / 1000)
+
+
+# Levels
+
+
+def levels_of(registry: QuotaRegistry, published: Published) -> UsageLevels:
+    return UsageLevels(Scan(registry, ConnectionQuotas()), published.append)
+
+
+def told(published: Published) -> list[tuple[str | None, int]]:
+    return [(event.client_id, event.level) for event in published.take() if isinstance(event, UsageLevel)]
+
+
+def test_levels_of_usage_are_told_once_each_while_the_rate_rises() -> None:
+    registry, published = registry_of(), Published()
+    watch, budget = levels_of(registry, published), budget_of(registry)
+    found = []
+    for percent in (40, 51, 60, 85, 86, 120, 130):  # of the limit, over a window of about ten seconds
+        budget.charge(percent / 100 * 10 * LIMIT - budget.rate(0) * 10, 0)
+        before = budget.rate(0)
+        end(watch.look(0))
+        found.append((round(100 * before / LIMIT), told(published)))
+    assert [levels for _percent, levels in found] == [
+        [],
+        [("etl", 50)],
+        [],
+        [("etl", 80)],
+        [],
+        [("etl", 100)],
+        [],
+    ], found
+
+
+def test_a_rate_that_sways_around_a_level_is_told_once_until_it_was_low_for_half_a_minute() -> None:
+    registry, published = registry_of(), Published()
+    watch = levels_of(registry, published)
+    charge_to(registry, 55, 0)
+    end(watch.look(0))
+    assert told(published) == [("etl", 50)]
+    end(watch.look(20_000))  # nothing was charged meanwhile: the rate is 0
+    charge_to(registry, 55, 20_000)
+    end(watch.look(20_000))
+    assert told(published) == []
+    end(watch.look(49_000))
+    end(watch.look(51_000))
+    charge_to(registry, 55, 51_000)
+    end(watch.look(51_000))
+    assert told(published) == [("etl", 50)]
+
+
+def charge_to(registry: QuotaRegistry, percent: float, now_ms: int, client_id: str = "etl") -> None:
+    """Have the client use this share of its limit over the measured window."""
+    budget = budget_of(registry, client_id)
+    while budget.rate(now_ms) < percent / 100 * LIMIT:
+        budget.charge(10, now_ms)
+
+
+def test_the_level_is_that_of_the_broker_with_the_largest_usage() -> None:
+    registry, published = registry_of(), Published()
+    budget_of(registry, node_id=1).charge(5500, 0)
+    budget_of(registry, node_id=2).charge(9500, 0)
+    end(levels_of(registry, published).look(0))
+    (event,) = published
+    assert isinstance(event, UsageLevel)
+    assert event.broker == 2
+
+
+def test_levels_beyond_the_number_per_minute_are_counted_and_the_highest_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(levels, "PER_MINUTE", 2)
+    registry, published = registry_of(), Published()
+    watch = levels_of(registry, published)
+    for client_id, percent in (("a", 55), ("b", 120), ("c", 85), ("d", 55)):
+        charge_to(registry, percent, 0, client_id)
+    with capture_logs() as lines:
+        end(watch.look(0))
+        assert [event.others for event in published if isinstance(event, UsageLevel)] == [2, 0]
+        assert told(published) == [("b", 100), ("c", 80)]
+        charge_to(registry, 55, 1000, "e")
+        end(watch.look(1000))
+        assert told(published) == []
+        charge_to(registry, 55, 60_000, "f")
+        end(watch.look(60_000))
+    (event,) = published
+    assert isinstance(event, UsageLevel)
+    assert (event.client_id, event.others) == ("f", 1)
+    assert [line["event"] for line in lines] == [*["quota usage"] * 2, "quota usage of others", "quota usage"]
+    assert lines[2]["events"] == 3
+    assert PER_MINUTE > 2
+
+
+def test_levels_of_many_clients_are_read_and_compared_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may invent 100,000 client-ids. Weir serves sockets between two steps."""
+    registry, published = registry_of(), Published()
+    monkeypatch.setattr(levels, "SLICE", 5)
+    watch, clients = levels_of(registry, published), 50
+    for number in range(clients):
+        charge_to(registry, 85 + number % 2 * 20, 0, f"client-{number}")
+    for now_ms in (0, 1000):
+        steps = sum(1 for _step in watch.look(now_ms))
+        assert steps >= 2 * clients // 5, "at least one for reading and one for comparing each slice"
+    assert [level for _client, level in told(published)] == 25 * [100] + 25 * [80]
+
+
+def test_no_level_is_told_of_an_entity_without_a_limit() -> None:
+    registry, published = QuotaRegistry(QuotaTable()), Published()
+    registry.of(0).ledger("alice", "etl", 0)
+    end(levels_of(registry, published).look(0))
+    assert published == []
+
+
+# Conditions
+
+
+def test_a_condition_is_told_when_it_begins_and_when_it_was_absent_for_five_seconds() -> None:
+    present: list[Condition] = []
+    published = Published()
+    conditions = Conditions(published.append)
+    conditions.sources.append(lambda: present)
+    conditions.look(0)
+    present.append(broker_down(1, "refused"))
+    conditions.look(1000)
+    conditions.look(2000)
+    assert published.take() == [BrokerDown(node_id=1, reason="refused")]
+    present.clear()
+    conditions.look(3000)
+    present.append(broker_down(1, "refused"))
+    conditions.look(4000)  # it answers every other connection
+    present.clear()
+    conditions.look(4000 + QUIET_MS - 1)
+    assert published.take() == []
+    conditions.look(4000 + QUIET_MS)
+    assert published.take() == [BrokerUp(node_id=1, lasted_ms=3000)]
+
+
+def test_conditions_of_different_kinds_do_not_hide_each_other() -> None:
+    published = Published()
+    conditions = Conditions(published.append)
+    conditions.sources += [
+        lambda: [broker_down(1, None), store_failing("file", "gone")],
+        lambda: [problem("x", "X.", "Y.")],
+    ]
+    conditions.look(0)
+    assert [event.kind for event in published] == ["broker_down", "store_failing", "problem"]
+
+
+def test_present_conditions_are_listed_with_the_time_since_they_were_first_found() -> None:
+    present = [problem("x", "X.", "Y."), store_failing("file", "gone", since_s=7.0)]
+    conditions = Conditions(lambda _event: None)
+    conditions.sources.append(lambda: present)
+    conditions.look(1000)
+    found = conditions.look(3500)
+    assert [(each.what, each.remedy, each.since_s, lasted_ms) for each, lasted_ms in found] == [
+        ("X.", "Y.", None, 2500),
+        (present[1].what, present[1].remedy, 7.0, 2500),
+    ]
+    assert conditions.names() == ["x", "store file"]
+    present.clear()
+    assert conditions.look(3600) == [], "a condition that is over is listed no more, before its event"
+
+
+def test_problems_of_a_server_are_told_from_its_state(nothing_served: Server) -> None:
+    store, usage = StoreHealth(lambda: 0.0), Tally()
+    now_s, wall_s = 0.0, 1e9
+    problems = Problems(nothing_served, store, usage, lambda: wall_s, lambda: now_s)
+    assert list(problems.read()) == []
+    store.note("no such file")
+    usage.failure = "disk full"
+    usage.note_dropped(Loss.QUEUE_FULL, 3)
+    begun = [condition.begins for condition in problems.read()]
+    assert begun[0] == StoreFailing(store="file", reason="no such file")
+    assert [getattr(event, "name", "") for event in begun[1:]] == ["usage_not_written", "usage_dropped"]
+    store.note()
+    usage.failure = ""
+    now_s, wall_s = 59.0, 2e9  # the clock was set
+    assert [condition.key for condition in problems.read()] == [("problem", "usage_dropped")]
+    now_s = 60.0
+    assert list(problems.read()) == []
+
+
+def test_clients_turned_away_before_the_first_look_are_a_problem(nothing_served: Server) -> None:
+    problems = Problems(nothing_served, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
+    nothing_served.counters.closed_at[CloseReason.CONNECTION_LIMIT, 0] += 1
+    assert [condition.key for condition in problems.read()] == [("problem", "connections_max")]
+
+
+def test_a_login_of_weirs_own_that_all_brokers_refuse_is_a_problem_until_one_accepts_it(
+    nothing_served: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[QuestionError] = [LoginError("a:1: wrong password")]
+
+    async def discover(*_arguments: object) -> dict[int, Address]:
+        if failures:
+            raise DiscoveryError(failures)
+        return {}
+
+    monkeypatch.setattr("weir.proxy.control.cluster.discovery.discover", discover)
+    server = nothing_served
+    discovery = Discovery(server.config, server.address_book, server.broker_states)
+    problems = Problems(server, StoreHealth(lambda: 0.0), None, lambda: 0.0, lambda: 0.0)
+    trio.run(discovery.refresh)
+    (found,) = problems.read()
+    assert (found.key, found.what) == (
+        ("problem", "login_refused"),
+        "The brokers refuse Weir's own login: a:1: wrong password.",
+    )
+    failures.clear()
+    trio.run(discovery.refresh)
+    assert list(problems.read()) == []
+
+
+def test_an_expired_certificate_is_logged_once(nothing_served: Server) -> None:
+    files = ContextOfFiles("tls_cert", [], ssl.create_default_context)
+    files.expires_s = 100.0
+    nothing_served.config = replace(nothing_served.config, tls=TlsRules(None, files))
+    now_s = 99.0
+    conditions = Conditions(lambda _event: None)
+    conditions.sources.append(
+        Problems(nothing_served, StoreHealth(lambda: 0.0), None, lambda: now_s, lambda: now_s).read
+    )
+    with capture_logs() as lines:
+        conditions.look(1000)
+        now_s = 100.0
+        conditions.look(2000)
+        conditions.look(3000)
+    assert [(line["log_level"], line["what"]) for line in lines] == [
+        ("warning", "The certificate of tls_cert expires in 0.0 days."),
+        ("warning", "The certificate of tls_cert has expired."),
+    ]
+
+
+@pytest.fixture
+def nothing_served() -> Iterator[Server]:
+    reactor = Reactor(lambda: 0)
+    try:
+        yield Server(config.load(None, {"upstream": "a:1"}), reactor, registry_of())
+    finally:
+        reactor.close()
+
+
+def test_a_process_that_stood_still_says_so_and_for_how_long() -> None:
+    stalls = Stalls(100.0)
+    with capture_logs() as lines:
+        for now_s in (101.0, 102.2, 132.2, 133.2):
+            stalls.look(now_s)
+    assert [(line["event"], line["seconds"]) for line in lines] == [("process stood still", 30.0)]
+
+
+def test_a_process_that_stands_still_directly_after_its_start_says_so() -> None:
+    with capture_logs() as lines:
+        Stalls(100.0).look(141.0)
+    assert [(line["event"], line["seconds"]) for line in lines] == [("process stood still", 41.0)]
+
+
+# Quotas
+
+
+def test_a_changed_quota_table_is_told_once_with_the_changed_values() -> None:
+    registry, published = registry_of(), Published()
+    changes = QuotaChanges(registry, published.append)
+    end(changes.look())
+    assert published == []
+    bob = Entity(user="bob")
+    registry.use(QuotaTable({(bob, PRODUCE): 5.0}, {(ANY_APP, PRODUCE): 7.0}))
+    end(changes.look())
+    end(changes.look())
+    (event,) = published
+    assert isinstance(event, QuotaChanged)
+    assert event.changed == 3
+    found = {(change.entity, change.before, change.after, change.shadow) for change in event.changes}
+    assert found == {
+        (str(bob), None, 5.0, False),
+        (str(ANY_APP), LIMIT, None, False),
+        (str(ANY_APP), None, 7.0, True),
+    }
+
+
+def test_a_changed_quota_table_shows_some_of_many_changed_values() -> None:
+    registry, published = QuotaRegistry(QuotaTable()), Published()
+    changes = QuotaChanges(registry, published.append)
+    registry.use(QuotaTable({(Entity(user=f"u{number}"), PRODUCE): 1.0 for number in range(2500)}))
+    end(changes.look())
+    (event,) = published
+    assert isinstance(event, QuotaChanged)
+    assert (event.changed, len(event.changes), event.quotas) == (2500, SHOWN_MAX, 2500)
+
+
+# The topic
+
+
+class Cluster:
+    """An outlet that can fail."""
+
+    name = "weir-events"
+
+    def __init__(self) -> None:
+        self.got: list[Record] = []
+        self.error: OutletError | None = None
+
+    def open(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def write(self, kind: Kind, records: Sequence[Record]) -> int:
+        assert kind is Kind.EVENT
+        self.got += records
+        return len(records)
+
+    def tend(self) -> None:
+        pass
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+@pytest.mark.trio
+async def test_published_events_are_written_to_the_topic_and_the_last_ones_at_the_end() -> None:
+    hub, cluster = new_hub(), Cluster()
+    topic = EventsTopic(Writer(cluster, Tally(), 10, lambda: 0.0))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(topic.run, hub)
+        await trio.testing.wait_all_tasks_blocked()
+        event = hub.publish(DOWN)
+        nursery.cancel_scope.cancel()
+    assert cluster.got == [event]
+    hub.publish(DOWN)
+    assert cluster.got == [event]
+
+
+def test_events_that_find_the_queue_full_are_dropped_counted_and_logged_once() -> None:
+    tally = Tally()
+    topic = EventsTopic(Writer(Cluster(), tally, 2, lambda: 0.0), lambda: 0.0)
+    for _ in range(5):
+        topic.put(DOWN)
+    with capture_logs() as lines:
+        topic.report()
+        topic.report()
+    assert tally.dropped[Loss.QUEUE_FULL] == 3
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("events cannot be written to their topic, trying again", "warning"),
+        ("events are written to their topic again", "info"),
+    ]
+
+
+def test_events_of_one_entity_have_one_key_in_the_topic() -> None:
+    registry, published = registry_of(), Published()
+    log = ThrottleLog(Scan(registry, ConnectionQuotas()), list, published.append)
+    budget_of(registry).charge(20_000, 0)
+    end(log.look(0))
+    end(log.look(90_000))
+    assert {key(event) for event in published} == {b"/etl///"}
+    assert json.loads(value(published[0]))["kind"] == "throttling"
+
+
+def test_the_events_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> None:
+    settings = {"upstream": "a:1", "events_topic": "weir-events"}
+    loaded = config.load(None, settings)
+    assert loaded.own_topics == {"weir-events"}
+    found = events_topic(loaded)
+    assert found is not None
+    assert events_topic(config.load(None, {"upstream": "a:1"})) is None
+    with pytest.raises(config.ConfigError, match="events_topic is 'a b', must be a topic's name"):
+        events_topic(config.load(None, {**settings, "events_topic": "a b"}))

@@ -1,0 +1,205 @@
+"""Limits of a connection's life: age, idle time, time to log in."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import trio
+from structlog.testing import capture_logs
+
+from tests.proxy.fake_broker import FakeCluster
+from tests.proxy.rigs import Rig
+from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.proxy.wire import new_connection, quota_table
+from tests.scripted import staged
+from tests.wire.frames import request, response
+from weir.protocol.messages import (
+    ApiVersionsRequest,
+    ProduceRequest,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config.settings import Settings
+from weir.proxy.connection.lifetime import JITTER, Lifetime, LifetimeLimits
+from weir.proxy.connection.state import State
+from weir.proxy.server.lifetimes import LOOK_S_MAX, LOOK_S_MIN, RETIRED_SHARE, Lifetimes
+
+if TYPE_CHECKING:
+    from weir.proxy.net.relay import Relay
+
+HOUR_MS = 3_600_000
+
+
+def due(rig: Rig, now_ms: int, *, age_ms: int = 0, idle_ms: int = 0, login_ms: int = 0) -> CloseReason | None:
+    """Which limit the rig's connection has reached at this time."""
+    rig.until(now_ms)
+    limits = LifetimeLimits(age_ms, idle_ms, login_ms)
+    return rig.session.lifetime.due(rig.session, rig.relay.received_bytes, limits, now_ms)
+
+
+def ages(count: int) -> list[int]:
+    """The ages in ms, of so many connections, at which an hour is over."""
+    connection, limits = new_connection(), LifetimeLimits(age_ms=HOUR_MS)
+    found = []
+    for number in range(count):
+        lifetime, low, high = Lifetime(0, number), 0, 2 * HOUR_MS
+        while high - low > 1:
+            middle = (low + high) // 2
+            is_due = lifetime.due(connection, (0, 0), limits, middle) is CloseReason.CONNECTION_AGE
+            low, high = (low, middle) if is_due else (middle, high)
+        found.append(high)
+    return found
+
+
+def test_connections_reach_their_age_evenly_spread_around_the_configured_one() -> None:
+    found = sorted(ages(200))
+    assert HOUR_MS * (1 - JITTER) <= found[0] < found[-1] <= HOUR_MS * (1 + JITTER)
+    gaps = [later - earlier for earlier, later in pairwise(found)]
+    assert max(gaps) < 4 * 2 * JITTER * HOUR_MS / len(found)
+    assert ages(3) == ages(3)
+
+
+def test_no_limit_ends_no_connection() -> None:
+    rig = Rig()
+    assert due(rig, 1000 * HOUR_MS) is None
+    rig.close()
+
+
+def test_a_connection_without_bytes_is_idle_and_bytes_of_either_side_begin_the_time_again() -> None:
+    rig = Rig()
+    assert due(rig, 9_999, idle_ms=10_000) is None
+    assert rig.pass_on(PING, rig.client, rig.broker) == PING
+    assert due(rig, 12_000, idle_ms=10_000) is None
+    rig.pass_on(PONG, rig.broker, rig.client)
+    assert due(rig, 15_000, idle_ms=10_000) is None
+    assert due(rig, 24_999, idle_ms=10_000) is None
+    assert due(rig, 25_000, idle_ms=10_000) is CloseReason.CONNECTION_IDLE
+    rig.close()
+
+
+def test_a_client_that_waits_for_the_broker_is_not_idle() -> None:
+    rig = Rig()
+    rig.pass_on(PING, rig.client, rig.broker)
+    for now_ms in range(0, 100_000, 10_000):
+        assert due(rig, now_ms, idle_ms=10_000) is None
+    rig.close()
+
+
+def test_a_throttled_client_is_not_idle() -> None:
+    rig = Rig(quota_table(produce=1))
+    rig.pass_on(request(ProduceRequest(acks=0, transactional_id="t" * 200), 7), rig.client, rig.broker)
+    assert rig.session.state == State.THROTTLED
+    until_ms = rig.session.throttled_until_ms
+    assert until_ms > 20_000
+    for now_ms in range(0, until_ms, 10_000):
+        assert due(rig, now_ms, idle_ms=15_000) is None
+    assert due(rig, until_ms + 15_000, idle_ms=15_000) is CloseReason.CONNECTION_IDLE
+    rig.close()
+
+
+def test_a_client_that_sends_nothing_reaches_the_login_timeout_and_one_that_asks_does_not() -> None:
+    rig = Rig()
+    assert due(rig, 9_999, login_ms=10_000) is None
+    assert due(rig, 10_000, login_ms=10_000) is CloseReason.LOGIN_TIMEOUT
+    rig.send(rig.client, PING[:6])  # less than a request's head
+    assert due(rig, 11_000, login_ms=10_000) is CloseReason.LOGIN_TIMEOUT
+    rig.send(rig.client, PING[6:])
+    assert due(rig, 12_000, login_ms=10_000) is None
+    rig.close()
+
+
+def test_where_clients_must_log_in_a_request_does_not_end_the_login_timeout() -> None:
+    rig = Rig(session=new_connection(node_id=0))
+    rig.session.identities.behind_sasl.add(0)
+    rig.pass_on(request(ApiVersionsRequest(), 0), rig.client, rig.broker)
+    assert due(rig, 10_000, login_ms=10_000) is CloseReason.LOGIN_TIMEOUT
+    rig.close()
+
+
+def test_a_login_that_is_not_finished_reaches_the_login_timeout_and_a_finished_one_does_not() -> None:
+    rig = Rig()
+    rig.pass_on(request(SaslHandshakeRequest(mechanism="PLAIN"), 1), rig.client, rig.broker)
+    rig.pass_on(response(SaslHandshakeResponse(), 1), rig.broker, rig.client)
+    assert due(rig, 10_000, login_ms=10_000) is CloseReason.LOGIN_TIMEOUT
+    rig.pass_on(request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0x"), 1), rig.client, rig.broker)
+    rig.pass_on(response(SaslAuthenticateResponse(), 1), rig.broker, rig.client)
+    assert due(rig, 20_000, login_ms=10_000) is None
+    assert due(rig, 90_000, login_ms=10_000) is None
+    rig.close()
+
+
+def test_the_time_between_looks_follows_the_smallest_limit() -> None:
+    def period_s(age_s: float = 0, login_s: float = 0) -> float:
+        settings = Settings(connection_age_max_s=age_s, login_timeout_s=login_s)
+        return Lifetimes([], lambda: settings).period_s()
+
+    assert period_s() == LOOK_S_MAX
+    assert period_s(age_s=3600) == LOOK_S_MAX
+    assert period_s(age_s=3600, login_s=30) == 3
+    assert period_s(login_s=0.01) == LOOK_S_MIN
+
+
+def test_many_connections_that_reach_their_age_together_are_not_drained_at_once() -> None:
+    rigs = [Rig() for _ in range(2 * RETIRED_SHARE)]
+    relays: list[Relay] = [rig.relay for rig in rigs]
+    lifetimes = Lifetimes(relays, lambda: Settings(connection_age_max_s=1))
+    open_at_looks = []
+    for _ in range(3):
+        list(lifetimes.look(lambda: HOUR_MS))
+        open_at_looks.append(sum(rig.reason is None for rig in rigs))
+    assert open_at_looks == [len(rigs) - 3, len(rigs) - 6, len(rigs) - 9]
+    for rig in rigs:
+        rig.close()
+
+
+# The whole server
+
+
+@staged(connection_age_max_s=0.3)
+async def test_a_connection_at_its_age_answers_what_is_in_flight_and_closes(stage: Stage) -> None:
+    stage.cluster.may_answer = trio.Event()
+    client = await stage.connect(0)
+    await client.stream.send_all(PING)
+    await until(lambda: any(relay.connection.state == State.DRAINING for relay in stage.server._relays))
+    assert stage.server.counters.closed[CloseReason.CONNECTION_AGE] == 0
+    await client.stream.send_all(PING)
+    stage.cluster.may_answer.set()
+    assert await client.frame() == PONG
+    assert await client.frame() is None
+    await stage.closed(CloseReason.CONNECTION_AGE)
+    assert len(stage.cluster.asked) == 1
+    again = await stage.connect(0)
+    assert await again.ask(PING) == PONG
+
+
+@staged(connection_idle_max_s=0.2)
+async def test_an_idle_connection_is_closed_without_a_warning(stage: Stage) -> None:
+    with capture_logs() as logged:
+        client = await stage.connect(0)
+        assert await client.ask(PING) == PONG
+        assert await client.frame() is None
+        await stage.closed(CloseReason.CONNECTION_IDLE)
+    assert [line["log_level"] for line in logged if line["event"] == "connection closed"] == ["debug"]
+
+
+@staged(login_timeout_s=0.2)
+async def test_a_client_that_never_sends_a_request_is_closed_and_named_in_the_log(stage: Stage) -> None:
+    with capture_logs() as logged:
+        polite, silent = await stage.connect(0), await stage.connect(0)
+        assert await polite.ask(PING) == PONG
+        assert await silent.frame() is None
+        await stage.closed(CloseReason.LOGIN_TIMEOUT)
+        assert await polite.ask(PING) == PONG
+    (line,) = [line for line in logged if line["event"] == "connection closed"]
+    assert (line["log_level"], line["reason"]) == ("warning", "login_timeout")
+
+
+def test_by_default_connections_have_no_limits_of_their_own(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        assert not any(stage.server._lifetimes.limits)
+
+    play(script, cluster=FakeCluster())

@@ -1,0 +1,372 @@
+"""Snapshots: histories of rates, episodes of throttling, previews, sentences, and the clients' libraries."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import pytest
+
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import framed, request
+from weir.protocol.messages import ApiVersionsRequest
+from weir.proxy.connection.connection import Connection
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.scan import Scan
+from weir.proxy.control.snapshots import history as histories
+from weir.proxy.control.snapshots.entities import SortedEntities, read_entities, read_throttled
+from weir.proxy.control.snapshots.history import History, Key, Track
+from weir.proxy.control.snapshots.opened import Opened
+from weir.proxy.control.snapshots.preview import effect, read_preview
+from weir.proxy.control.snapshots.records import Preview
+from weir.proxy.control.snapshots.sentences import connections_text, rate_text, time_text
+from weir.proxy.control.snapshots.sources import Sources
+from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.api_versions.api_versions import software
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
+from weir.quotas.connections import ConnectionQuotas
+
+if TYPE_CHECKING:
+    from weir.quotas import Budget
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+ALICE = Entity("alice", "etl")
+ANY_APP = Entity(client_id=DEFAULT)
+T = TypeVar("T")
+
+
+class OpenRelay:
+    """A relay as snapshots read it."""
+
+    def __init__(self, connection: Connection, received: tuple[int, int] = (0, 0)) -> None:
+        self.connection = connection
+        self.received_bytes = received
+
+
+class World:
+    """Quotas, connections, and a time that tests move."""
+
+    def __init__(self, entity: Entity = ALICE, rate: float = 1000.0) -> None:
+        self.registry = QuotaRegistry(QuotaTable({(entity, PRODUCE): rate}))
+        self.connections = ConnectionQuotas()
+        self.relays: dict[Any, Opened] = {}
+        self.now_ms = 0
+        self.history = History(Scan(self.registry, self.connections))
+        self.sources = Sources(
+            self.registry, self.connections, lambda: self.relays, lambda: self.now_ms, lambda: 1000.0
+        )
+
+    def budget(self, client_id: str = "etl", node_id: int = 2) -> Budget:
+        budget = self.registry.of(node_id).ledger("alice", client_id, self.now_ms).produce
+        assert budget is not None
+        return budget
+
+    def connect(self, client_id: bytes = b"etl", peer: str = "10.0.0.7:5", library: str = "") -> Connection:
+        """Open a connection of alice's at broker 2 that has sent a request."""
+        connection = new_connection(quotas=self.registry.of(2), node_id=2)
+        client = connection.client
+        client.user, client.peer, client.software = "alice", peer, library
+        head = framed(b"\0\0\0\0\0\0\0\0" + len(client_id).to_bytes(2, "big") + client_id)
+        assert client.identify(bytearray(head), 0, len(head), self.now_ms) is not None
+        relay = OpenRelay(connection, (30, 40))
+        self.relays[relay] = Opened(len(self.relays) + 1, "broker 2", 2, self.now_ms, tls=False)
+        return connection
+
+    def preview(self, entity: Entity, changes: dict[QuotaKey, float | None]) -> Preview:
+        """The effect of changed quotas of an entity."""
+        after = self.registry.table.altered({(entity, key): value for key, value in changes.items()})
+        return done(read_preview(self.sources, self.history, entity, list(changes), after))
+
+    def look(self, seconds: Iterable[int]) -> None:
+        """Let the history look once in each of these seconds."""
+        for second in seconds:
+            self.now_ms = 1000 * second
+            for _step in self.history.look(self.now_ms):
+                pass
+
+
+def done(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_libraries() -> None:
+    """12,000 bytes at once are 1200 bytes/s over 10 s; 1200 / 1000 - 1 of 10 s are 2 s."""
+    world = World()
+    for port in range(4):
+        world.connect(peer=f"10.0.0.7:{port}", library="librdkafka 2.5.0")
+    world.connect(client_id=b"other", peer="10.0.0.8:1")
+    assert world.budget().charge(12_000, 0) == 2000
+    world.now_ms = 1690
+    (entity,) = done(read_entities(world.sources, world.history, SortedEntities())).entities
+    assert (entity.connections, entity.peers, entity.software) == (4, ("10.0.0.7",), ("librdkafka 2.5.0",))
+    assert entity.sentence == (
+        "user=alice, client-id=etl is at 112 % of producer_byte_rate 1 kB/s on broker 2, muted 310 ms, "
+        "4 connections from 10.0.0.7 (librdkafka 2.5.0)"
+    )
+    assert entity.rate == pytest.approx(12_000 / 10.69, abs=0.01)
+
+
+@pytest.mark.parametrize("percent", [5e-324, 1e-300])
+def test_the_usage_of_the_smallest_quotas_that_kafka_accepts_is_a_number_that_fits_a_line(
+    percent: float,
+) -> None:
+    """Any double above 0 is a `request_percentage` of Kafka's. A rate divided by the smallest is infinite,
+    for which JSON has no number.
+    """
+    world = World()
+    world.registry = QuotaRegistry(QuotaTable({(ALICE, QuotaKey.REQUEST_PERCENTAGE): percent}))
+    sources = dataclasses.replace(world.sources, registry=world.registry)
+    world.registry.of(2).ledger("alice", "etl", 0).charge_request(3, 15.0, 0)
+    (entity,) = done(read_entities(sources, world.history, SortedEntities())).entities
+    assert entity.usage == 1e6
+    assert json.loads(msgspec.json.encode(entity))["usage"] == 1e6
+    assert "is at more than 100000000 % of request_percentage" in entity.sentence
+
+
+def test_peers_and_libraries_of_an_entity_are_at_most_five() -> None:
+    world = World()
+    for number in range(8):
+        world.connect(peer=f"10.0.0.{number}:1", library=f"client {number}")
+    world.budget().charge(1, 0)
+    (entity,) = done(read_entities(world.sources, world.history, SortedEntities())).entities
+    assert (entity.connections, len(entity.peers), len(entity.software)) == (8, 5, 5)
+
+
+def test_the_history_has_one_mean_for_ten_seconds_and_null_before() -> None:
+    """20,000 bytes are 2000 bytes/s at each full second until they expire after eleven."""
+    world = World(rate=10_000.0)
+    world.budget().charge(20_000, 0)
+    world.look(range(30))
+    (track,) = world.history.tracks()
+    assert track.history() == (*[None] * 57, 2000.0, 200.0, 0.0)
+
+
+def test_seconds_in_which_the_history_did_not_look_have_no_rates() -> None:
+    world = World(rate=10_000.0)
+    world.budget().charge(20_000, 0)
+    world.look([0, 1, 2, 9])
+    (track,) = world.history.tracks()
+    rates = track.rates()
+    assert len(rates) == histories.SECONDS
+    assert [rate for rate in rates if not math.isnan(rate)] == [2000.0] * 4
+    assert [math.isnan(rate) for rate in rates[-10:]] == [False] * 3 + [True] * 6 + [False]
+    track.note(2000, 2_000_000)
+    assert [rate for rate in track.rates() if not math.isnan(rate)] == [0.0]
+
+
+def began(track: Track) -> int | None:
+    return track.began_ms
+
+
+def test_throttling_begins_once_and_ends_after_half_a_minute_without_throttles() -> None:
+    world = World()
+    budget = world.budget()
+    budget.charge(12_000, 0)  # until 2000
+    world.look(range(20))
+    (track,) = world.history.tracks()
+    assert began(track) == 0
+    budget.charge(15_000, 20_000)  # until 25,000
+    world.look(range(20, 54))
+    assert began(track) == 0
+    (entity,) = done(read_throttled(world.sources, world.history, SortedEntities())).entities
+    assert (entity.throttled, entity.throttle_ms, entity.throttled_since_ms) == (False, 0, 1_000_000 - 53_000)
+    world.look(range(54, 57))
+    assert began(track) is None
+    assert done(read_throttled(world.sources, world.history, SortedEntities())).entities == ()
+
+
+def test_throttle_times_of_the_last_minute_leave_out_older_ones() -> None:
+    world = World()
+    world.budget().charge(15_000, 0)
+    world.look(range(60))
+    (track,) = world.history.tracks()
+    assert track.waited_ms() == 5000
+    world.look(range(60, 75))
+    assert track.waited_ms() == 0
+
+
+def test_the_history_tracks_the_most_used_entities_and_all_that_are_throttled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(histories, "TRACKED_MAX", 2)
+    world = World(ANY_APP)
+    for client_id, size in (("low", 1000), ("high", 9000), ("middle", 5000)):
+        world.budget(client_id).charge(size, 0)
+    world.look([0])
+    assert {track.key.tags.client_id for track in world.history.tracks()} == {"high", "middle"}
+    world.budget("new").charge(12_000, 1000)
+    world.look([1])
+    assert "new" in {track.key.tags.client_id for track in world.history.tracks()}
+    assert len(world.history.tracks()) == 2
+
+
+def test_the_effect_of_a_limit_on_given_rates_is_bounded_as_computed_by_hand() -> None:
+    """Limit 100. Rates 50, 200, 100, 0: only 200 is above, 1 - 100 / 200 of that second is muted at least.
+    The backlog is 0, 100, 100, 0, so all is sent later in at most two throttled seconds.
+    """
+    assert effect([50.0, 200.0, 100.0, 0.0], 100.0) == (0.5, 2.0, 0.25)
+    assert effect([math.nan, 50.0, math.nan], 100.0) == (0.0, 0.0, 0.0)
+    assert effect([], 100.0) == (0.0, 0.0, 0.0)
+    assert effect([1e9], math.inf) == (0.0, 0.0, 0.0)
+
+
+def test_the_preview_of_a_lower_quota_is_as_computed_by_hand() -> None:
+    """2000 bytes/s in eleven seconds, then none in nineteen. Under 1000 bytes/s: at least half of each of the
+    eleven; at most those eleven, and ten more until the backlog of 11,000 bytes is below the first 1000.
+    """
+    world = World(rate=10_000.0)
+    world.budget().charge(20_000, 0)
+    world.look(range(30))
+    (found,) = world.preview(ALICE, {PRODUCE: 1000.0}).entities
+    assert (found.limit, found.throttled_s_lower, found.throttled_s_upper) == (1000.0, 5.5, 21.0)
+    assert found.share_over == round(11 / 30, 4)
+    assert found.sentence == (
+        "user=alice, client-id=etl on broker 2 would have been throttled for 5.5 to 21 s under "
+        "producer_byte_rate 1 kB/s"
+    )
+    (removed,) = world.preview(ALICE, {PRODUCE: None}).entities
+    assert (removed.limit, removed.throttled_s_lower, removed.throttled_s_upper) == (None, 0.0, 0.0)
+    others = world.preview(Entity("bob"), {PRODUCE: 1.0})
+    assert others.entities == ()
+
+
+def test_the_preview_says_unknown_where_a_quota_held_the_client_back() -> None:
+    world = World()
+    world.budget().charge(20_000, 0)
+    world.look(range(30))
+    (found,) = world.preview(ALICE, {PRODUCE: 1500.0}).entities
+    assert found.throttled_s_upper is None
+    assert "unknown: a quota held it back" in found.sentence
+
+
+def test_two_requests_that_read_the_traffic_in_turns_count_one_reading() -> None:
+    world = World()
+    world.connect()
+    traffic = Traffic(Counters(), lambda: world.relays, lambda: 3)
+    first, second = traffic.look(1000), traffic.look(1000)
+    for steps in (first, second, first, second):
+        next(steps, None)
+    assert traffic.in_bytes_per_s() == 0.0
+    assert traffic.requests_per_s == 0.0
+
+
+def test_rates_of_traffic_are_differences_between_two_readings() -> None:
+    world, counters, requests = World(), Counters(), [10]
+    traffic = Traffic(counters, lambda: world.relays, lambda: requests[0])
+    world.connect()
+    for _step in traffic.look(1000):
+        pass
+    assert (traffic.requests_per_s, traffic.in_bytes_per_s()) == (0.0, 0.0)
+    requests[0], counters.bytes_from_clients[1] = 20, 500
+    (relay,) = world.relays
+    relay.received_bytes = (1030, 40)
+    for _step in traffic.look(3000):
+        pass
+    assert (traffic.requests_per_s, traffic.in_bytes_per_s(), traffic.out_bytes_per_s()) == (5.0, 750.0, 0.0)
+    assert (traffic.in_bytes_per_s(2), traffic.in_bytes_per_s(1)) == (500.0, 250.0)
+    assert list(traffic.look(3500)) == [], "the last reading is fresh"
+
+
+@pytest.mark.parametrize(("api_key", "told"), [(b"\0\x03", ["broker_silent 2"]), (b"\0\x0b", [])])
+def test_a_broker_that_sends_nothing_while_requests_wait_is_a_problem(
+    api_key: bytes, told: list[str]
+) -> None:
+    """Metadata (3) waits for the broker only, JoinGroup (11) for other members."""
+    world, counters = World(), Counters()
+    traffic = Traffic(counters, lambda: world.relays, lambda: 0)
+    connection = world.connect()
+    Wire(connection).feed(0, client=framed(api_key + b"\0\0\0\0\0\1\xff\xff\0\0\0\0"))
+    assert len(connection.in_flight) == 1
+
+    def found(now_ms: int) -> list[object]:
+        for _step in traffic.look(now_ms):
+            pass
+        return [condition.key[1] for condition in traffic.conditions(now_ms)]
+
+    assert found(1000) == found(6000) == found(1000 + SILENT_MS - 1000) == []
+    assert found(1000 + SILENT_MS) == told
+    counters.bytes_from_brokers[2] += 1
+    assert found(1000 + SILENT_MS + 5000) == []
+
+
+# Libraries
+
+
+def hello(name: str, version: str, api_version: int = 3) -> bytes:
+    message = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    return request(message, api_version)
+
+
+def test_the_library_of_a_client_is_read_from_api_versions_and_forwarded_unchanged() -> None:
+    frame = hello("librdkafka", "2.5.0")
+    with Playbook() as play:
+        play.at(0).forwards(frame)
+        assert play.session.client.software == "librdkafka 2.5.0"
+
+
+def test_a_library_name_that_arrives_in_parts_is_read_once_complete() -> None:
+    frame = hello("apache-kafka-java", "3.9.1")
+    with Playbook() as play:
+        play.at(0).client(frame[:30])
+        play.client(frame[30:])
+        assert play.wire.to_broker == frame
+        play.wire.to_broker.clear()
+        assert play.session.client.software == "apache-kafka-java 3.9.1"
+
+
+def test_requests_without_a_readable_library_are_forwarded_and_show_none() -> None:
+    for frame in (hello("", "", api_version=2), hello("", ""), hello("x" * 3000, "1")):
+        with Playbook() as play:
+            play.at(0).forwards(frame)
+            assert play.session.client.software == ""
+
+
+def test_names_of_libraries_are_bounded_and_have_only_the_allowed_characters() -> None:
+    assert software("librdkafka", "2.5.0") == "librdkafka 2.5.0"
+    assert software("a", "") == "a"
+    assert software("<script>", "1") == software("", "1") == software("-a", "1") == software("a\n", "1") == ""
+    assert software("a", "1\x1b[31m") == "a"
+    assert software("é", "1") == ""
+    assert len(software("x" * 500, "1" * 500)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (0.0, "0 B/s"),
+        (999, "999 B/s"),
+        (999.9, "1 kB/s"),
+        (1_310_000, "1.31 MB/s"),
+        (2.5e12, "2.5 TB/s"),
+        (2.5e15, "2500 TB/s"),
+        (0.25, "0.25 B/s"),
+    ],
+)
+def test_byte_rates_have_three_digits_and_a_unit(rate: float, text: str) -> None:
+    assert rate_text(rate, "bytes/s") == text
+
+
+def test_numbers_of_connections_and_times_read_as_text() -> None:
+    assert connections_text(1, ["10.0.0.7"], []) == "1 connection from 10.0.0.7"
+    assert connections_text(0, [], []) == "0 connections"
+    assert [time_text(ms) for ms in (1, 310, 2204, 600_000)] == ["1 ms", "310 ms", "2.2 s", "600 s"]
+
+
+def test_a_track_of_another_budget_of_the_same_entity_keeps_its_rates() -> None:
+    world = World(rate=10_000.0)
+    track = Track(Key(PRODUCE, Tags("alice", "etl"), 2, shadow=False), world.budget(), 0)
+    track.note(0, 0)
+    track.budget = world.budget(node_id=3)
+    track.note(1, 1000)
+    assert [rate for rate in track.rates() if not math.isnan(rate)] == [0.0, 0.0]
