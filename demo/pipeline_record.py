@@ -47,7 +47,8 @@ def record(upstream: str | None, seconds: float, files: Files, show: Callable[[s
 
     `show` is called repeatedly with a description of the cluster and the seconds that have passed.
     """
-    usage = {"usage_dir": str(files.records), "usage_trace_share": 1.0}
+    # Half a minute is too short for intervals of ten seconds.
+    usage = {"usage_dir": str(files.records), "usage_interval_ms": 1000, "usage_trace_share": 1.0}
     with environment(upstream, files.directory, usage, enforced=True) as env:
         for client_set in env.client_sets:
             client_set.warm_up()
@@ -60,7 +61,7 @@ def record(upstream: str | None, seconds: float, files: Files, show: Callable[[s
                     client_set.read()
                 show(env.cluster, elapsed_s)
     for kind in ("usage", "trace"):
-        if not any(files.records.glob(f"{kind}-*.jsonl")):
+        if not any(files.records.glob(f"{kind}-*.jsonl.zst")):
             raise DemoError(
                 f"Weir wrote no {kind} records to {files.records}: see weir.log in the same directory"
             )

@@ -7,11 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
-
-from weir.pipeline.lake import Lake
+from weir.pipeline.lake import Lake, read
 from weir.pipeline.replay.candidates import RECORDED
-from weir.pipeline.tables import REPLAY, read
+from weir.pipeline.replay.summary import Range, bounds
+from weir.pipeline.tables import REPLAY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +30,10 @@ class Verdict:
     recorded_s: float
     in_force_s: float
     """Throttle time (s) replayed under the quotas that were in force."""
-    recommended_s: float
-    """Throttle time (s) replayed under the recommended quotas."""
+    recommended: Range
+    """Bounds of the throttle time (s) replayed under the recommended quotas: clients that were held back may
+    demand more than they used.
+    """
 
     @property
     def deviation(self) -> float:
@@ -58,13 +59,24 @@ class Verdict:
             f"{passed}: clients were told to wait {self.recorded_s:.1f} s in all. Replayed from every "
             f"request, under the same quotas, it is {self.in_force_s:.1f} s ({off})."
         )
-        return replayed, f"Under the recommended quotas it would have been {self.recommended_s:.1f} s."
+        return replayed, self._recommended()
+
+    def _recommended(self) -> str:
+        lower_s, upper_s = self.recommended
+        if lower_s == upper_s:
+            return f"Under the recommended quotas it would have been {lower_s:.1f} s."
+        why = "the quotas held clients back, so nobody knows how much more they would have sent."
+        if upper_s is None:
+            return f"Under the recommended quotas it may be {lower_s:.1f} s or any longer time: {why}"
+        return f"Under the recommended quotas it may be anything from {lower_s:.1f} to {upper_s:.1f} s: {why}"
 
 
 def verdict(spark: SparkSession, files: Files) -> Verdict:
     """Return the sums of throttle times in the table of the latest replay."""
     hours = read(spark, Lake(str(files.lake)).replay, REPLAY)
-    summed = hours.groupBy("candidate").agg((F.sum("throttle_ms") / 1000).alias("s"))
-    found = {row.candidate: float(row.s or 0.0) for row in summed.collect()}  # three rows
-    candidates = (RECORDED, files.quotas.name, files.recommended.name)
-    return Verdict(*(found.get(name, 0.0) for name in candidates))
+    summed = hours.groupBy("candidate").agg(*bounds("throttle_ms"))
+    found = {row.candidate: Range.of_ms(row) for row in summed.collect()}  # three rows
+    recorded, in_force, recommended = (
+        found.get(name, Range(0.0, 0.0)) for name in (RECORDED, files.quotas.name, files.recommended.name)
+    )
+    return Verdict(recorded.lower_s, in_force.lower_s, recommended)

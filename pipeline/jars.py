@@ -1,12 +1,14 @@
-"""Provide the jars of Spark's Kafka connector, which PySpark does not contain.
+"""Provide the jars of Delta Lake, of Spark's Kafka connector and of S3, which PySpark does not contain.
 
 `spark-submit --packages` would download them with Java, which does not trust the machine's certificate
-authorities. Therefore `jars.txt` locks their versions, and Python downloads them.
+authorities. Therefore `jars.txt` locks their versions, and Python downloads them. The jars of `jars_s3.txt`
+are for paths on S3 only.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -15,13 +17,25 @@ from typing import Final
 from weir.pipeline.locked_jars import Jar, fetched, parse_lock
 from weir.pipeline.outcome import PipelineError
 
-CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""Maven coordinates of the connector, for `spark-submit --packages`."""
+CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.2"
+DELTA: Final = "io.delta:delta-spark_2.13:4.0.0"
+PACKAGES: Final = f"{DELTA},{CONNECTOR}"
+"""Maven coordinates of Delta Lake and the connector, for `spark-submit --packages`."""
+S3: Final = "s3a://"
+"""Beginning of the paths for which the jars of S3 are needed."""
+JARS: Final = "spark.jars"
+"""Name of the Spark setting with the jars to load."""
 
 
-def locked() -> list[Jar]:
-    """Return the jars in the lock file `pipeline/jars.txt`."""
-    return parse_lock(files("weir.pipeline").joinpath("jars.txt").read_text("utf-8"), "pipeline/jars.txt")
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def locked(*, s3: bool = False) -> list[Jar]:
+    """Return the jars in the lock file `jars.txt`; with `s3`, also those in `jars_s3.txt`."""
+    names = ("jars.txt", "jars_s3.txt") if s3 else ("jars.txt",)
+    texts = {name: files("weir.pipeline").joinpath(name).read_text("utf-8") for name in names}
+    return [jar for name, text in texts.items() for jar in parse_lock(text, f"pipeline/{name}")]
 
 
 def cache_directory() -> Path:
@@ -34,9 +48,11 @@ def cache_directory() -> Path:
     return Path(base).absolute() / "kafka-weir" / "jars"
 
 
-def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
-    """Return the paths of the connector's jars: `brought`, the jars that the caller has, if not empty; else
-    the locked jars, after a download of those that are missing.
+def provided(
+    brought: Sequence[Path] = (), say: Callable[[str], None] = _to_stderr, *, s3: bool = False
+) -> list[Path]:
+    """Return the paths of the jars: `brought`, the jars that the caller has, if not empty; else the locked
+    jars (with `s3`, also those for S3), after a download of those that are missing.
 
     `say` is called with the progress of long downloads. Raises PipelineError if a jar in `brought` does not
     exist, or a download fails.
@@ -46,14 +62,14 @@ def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]
             raise PipelineError(f"{path}: no such jar")
     if brought:
         return [path.absolute() for path in brought]
-    return fetched(locked(), cache_directory(), "Spark's Kafka connector", say)
+    return fetched(locked(s3=s3), cache_directory(), "Spark's jars", say)
 
 
-def settings(jars: Sequence[Path]) -> dict[str, str]:
+def loading(jars: Sequence[Path]) -> dict[str, str]:
     """Return the Spark settings that load these jars. Raises PipelineError if a path has a comma, because
     Spark splits the setting at commas.
     """
     for path in jars:
         if "," in str(path):
             raise PipelineError(f"{path}: Spark takes no jar with a comma in its path")
-    return {"spark.jars": ",".join(map(str, jars))}
+    return {JARS: ",".join(map(str, jars))}

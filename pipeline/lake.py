@@ -1,8 +1,34 @@
-"""The paths of the pipeline's tables. All are below one root, on any file system that Spark can write to."""
+"""The pipeline's Delta tables: their paths, and functions that read and write them.
+
+All tables are below one root, on any file system that Spark can write to. A write is one version of a table:
+readers see either all of its rows or none, and a kill during a write leaves the version before. A missing
+table reads as empty. Columns that a table does not have yet are added by the next write, and read as null.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as fn
+
+from weir.pipeline.tables import BY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
+
+ALL: Final = "true"
+"""Condition for `replace` that every row fulfils."""
+_VERSIONS: Final = 20
+"""Number of versions of a table in which `append_once` looks for its rows."""
+_ATTEMPTS: Final = 5
+_CONFLICT: Final = r"io\.delta\.exceptions\.|DELTA_(CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED)"
+"""Pattern in the text of Spark's errors for conflicts of concurrent writers."""
+_MISSING: Final = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,56 +43,27 @@ class Lake:
 
     @property
     def usage(self) -> str:
-        """Path of the ingested usage records, partitioned by day and batch (`tables.USAGE`)."""
+        """Path of the ingested usage records (`tables.USAGE`)."""
         return self.path("usage")
 
     @property
     def trace(self) -> str:
-        """Path of the ingested request traces, partitioned by day and batch (`tables.TRACE`)."""
+        """Path of the ingested request traces (`tables.TRACE`)."""
         return self.path("trace")
 
-    def late(self, kind: str) -> str:
-        """Return the path of late records of a kind (`usage` or `trace`), in the columns of that kind's
-        table, partitioned by batch. A record is late if it is older than the newest record of its stream by
-        more than the allowed delay (`pipeline.ingest.ledger`).
-        """
-        return self.path("late", kind)
+    @property
+    def rejected(self) -> str:
+        """Path of the lines that are not valid records (`tables.REJECTED`)."""
+        return self.path("rejected")
 
-    def malformed(self, kind: str) -> str:
-        """Return the path of the table with malformed lines of a kind (usage or trace), partitioned by batch
-        (`tables.MALFORMED`).
-        """
-        return self.path("malformed", kind)
-
-    def ledger(self, kind: str) -> str:
-        """Return the path of the ledger of a kind (usage or trace): one row per batch, with its counts
-        (`pipeline.ingest.ledger.LEDGER`).
-        """
-        return self.path("ledger", kind)
-
-    def checkpoint(self, kind: str) -> str:
-        """Return the path at which Spark's stream of a kind (usage or trace) stores which batches it has
-        planned and completed.
-        """
-        return self.path("checkpoint", kind)
-
-    def rollup(self, period: str) -> str:
-        """Return the path of the usage of each entity by period (`hour` or `day`), partitioned by day
-        (`tables.ROLLUP`).
-        """
-        return self.path("rollup", period)
+    def checkpoint(self, job: str, source: str) -> str:
+        """Return the path at which Spark's stream of a job stores which parts of a source it has read."""
+        return self.path("checkpoint", job, source)
 
     @property
-    def rolled(self) -> str:
-        """Path of a table with one row per day that was rolled up: the number and size of the day's usage
-        files, and a digest of their names. A difference from the present files shows that the day must be
-        rolled up again.
-        """
-        return self.path("rollup", "source")
-
-    def lock(self, job: str) -> str:
-        """Return the path of the lock file that a job holds while it writes tables."""
-        return self.path(f".weir-{job}-lock")
+    def rollup(self) -> str:
+        """Path of the hours and days of each entity at each broker (`pipeline.rollup.columns.ROLLUP`)."""
+        return self.path("rollup")
 
     @property
     def recommendation(self) -> str:
@@ -77,3 +74,101 @@ class Lake:
     def replay(self) -> str:
         """Path of the latest replay: one row per budget and hour under each candidate (`tables.REPLAY`)."""
         return self.path("replay")
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Return True if there is a table at `path`."""
+    try:
+        spark.read.format("delta").load(path)
+    except AnalysisException as error:
+        if error.getCondition() not in _MISSING:
+            raise
+        return False
+    return True
+
+
+def latest(spark: SparkSession, path: str) -> int | None:
+    """Return the number of the latest version of the table at `path`; None if there is no table."""
+    if not exists(spark, path):
+        return None
+    last = spark.sql(f"DESCRIBE HISTORY {sql_name(path)} LIMIT 1").first()
+    return None if last is None else int(last["version"])
+
+
+def read(spark: SparkSession, path: str, columns: StructType, version: int | None = None) -> DataFrame:
+    """Return a version of the table at `path`, by default the latest, with these columns."""
+    if not exists(spark, path):
+        return empty(spark, columns)
+    reader = spark.read.format("delta")
+    table = (reader if version is None else reader.option("versionAsOf", version)).load(path)
+    present = set(table.columns)
+    return table.select(
+        *(
+            fn.col(each.name) if each.name in present else fn.lit(None).cast(each.dataType).alias(each.name)
+            for each in columns.fields
+        )
+    )
+
+
+def empty(spark: SparkSession, columns: StructType) -> DataFrame:
+    """Return a table with these columns and no rows. Spark knows that it is empty and starts no tasks; for
+    `createDataFrame([])` Spark would start Python processes.
+    """
+    nothing = (fn.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields)
+    return spark.range(1).where(fn.lit(False)).select(*nothing)
+
+
+def append_once(rows: DataFrame, path: str, app_id: str, version: int) -> int:
+    """Add rows to the table at `path`, unless `append_once` with the same `app_id` and this or a later
+    `version` has added rows to it before. Return the number of rows that this or the earlier call added; 0 if
+    the earlier call was too many versions of the table ago.
+    """
+    told = f"{app_id} {version}"
+    writer = (
+        _writer(rows).option("txnAppId", app_id).option("txnVersion", version).option("userMetadata", told)
+    )
+    _save(writer.mode("append"), path)
+    history = rows.sparkSession.sql(f"DESCRIBE HISTORY {sql_name(path)} LIMIT {_VERSIONS}")
+    added = history.where(fn.col("userMetadata") == told).select("operationMetrics.numOutputRows").first()
+    return 0 if added is None else int(added[0])
+
+
+def sql_name(path: str) -> str:
+    """Return the name of the table at `path` in SQL."""
+    return f"delta.`{path.replace('`', '``')}`"
+
+
+def sql_text(text: str) -> str:
+    """Return a text as a literal in SQL.
+
+    >>> sql_text("it's")
+    "'it\\\\'s'"
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def replace(rows: DataFrame, path: str, where: str = ALL) -> None:
+    """Replace those rows of the table at `path` that fulfil the SQL condition `where`, by default all rows.
+    Raises AnalysisException if a new row does not fulfil it.
+    """
+    writer = _writer(rows) if where == ALL else _writer(rows).option("replaceWhere", where)
+    _save(writer.mode("overwrite"), path)
+
+
+def _save(writer: DataFrameWriter, path: str) -> None:
+    """Write a version of the table at `path`. Begin again if another job has written a version that Delta
+    Lake cannot put before this one, such as the first.
+    """
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            writer.save(path)
+            return
+        except (PySparkException, Py4JJavaError) as error:
+            if not left or not re.search(_CONFLICT, str(error)):
+                raise
+
+
+def _writer(rows: DataFrame) -> DataFrameWriter:
+    by = [name for name in BY if name in rows.columns] if BY[-1] in rows.columns else []
+    return rows.write.format("delta").partitionBy(*by).option("mergeSchema", True)

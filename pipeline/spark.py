@@ -5,28 +5,39 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Final
 
+from weir.pipeline.jars import JARS, loading, provided
 from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",  # tasks that read a log; the logs are short
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",  # VACUUM starts this many tasks
+    "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "7",  # the columns of filters
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.skewJoin.enabled": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",  # fewer shuffles for joins
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # HotSpot compiles no longer method
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",  # a lower limit is computed at every row
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # caches are queried often
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
 }
+
+JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Environment variables with options that Java, or Spark's script, adds to those of the driver."""
 
 
 @contextmanager
@@ -34,9 +45,10 @@ def session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """Yield a Spark session for the job `name`, and stop the session after the block. `master` None leaves
-    the master to spark-submit; `settings` take precedence over `SETTINGS`.
+    the master to spark-submit; `settings` take precedence over `SETTINGS`. Unless spark-submit started this
+    process or `settings` has `spark.jars`, the locked jars are loaded, and downloaded if they are missing.
 
-    Raises PipelineError if Spark or Java is missing, or Spark does not start.
+    Raises PipelineError if Spark, Java or a jar is missing, or Spark does not start.
     """
     # Spark also raises the errors that it logs here.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
@@ -96,6 +108,32 @@ def submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+@contextmanager
+def _stdout_as_stderr() -> Iterator[None]:
+    """Within the block, let processes that start write to standard error instead of standard output. Delta
+    prints lines there (VACUUM), which would be between a job's own.
+    """
+    sys.stdout.flush()
+    saved = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def _java_options(log_configuration: str) -> Iterator[str]:
+    """Yield the options of the driver's Java: the URI of its log configuration, and the parallel collector.
+
+    That collector takes less time of few cores than Java's default. Java does not start with two, so the
+    variables `JAVA_OPTIONS` may choose another.
+    """
+    yield f"-Dlog4j2.configurationFile={log_configuration}"
+    if not any("GC" in os.environ.get(name, "") for name in JAVA_OPTIONS):
+        yield "-XX:+UseParallelGC"
+
+
 def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
     with ExitStack() as until_started:
         if not submitted():
@@ -103,11 +141,13 @@ def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkS
 
             until_started.enter_context(launcher(local=master is not None and master.startswith("local")))
             quiet = until_started.enter_context(as_file(files("weir.pipeline").joinpath("log4j2.properties")))
-            logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}"}
-            settings = {**logging, **settings}
+            java = {"spark.driver.extraJavaOptions": " ".join(_java_options(quiet.as_uri()))}
+            jars = {} if JARS in settings else loading(provided())
+            settings = {**java, **jars, **settings}
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
+        until_started.enter_context(_stdout_as_stderr())
         builder = SparkSession.builder.appName(f"weir {name}")
         if master is not None:
             builder = builder.master(master)

@@ -24,7 +24,7 @@ from bench.pipeline import jobs
 from bench.pipeline.comparing import differences
 from bench.pipeline.generator import Plan
 from bench.pipeline.jobs import ENGINES, JOBS, JobError, Stand
-from bench.pipeline.tables import write_json, write_parquet
+from bench.pipeline.tables import write_delta, write_json
 from bench.report import NOTHING, QUIET, Table
 
 Say = Callable[[str], None]
@@ -43,7 +43,7 @@ _THREADS: Final = 2
 )
 @click.option("--entities", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--master", default=f"local[{_THREADS}]", show_default=True, help="Spark's master.")
-@click.option("--driver-memory", default="4g", show_default=True, help="Size of Spark's heap.")
+@click.option("--driver-memory", default="4GiB", show_default=True, help="Size of Spark's heap.")
 @click.option("--timeout-s", type=float, default=600.0, show_default=True, help="Time limit (s) of each job.")
 @click.option(
     "--directory", type=click.Path(path_type=Path, file_okay=False), help="Directory for temporary files."
@@ -88,7 +88,11 @@ def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say:
     comparisons of results, and errors.
     """
     notes = list[str]()
-    for row in ["Parquet, generated", *(["JSON lines, generated"] if "ingest" in chosen else []), *chosen]:
+    for row in [
+        "Delta table, generated",
+        *(["JSON lines, generated"] if "ingest" in chosen else []),
+        *chosen,
+    ]:
         say(f"{plan.records:,} records: {row}")
         try:
             cells[row, plan.records] = _seconds(stand, plan, row, notes)
@@ -110,7 +114,7 @@ def _seconds(stand: Stand, plan: Plan, row: str, notes: list[str]) -> float:
     if row.startswith("JSON"):
         write_json(plan, stand.lines)
     else:
-        write_parquet(plan, stand.lake / "usage")
+        write_delta(plan, stand.lake / "usage")
     return (datetime.now(UTC) - began).total_seconds()
 
 

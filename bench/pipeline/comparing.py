@@ -17,14 +17,15 @@ different orders. Integers are compared exactly.
 
 def differences(lake: Path, result: Path) -> list[str]:
     """Return descriptions of the differences between a lake's roll-ups by Spark and another engine's roll-ups
-    in `result`; an empty list if both are equal.
+    in `result`; an empty list if both are equal. The lake has been rolled up once, so that each of its files
+    belongs to the newest version of the table.
     """
+    ours = pl.scan_parquet(lake / "rollup" / "**/*.parquet", hive_partitioning=True)
     return [
         f"{period}: {line}"
-        for period in PERIODS
+        for period, seconds in PERIODS.items()
         for line in _between(
-            _flat(pl.scan_parquet(lake / "rollup" / period / "**/*.parquet")),
-            pl.scan_parquet(result / f"{period}.parquet"),
+            _flat(ours.filter(pl.col("seconds") == seconds)), pl.scan_parquet(result / f"{period}.parquet")
         )
     ]
 
@@ -41,12 +42,12 @@ def _flat(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _between(ours: pl.LazyFrame, theirs: pl.LazyFrame) -> list[str]:
-    keys = [*ENTITY, "start_ms"]
-    theirs = theirs.with_columns(pl.col(ENTITY).cast(pl.String))
+    keys = [*ENTITY, "broker", "start_ms"]
+    theirs = theirs.with_columns(pl.col(ENTITY).cast(pl.String), pl.col("broker").cast(pl.Int64))
     kinds = ours.collect_schema()
     ours_names, theirs_names = set(kinds.names()), set(theirs.collect_schema().names())
     names = sorted((ours_names & theirs_names) - set(keys))
-    if missing := ours_names - theirs_names - {"seconds", "day"}:
+    if missing := ours_names - theirs_names - {"seconds", "day", "window_s"}:
         return [f"no {', '.join(sorted(missing))}"]
     joined = ours.join(theirs, on=keys, how="full", nulls_equal=True, suffix=" of theirs").select(
         alone=(pl.col("requests").is_null() | pl.col("requests of theirs").is_null()).sum(),
@@ -60,5 +61,7 @@ def _between(ours: pl.LazyFrame, theirs: pl.LazyFrame) -> list[str]:
 
 
 def _alike(one: pl.Expr, other: pl.Expr, *, exactly: bool) -> pl.Expr:
+    """Compare two figures; null is 0."""
+    one, other = one.fill_null(0), other.fill_null(0)
     tolerance = 0.0 if exactly else _TOLERANCE * pl.max_horizontal(one.abs(), other.abs())
-    return ((one - other).abs() <= tolerance).fill_null(value=False)
+    return (one - other).abs() <= tolerance

@@ -13,13 +13,15 @@ import msgspec
 
 JOBS: Final = ("ingest", "rollup", "recommend", "replay", "report")
 ENGINES: Final = ("polars", "pandas")
+NAME: Final = "quotas.toml"
+"""Name of the quota file for the job `replay`."""
 QUOTAS: Final = """\
 [[quota]]
-client_id = "default"
+client_id = "<default>"
 producer_byte_rate = 100000
 consumer_byte_rate = 100000
 """
-"""Quota file for the job `replay`; its limits are so low that the busiest clients exceed them."""
+"""Quota file for the job `replay`: limits for each client-id, so low that the busiest clients exceed them."""
 
 
 class JobError(Exception):
@@ -28,8 +30,13 @@ class JobError(Exception):
     """
 
 
+class _Listing(msgspec.Struct):
+    rows: list[list[object]]
+
+
 class _Outcome(msgspec.Struct):
     seconds: float
+    listings: list[_Listing] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,9 @@ class Stand:
 
 
 def run_job(stand: Stand, job: str) -> float:
-    """Run one job; return the time (s) that the job reports, without Spark's start. Raises JobError."""
+    """Run one job; return the time (s) that the job reports, without Spark's start. Raises JobError, also if
+    a replay has no hours of its quota file.
+    """
     command = [
         sys.executable,
         "-m",
@@ -63,11 +72,22 @@ def run_job(stand: Stand, job: str) -> float:
         "--json",
         "--master",
         stand.master,
+        "--driver-memory",
+        stand.driver_memory,
         *_options(stand, job),
     ]
-    submit = f"--driver-memory {stand.driver_memory} pyspark-shell"
-    out = _output(command, stand.timeout_s, {**os.environ, "PYSPARK_SUBMIT_ARGS": submit})
-    return msgspec.json.decode(out, type=_Outcome).seconds
+    out = _output(command, stand.timeout_s, dict(os.environ))
+    return measured(out, job)
+
+
+def measured(out: bytes, job: str) -> float:
+    """Return the time (s) in the outcome that a job printed. Raises JobError if a replay has no hours of its
+    quota file: then the job has replayed nothing.
+    """
+    outcome = msgspec.json.decode(out, type=_Outcome)
+    if job == "replay" and not any(NAME in row for listing in outcome.listings for row in listing.rows):
+        raise JobError(f"no client has a limit in {NAME}: nothing was replayed")
+    return outcome.seconds
 
 
 def _options(stand: Stand, job: str) -> list[str]:
@@ -79,7 +99,7 @@ def _options(stand: Stand, job: str) -> list[str]:
         case "recommend":
             return [*lake, "--output", str(stand.root / "recommended.toml"), "--force"]
         case "replay":
-            quotas = stand.root / "quotas.toml"
+            quotas = stand.root / NAME
             quotas.write_text(QUOTAS, "utf-8")
             return [*lake, str(quotas)]
         case "report":

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 WINDOW_MS: Final = 10_000
 PERIODS: Final = {"hour": 3600, "day": 86_400}
-ENTITY: Final = ("level", "user", "client_id")
-LEVELS: Final = ("user-client-id", "user", "client-id")
+ENTITY: Final = ("cluster", "level", "user", "client_id")
+LEVELS: Final = {"user-client-id": "", "user": "client_id", "client-id": "user"}
+"""The levels of entities, and the name that each of them lacks."""
 TOTALS: Final = (
     *("requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "request_time_us"),
     *("mutations", "errors"),
@@ -33,14 +34,19 @@ TOTALS: Final = (
 THROTTLES: Final = tuple(f"throttle_ms.{quota}" for quota in QUOTAS)
 VIOLATIONS: Final = tuple(f"violations.{quota}" for quota in QUOTAS)
 SUMS: Final = (*TOTALS, *THROTTLES, *VIOLATIONS)
+MUTATIONS: Final = tuple(
+    name for name in SUMS if name == "mutations" or name.endswith("controller_mutation_rate")
+)
+"""Columns that count at broker -1, because mutations are limited in the whole cluster."""
 RATES: Final = {
     "producer_byte_rate": ("produced_bytes", 1.0),
     "consumer_byte_rate": ("fetched_bytes", 1.0),
     "request_percentage": ("request_time_us", 1e-4),
+    "controller_mutation_rate": ("mutations", 1.0),
 }
-MUTATIONS: Final = "controller_mutation_rate"
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 WINDOW_S: Final = WINDOW_MS // 1000
+_PAIR: Final = ("cluster", "user", "client_id", "broker", "window")
 
 
 def with_polars(usage: Path, result: Path) -> None:
@@ -56,60 +62,44 @@ def with_polars(usage: Path, result: Path) -> None:
     def charged(api: str) -> pl.Expr:
         return pl.when(pl.col("api") == api).then("charged_bytes").otherwise(0)
 
+    def zeros(*names: str) -> dict[str, pl.Expr]:
+        return {name: pl.lit(0.0 if name == "request_time_us" else 0) for name in names}
+
     def spread(rate: str, amount: str, unit: float) -> list[pl.Expr]:
         per_s = (pl.col(amount) * (unit / WINDOW_S)).filter(pl.col(amount) > 0)
         shares = {name: per_s.quantile(at, "linear") for name, at in SHARES.items()}
-        return [
-            e.fill_null(0.0).alias(f"{rate}.{name}") for name, e in {**shares, "max": per_s.max()}.items()
-        ]
+        return [e.alias(f"{rate}.{name}") for name, e in {**shares, "max": per_s.max()}.items()]
 
     rows = pl.scan_parquet(usage / "**/*.parquet", hive_partitioning=True).select(
-        *("user", "client_id", "broker", "sessions"),
+        *("cluster", "user", "client_id", "broker"),
         window=pl.col("time_ms") // WINDOW_MS * WINDOW_MS,
         produced_bytes=charged("produce"),
         fetched_bytes=charged("fetch"),
         **{name: value(name) for name in SUMS if name not in {"produced_bytes", "fetched_bytes"}},
     )
-    pairs = rows.group_by("user", "client_id", "broker", "window").agg(
-        pl.col(SUMS).sum(), pl.col("sessions").max()
-    )
+    pairs = rows.group_by(_PAIR).agg(pl.col(SUMS).sum())
+    others = [name for name in SUMS if name not in MUTATIONS]
+    mutations = pairs.filter(pl.any_horizontal(pl.col(MUTATIONS) > 0))
+    apart = mutations.with_columns(broker=pl.lit(-1, pl.Int64), **zeros(*others))
+    pairs = pl.concat([pairs.with_columns(**zeros(*MUTATIONS)), apart], how="vertical_relaxed")
     levels = []
-    nobody = pl.lit(None, pl.String)
-    for level, absent in zip(LEVELS, ({}, {"client_id": nobody}, {"user": nobody}), strict=True):
-        of_level = pairs.with_columns(level=pl.lit(level), **absent)
-        levels.append(of_level.group_by(*ENTITY, "broker", "window").agg(pl.col(*SUMS, "sessions").sum()))
+    for level, absent in LEVELS.items():
+        of_level = pairs.with_columns(
+            level=pl.lit(level), **({absent: pl.lit(None, pl.String)} if absent else {})
+        )
+        levels.append(of_level.group_by(*ENTITY, "broker", "window").agg(pl.col(SUMS).sum()))
     windows = pl.concat(levels).collect(engine="streaming").lazy()
     for period, seconds in PERIODS.items():
-        keys = (*ENTITY, "start_ms")
-        within = windows.with_columns(start_ms=pl.col("window") // (seconds * 1000) * (seconds * 1000))
-        anywhere = within.group_by(*keys, "window").agg(pl.col(SUMS).sum(), pl.col("sessions").max())
-        whole = anywhere.group_by(keys).agg(
+        start = (pl.col("window") // (seconds * 1000) * (seconds * 1000)).alias("start_ms")
+        done = windows.group_by(*ENTITY, "broker", start).agg(
             pl.col(SUMS).sum(),
-            pl.col("sessions").max().alias("sessions_max"),
             (pl.len() * float(WINDOW_S)).alias("active_s"),
             *(
                 (pl.col(name) > 0).sum().mul(float(WINDOW_S)).alias(f"throttled_s.{name.partition('.')[2]}")
                 for name in THROTTLES
             ),
-            *spread(MUTATIONS, "mutations", 1.0),
+            *(e for rate, (amount, unit) in RATES.items() for e in spread(rate, amount, unit)),
         )
-        rates = within.group_by(keys).agg(e for rate, amount in RATES.items() for e in spread(rate, *amount))
-        at_each = within.group_by(*keys, "broker").agg(
-            (pl.col("bytes_in") + pl.col("bytes_out")).sum().alias("bytes"),
-            pl.col("requests", *(amount for amount, _unit in RATES.values())).sum(),
-        )
-        order = [pl.col("bytes"), pl.col("requests"), -pl.col("broker")]
-        brokers = at_each.group_by(keys).agg(
-            pl.len().cast(pl.Int64).alias("brokers"),
-            pl.col("broker").sort_by(order).last().alias("busiest_broker"),
-            (pl.col("bytes").max() / pl.col("bytes").mean()).alias("skew"),
-            *(
-                pl.col(amount).sort_by(order).last().mul(unit / seconds).alias(f"{rate}.mean")
-                for rate, (amount, unit) in RATES.items()
-            ),
-        )
-        joined = whole.join(rates, on=keys, nulls_equal=True).join(brokers, on=keys, nulls_equal=True)
-        done = joined.with_columns((pl.col("mutations") / seconds).alias(f"{MUTATIONS}.mean"))
         done.collect(engine="streaming").write_parquet(result / f"{period}.parquet")
 
 
@@ -118,12 +108,12 @@ def with_pandas(usage: Path, result: Path) -> None:
     import pandas as pd
     import pyarrow.dataset as ds
 
-    table = ds.dataset(usage, format="parquet").to_table(
+    table = ds.dataset(usage, format="parquet", partitioning="hive").to_table(
         columns={
             **{
-                name: ds.field(name) for name in ("user", "client_id", "broker", "sessions", "api", "time_ms")
+                name: ds.field(name)
+                for name in ("cluster", "user", "client_id", "broker", "api", "time_ms", "charged_bytes")
             },
-            "charged_bytes": ds.field("charged_bytes"),
             **{
                 name: ds.field(*name.split("."))
                 for name in SUMS
@@ -137,43 +127,34 @@ def with_pandas(usage: Path, result: Path) -> None:
     charged, api = rows.pop("charged_bytes"), rows.pop("api")
     rows["produced_bytes"] = charged.where(api == "produce", 0)
     rows["fetched_bytes"] = charged.where(api == "fetch", 0)
-    how = {**dict.fromkeys(SUMS, "sum"), "sessions": "max"}
-    pairs = _grouped(rows, ["user", "client_id", "broker", "window"]).agg(how).reset_index()
+    pairs = _grouped(rows, [*_PAIR])[[*SUMS]].sum().reset_index()
     del rows
-    summed = {**dict.fromkeys(SUMS, "sum"), "sessions": "sum"}
+    others = [name for name in SUMS if name not in MUTATIONS]
+    apart = pairs[(pairs[[*MUTATIONS]] > 0).any(axis=1)].assign(broker=-1, **dict.fromkeys(others, 0))
+    pairs = pd.concat([pairs.assign(**dict.fromkeys(MUTATIONS, 0)), apart], ignore_index=True)
     levels = []
-    for level, kept in zip(LEVELS, (["user", "client_id"], ["user"], ["client_id"]), strict=True):
-        of_level = _grouped(pairs, [*kept, "broker", "window"]).agg(summed).reset_index()
-        levels.append(of_level.astype(dict.fromkeys(kept, "str")).assign(level=level))
+    for level, absent in LEVELS.items():
+        kept = [name for name in _PAIR if name != absent]
+        of_level = _grouped(pairs, kept)[[*SUMS]].sum().reset_index()
+        texts = [name for name in ("cluster", "user", "client_id") if name != absent]
+        levels.append(of_level.astype(dict.fromkeys(texts, "str")).assign(level=level))
     windows = pd.concat(levels, ignore_index=True)
     windows[["user", "client_id"]] = windows[["user", "client_id"]].fillna("").astype("category")
     for period, seconds in PERIODS.items():
-        keys = [*ENTITY, "start_ms"]
+        keys = [*ENTITY, "broker", "start_ms"]
         within = windows.assign(start_ms=windows["window"] // (seconds * 1000) * (seconds * 1000))
-        anywhere = _grouped(within, [*keys, "window"]).agg(how).reset_index()
         for name in THROTTLES:
-            anywhere[f"throttled_s.{name.partition('.')[2]}"] = (anywhere[name] > 0) * float(WINDOW_S)
-        grouped = _grouped(anywhere, keys)
-        flags = [name for name in anywhere if str(name).startswith("throttled_s.")]
-        parts = [grouped[[*SUMS, *flags]].sum(), grouped["sessions"].max().rename("sessions_max")]
-        parts.append((grouped.size() * float(WINDOW_S)).rename("active_s"))
-        parts += _spread(_above(anywhere, keys, "mutations"), MUTATIONS, 1.0)
+            within[f"throttled_s.{name.partition('.')[2]}"] = (within[name] > 0) * float(WINDOW_S)
+        grouped = _grouped(within, keys)
+        flags = [name for name in within if str(name).startswith("throttled_s.")]
+        parts = [grouped[[*SUMS, *flags]].sum(), (grouped.size() * float(WINDOW_S)).rename("active_s")]
         for rate, (amount, unit) in RATES.items():
             parts += _spread(_above(within, keys, amount), rate, unit)
-        within["bytes"] = within["bytes_in"] + within["bytes_out"]
-        amounts = ["bytes", "requests", *(amount for amount, _unit in RATES.values())]
-        at_each = _grouped(within, [*keys, "broker"])[amounts].sum().reset_index()
-        at_each = at_each.sort_values(["bytes", "requests", "broker"], ascending=[True, True, False])
-        each = _grouped(at_each, keys)
-        busiest = each.tail(1).set_index(keys)
-        parts += [each.size().rename("brokers"), busiest["broker"].rename("busiest_broker")]
-        parts.append((busiest["bytes"] / each["bytes"].mean()).rename("skew"))
-        parts += [(busiest[a] * (unit / seconds)).rename(f"{rate}.mean") for rate, (a, unit) in RATES.items()]
         done = pd.concat(parts, axis=1)
-        done[f"{MUTATIONS}.mean"] = done["mutations"] / seconds
         done = done.reset_index().astype({"user": "str", "client_id": "str"})
-        done.loc[done["level"] == "user", "client_id"] = None
-        done.loc[done["level"] == "client-id", "user"] = None
+        for level, absent in LEVELS.items():
+            if absent:
+                done.loc[done["level"] == level, absent] = None
         done.to_parquet(result / f"{period}.parquet")
 
 
@@ -189,7 +170,7 @@ def _above(rows: pd.DataFrame, keys: list[str], amount: str) -> Values:
 def _spread(values: Values, rate: str, unit: float) -> list[pd.Series]:
     per_s = unit / WINDOW_S
     found = {**{name: values.quantile(at) for name, at in SHARES.items()}, "max": values.max()}
-    return [(value.fillna(0.0) * per_s).rename(f"{rate}.{name}") for name, value in found.items()]
+    return [(value * per_s).rename(f"{rate}.{name}") for name, value in found.items()]
 
 
 ENGINES: Final = {"polars": with_polars, "pandas": with_pandas}

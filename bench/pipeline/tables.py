@@ -1,15 +1,21 @@
-"""Write generated records to files: Parquet files as ingest writes them, JSON lines as Weir writes them."""
+"""Write generated records: the Delta table that ingest writes, and JSON lines as Weir writes them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from bench.pipeline.generator import INTERVAL_MS, QUOTAS, Columns, Plan, batches, client_ids, users
 from weir.usage.groups import GROUPS
-from weir.usage.records import VERSION
+from weir.usage.records import VERSION, UsageRecord
+from weir.usage.schema import schema
+
+CLUSTER: Final = "default"
 
 _LEFT_OUT: Final = (
     *("requests", "bytes_in", "bytes_out", "sessions", "charged_bytes", "request_time_us", "mutations"),
@@ -46,16 +52,55 @@ class Names:
         return named.select(*_TAKEN, day=pl.from_epoch("time_ms", time_unit="ms").dt.date())
 
 
-def write_parquet(plan: Plan, usage: Path) -> int:
-    """Write Parquet files below `usage`, by day and batch. Return the number of bytes written."""
-    names, size = Names(plan), 0
+def write_delta(plan: Plan, usage: Path) -> int:
+    """Write the table of usage records as one version of a Delta table, in the form that ingest writes.
+    Return the number of bytes of its files.
+    """
+    names, added = Names(plan), list[dict[str, object]]()
     for number, columns in enumerate(batches(plan)):
         for (day,), rows in names.frame(columns).partition_by("day", as_dict=True, include_key=False).items():
-            file = usage / f"day={day}" / f"batch={number}" / "part-0.parquet"
-            file.parent.mkdir(parents=True)
+            file = usage / f"cluster={CLUSTER}" / f"day={day}" / f"part-{number}.parquet"
+            file.parent.mkdir(parents=True, exist_ok=True)
             rows.write_parquet(file, compression="snappy")
-            size += file.stat().st_size
-    return size
+            added.append(_added(usage, file, {"cluster": CLUSTER, "day": str(day)}))
+    log = usage / "_delta_log" / f"{0:020d}.json"
+    log.parent.mkdir()
+    log.write_bytes(b"".join(msgspec.json.encode(action) + b"\n" for action in (*_created(), *added)))
+    return sum(file.stat().st_size for file in usage.rglob("*.parquet"))
+
+
+def _created() -> Iterator[dict[str, object]]:
+    """Yield the actions that create a table, in Delta's protocol (readers version 1, writers version 2)."""
+    date_ = {"name": "day", "type": "date", "nullable": True, "metadata": {}}
+    text = {"name": "cluster", "type": "string", "nullable": True, "metadata": {}}
+    fields = schema(UsageRecord)["fields"]
+    assert isinstance(fields, list)
+    columns = json.dumps({"type": "struct", "fields": [*fields, text, date_]})
+    yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    yield {
+        "metaData": {
+            "id": "00000000-0000-0000-0000-000000000001",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": columns,
+            "partitionColumns": ["cluster", "day"],
+            "configuration": {},
+            "createdTime": 0,
+        }
+    }
+
+
+def _added(table: Path, file: Path, values: dict[str, str]) -> dict[str, object]:
+    """Return the action that adds a file with these values of the partition's columns."""
+    found = file.stat()
+    return {
+        "add": {
+            "path": str(file.relative_to(table)),
+            "partitionValues": values,
+            "size": found.st_size,
+            "modificationTime": found.st_mtime_ns // 1_000_000,
+            "dataChange": True,
+        }
+    }
 
 
 def write_json(plan: Plan, directory: Path) -> int:

@@ -13,10 +13,11 @@ JOBS: Final = {
     "recommend": "Propose quotas from what was used.",
     "replay": "Compute what quotas would have throttled.",
     "report": "Draw all of it as one HTML page.",
+    "maintain": "Compact the tables, delete old rows, take rejected lines in again.",
     "demo": "Record real clients for half a minute, and run all jobs.",
 }
-"""Jobs in the order in which they are run; `demo` runs all of them. Each job has a module in this package,
-which is loaded when the job is run.
+"""Jobs in the order in which they are run; `demo` runs all but `maintain`. Each job has a module in this
+package, which is loaded when the job is run.
 """
 
 

@@ -77,7 +77,7 @@ def demo(upstream: str | None, seconds: float, directory: Path | None, as_json: 
 
 
 def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_json: bool) -> bool:
-    missing = [module for module in ("confluent_kafka", "plotly", *NEEDED) if find_spec(module) is None]
+    missing = [module for module in ("confluent_kafka", "jinja2", *NEEDED) if find_spec(module) is None]
     if missing:
         raise DemoError(
             f"the demonstration needs {', '.join(missing)}: pip install '.[demo,pipeline]' in a checkout, "
@@ -167,7 +167,7 @@ def _as_json(files: Files, outcomes: list[Outcome], found: Verdict) -> bytes:
         "recommended": str(files.recommended),
         "recorded_throttle_s": found.recorded_s,
         "replayed_throttle_s": found.in_force_s,
-        "recommended_throttle_s": found.recommended_s,
+        "recommended_throttle_s": found.recommended,
         "deviation": found.deviation,
         "passed": found.passed,
         "jobs": [asdict(outcome) for outcome in outcomes],

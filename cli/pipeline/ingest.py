@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from weir.cli.exits import CommandError
-from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.pipeline.run import cluster_option, job_options, retention_option, run_job
 from weir.cli.quantity import Quantity
-from weir.pipeline import jars
-from weir.pipeline.outcome import PipelineError
-from weir.pipeline.spark import submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,14 +39,6 @@ Examples:
     help="Properties for Kafka's Java client, one key=value per line: security.protocol and so on.",
 )
 @click.option(
-    "--jars",
-    "brought",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="A jar of Spark's Kafka connector; repeatable. [default: fetched once from Maven Central]",
-)
-@click.option(
     "--kind",
     type=click.Choice(["usage", "trace", "both"]),
     default="both",
@@ -66,14 +54,8 @@ Examples:
     show_default=True,
     help="Without --once: time between batches, until SIGINT or SIGTERM.",
 )
-@click.option(
-    "--late-after",
-    "late_after_s",
-    type=Quantity("s", 0),
-    default="10m",
-    show_default=True,
-    help="Put aside records this much older than the same Weir's newest ones in earlier batches.",
-)
+@cluster_option
+@retention_option
 @click.option(
     "--batch-bytes",
     type=Quantity("bytes", 1, whole=True),
@@ -97,28 +79,29 @@ def ingest(
     topic: str | None,
     bootstrap_servers: str | None,
     kafka_config: Path | None,
-    brought: tuple[Path, ...],
     kind: str,
     once: bool,
     every_s: float,
-    late_after_s: float,
+    cluster: str,
+    retention_days: int | None,
     batch_bytes: int,
     batch_records: int,
     skip_lost: bool,
 ) -> None:
     """Read usage records and traces into the tables, each exactly once, even if it is killed and run again.
 
-    Reads --files or --topic. Lines that are no records, and records that come too late, are put aside and
-    counted. A lake has one source.
+    Reads --files (.jsonl, .jsonl.gz, .jsonl.zst) or --topic. Records that the tables have already are
+    counted, not added. Lines that are no records go to the table `rejected`. Files that are
+    not read are listed.
     """
     if (directory is None) == (topic is None) or (topic is None) != (bootstrap_servers is None):
         raise CommandError("say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers")
     properties = {} if kafka_config is None else _properties(kafka_config)
-    settings = {} if topic is None else _connector(brought)
 
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.ingest.job import Pace
         from weir.pipeline.ingest.job import ingest as take
+        from weir.pipeline.ingest.parse import DAY_MS, Rules
         from weir.pipeline.ingest.sources import Directory, Topic
         from weir.pipeline.lake import Lake
 
@@ -134,27 +117,16 @@ def ingest(
             source,
             kinds=("usage", "trace") if kind == "both" else (kind,),
             pace=Pace(None if once else every_s),
-            late_after_s=late_after_s,
+            cluster=cluster,
+            rules=Rules(retention_days and retention_days * DAY_MS, skip_lost),
             say=_nobody if as_json else click.echo,
         )
 
-    run_job("ingest", job, master=master, as_json=as_json, settings=settings)
+    run_job("ingest", job, master=master, as_json=as_json)
 
 
 def _nobody(line: str) -> None:
     """Ignore a line of progress: with --json, standard output has one JSON object only."""
-
-
-def _connector(brought: tuple[Path, ...]) -> dict[str, str]:
-    """Return the Spark settings that load the jars of Spark's Kafka connector. Return no settings under
-    spark-submit, which loads the jars itself (`--packages`). Raises CommandError if a jar is missing.
-    """
-    if submitted():
-        return {}
-    try:
-        return jars.settings(jars.connector(brought, lambda line: click.echo(line, file=sys.stderr)))
-    except PipelineError as error:
-        raise CommandError(str(error)) from None
 
 
 def _properties(path: Path) -> dict[str, str]:

@@ -12,11 +12,11 @@ import click
 from weir.cli.exits import CommandError
 from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
-from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
 from weir.pipeline.lake import Lake
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, Plan
+from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, MANY_HOURS, PERCENTILES, ROBUST, Plan
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ Then look at it, try it, use it:
 
 @click.command(epilog=EXAMPLES)
 @job_options
+@cluster_option
 @click.option(
     "--output",
     required=True,
@@ -79,9 +80,9 @@ Then look at it, try it, use it:
 @click.option(
     "--hours-percentile",
     type=float,
-    default=_DEFAULTS.hours_percentile,
-    show_default=True,
-    help="Percentile of the hours with such usage; 100 is the busiest.",
+    default=None,
+    help="Percentile of the hours with such usage; 100 is the busiest. "
+    f"[default: {ROBUST:g}; for entities with less than {MANY_HOURS} such hours 100]",
 )
 @click.option(
     "--growth",
@@ -116,7 +117,7 @@ Then look at it, try it, use it:
     type=float,
     default=_DEFAULTS.over_commitment,
     show_default=True,
-    help="Sum of all quotas, as a multiple of the capacity.",
+    help="Largest load of a broker under the quotas, as a multiple of the capacity.",
 )
 @click.option(
     "--min-active-hours",
@@ -133,19 +134,13 @@ Then look at it, try it, use it:
     help="Flag entities that never used this share of their current quota.",
 )
 @click.option(
-    "--throttled",
-    type=float,
-    default=_DEFAULTS.throttled,
-    show_default=True,
-    help="Flag entities throttled during more than this share of their active time.",
-)
-@click.option(
     "--no-default", is_flag=True, help="Write an entry for every entity, and no default for new ones."
 )
 def recommend(
     root: str,
     master: str | None,
     as_json: bool,
+    cluster: str,
     output: Path,
     force: bool,
     current: Path | None,
@@ -153,7 +148,7 @@ def recommend(
     days: tuple[date, date] | None,
     keys: str,
     percentile: str,
-    hours_percentile: float,
+    hours_percentile: float | None,
     growth: float,
     headroom: float,
     floors: tuple[str, ...],
@@ -161,18 +156,19 @@ def recommend(
     over_commitment: float,
     min_active_hours: int,
     near: float,
-    throttled: float,
     no_default: bool,
 ) -> None:
     """Propose a quota for each user and client-id from recorded usage, as a quota file with reasons.
 
-    A quota is the usage of the busiest hour, times growth and headroom, and at least the floor. One default
-    entry covers all that need no more than the floor. Reads the tables of `weir pipeline rollup`.
+    A quota is the usage of a busy hour at the busiest broker, times growth and headroom, and at least the
+    floor. One default entry covers all that need no more than the floor. If a quota held an entity back, the
+    proposal is a first step. Reads the table of `weir pipeline rollup`.
     """
     plan = Plan(
         now=datetime.now(UTC),
         output=str(output),
         level=level,
+        cluster=cluster,
         days=days,
         quotas=parse_keys(keys),
         percentile=int(percentile),
@@ -185,7 +181,6 @@ def recommend(
         min_active_hours=min_active_hours,
         with_default=not no_default,
         near=near,
-        throttled=throttled,
         current=None if current is None else _table(current),
         current_name="" if current is None else current.name,
     )

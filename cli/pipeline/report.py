@@ -11,7 +11,8 @@ import click
 
 from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
-from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.pipeline.run import cluster_option, job_options, run_job
+from weir.cli.quotas.entity import RATES_HELP, parse_assignments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,14 +24,17 @@ Examples:
   weir pipeline report --lake /srv/lake --output report.html
   weir pipeline report --lake s3a://bucket/usage --output report.html --days 2026-11-01..2026-11-07
   weir pipeline report --lake /srv/lake --output users.html --level user --top 50 --force
+  weir pipeline report --lake /srv/lake --output report.html --cluster production \\
+    --capacity producer_byte_rate=100MB --capacity consumer_byte_rate=200MB
 """
 LEVELS: Final = ("user-client-id", "user", "client-id")
-TOP_MAX: Final = 200
-"""Maximum of --top; a chart with more rows is unreadable."""
+TOP_MAX: Final = 50
+"""Maximum of --top, which keeps the page below 1 MB."""
 
 
 @click.command(epilog=EXAMPLES)
 @job_options
+@cluster_option
 @click.option(
     "--output",
     metavar="FILE",
@@ -44,7 +48,13 @@ TOP_MAX: Final = 200
     type=click.IntRange(1, TOP_MAX),
     default=30,
     show_default=True,
-    help="Number of entities in each chart; the others are summed up.",
+    help="Number of clients with a page of their own.",
+)
+@click.option(
+    "--capacity",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=f"Capacity of each broker, as for recommend. [default: unknown] {RATES_HELP}",
 )
 @click.option(
     "--level",
@@ -58,30 +68,33 @@ def report(
     root: str,
     master: str | None,
     as_json: bool,
+    cluster: str,
     output: Path,
     days: tuple[date, date] | None,
     top: int,
+    capacity: tuple[str, ...],
     level: str,
     force: bool,
 ) -> None:
     """Draw the tables as one HTML page, which needs no network.
 
-    The page shows the usage of entities by hour, the largest users, throttled entities, recommended beside
-    current quotas, replays of other quotas, and the quality of the records. For a missing table, the page
-    names the job that makes it.
+    The first screen has the main findings, the load of each broker and the next actions. Below it are the
+    load over time, a table of clients, replays of other quotas, and the quality of the records. The busiest
+    clients have pages of their own. For a missing table, the page names the job that makes it.
     """
     check_free(output, force=force)
+    wanted_capacity = {key.value: value for key, value in parse_assignments(capacity).items()}
 
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake
         from weir.pipeline.report.data import Wanted
-        from weir.pipeline.report.job import report as run  # needs Spark and plotly: not for --help
+        from weir.pipeline.report.job import report as run  # needs Spark and Jinja2: not for --help
 
         return run(
             spark,
             Lake(root),
             str(output),
-            wanted=Wanted(days=days, top=top, level=level),
+            wanted=Wanted(cluster, days, level, top, wanted_capacity),
             made=datetime.now(UTC),
             version=version("kafka-weir"),
             write=lambda text: write_lines(output, [text], force=force),

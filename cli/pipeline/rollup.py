@@ -34,14 +34,17 @@ Examples:
     show_default=True,
     help="Window of the average rates that percentiles are computed from: brokers do so for quotas.",
 )
-@click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
-@click.option("--all", "again", is_flag=True, help="Also compute days without new usage.")
+@click.option(
+    "--days", metavar="FROM..TO", type=Days(), help="Compute the days from the first to the last, in UTC."
+)
+@click.option("--all", "again", is_flag=True, help="Compute every day.")
 def rollup(
     root: str, master: str | None, as_json: bool, window_s: int, days: tuple[date, date] | None, again: bool
 ) -> None:
-    """Sum usage by entity and hour and day: totals, percentiles of rates, throttled time, brokers.
+    """Sum usage by entity, broker and hour and day: totals, percentiles of rates, throttled time.
 
-    Only days with new usage are computed, each completely. The job may be killed and run again at any time.
+    Without --days or --all, only days with new usage are computed, each completely. The job may be killed and
+    run again at any time.
     """
 
     def job(spark: SparkSession) -> Outcome:

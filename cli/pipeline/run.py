@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +17,11 @@ import msgspec
 from rich.console import Console
 
 from weir.cli.exits import CommandError, StoppedError
+from weir.cli.pipeline.metrics import Run, measured, metrics_option, newest
 from weir.cli.progress import Bar
+from weir.cli.quantity import Quantity
 from weir.cli.quotas.show import clean, columns
+from weir.pipeline.jars import JARS, S3, loading, provided
 from weir.pipeline.outcome import Listing, Outcome, PipelineError
 
 if TYPE_CHECKING:
@@ -30,11 +34,16 @@ LOOK_S: Final = 0.5
 PATTERN: Final = "*?[]{}\\"
 MAKES_LAKE: Final = "ingest"
 """Name of the job that creates the lake, the directory with the pipeline's tables."""
-NEEDED: Final = ("pyspark", "pandas", "pyarrow")
+NEEDED: Final = ("pyspark", "pandas", "pyarrow", "polars")
 
 
 def job_options(command: C) -> C:
-    """Return the command with the options `--lake`, `--master` and `--json`."""
+    """Return the command with the options `--lake`, `--master`, `--driver-memory`, `--jars`, `--metrics-file`
+    and `--json`.
+
+    The command does not get the values of `--driver-memory`, `--jars` and `--metrics-file`: `run_job` takes
+    them from the context.
+    """
     options = (
         click.option(
             "--lake",
@@ -52,6 +61,27 @@ def job_options(command: C) -> C:
             default=None,
             help="The Spark master. [default: spark-submit's, else local[*]]",
         ),
+        click.option(
+            "--driver-memory",
+            metavar="SIZE",
+            type=Quantity("bytes", 512 << 20, whole=True),
+            default="2GiB",
+            show_default=True,
+            expose_value=False,
+            callback=_memory,
+            help="Heap of Spark's driver. Under spark-submit, use its own option.",
+        ),
+        click.option(
+            "--jars",
+            multiple=True,
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            expose_value=False,
+            callback=_jars,
+            help="A jar for Spark, instead of the locked ones; repeatable. "
+            "[default: fetched once from Maven Central]",
+        ),
+        metrics_option,
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else."),
     )
     for option in reversed(options):
@@ -59,9 +89,59 @@ def job_options(command: C) -> C:
     return command
 
 
+def cluster_option(command: C) -> C:
+    """Return the command with the option `--cluster`."""
+    option = click.option(
+        "--cluster",
+        default="default",
+        show_default=True,
+        callback=_cluster,
+        help="Name of the Kafka cluster that the records are of; a lake may have several.",
+    )
+    return option(command)
+
+
+def retention_option(command: C) -> C:
+    """Return the command with the option `--retention-days`, None for no limit."""
+    option = click.option(
+        "--retention-days",
+        type=click.IntRange(1),
+        envvar="WEIR_RETENTION_DAYS",
+        show_envvar=True,
+        help="Number of days for which records are kept. [default: for ever]",
+    )
+    return option(command)
+
+
+def _cluster(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    """Return the name of the cluster. Raises CommandError if it could not be part of a path."""
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise CommandError(f"--cluster {clean(name)}: use letters, digits, and . _ - only")
+    return name
+
+
+def _memory(context: click.Context, _option: click.Parameter, size: int) -> None:
+    _settings(context)["spark.driver.memory"] = f"{size >> 20}m"
+
+
+def _jars(context: click.Context, _option: click.Parameter, brought: tuple[Path, ...]) -> None:
+    """Note the jars to load. Raises CommandError if one does not exist, or its path has a comma."""
+    try:
+        _settings(context).update(loading(provided(brought)) if brought else {})
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+
+
+def _settings(context: click.Context) -> dict[str, str]:
+    """Return the Spark settings that the options of this command ask for."""
+    settings: dict[str, str] = context.meta.setdefault(f"{__name__}.settings", {})
+    return settings
+
+
 def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
-    """Return the option --lake, the root of the tables. Raises CommandError if the path is empty, or has
-    characters that Spark would take for a pattern.
+    """Return the option --lake, the root of the tables, as an absolute path or a URL: Delta finds no table by
+    a relative path. Raises CommandError if the path is empty, or has characters that Spark would take for a
+    pattern.
     """
     if not root:
         raise CommandError("--lake is empty: name a directory")
@@ -70,7 +150,7 @@ def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
             f"{clean(root)}: Spark takes such a name for a pattern, and reads other directories: use a lake "
             f"without any of {' '.join(PATTERN)} in its path"
         )
-    return root
+    return root if ":" in root else str(Path(root).absolute())
 
 
 def _check_lake(root: str) -> None:
@@ -87,36 +167,57 @@ def run_job(
     *,
     master: str | None,
     as_json: bool,
-    settings: dict[str, str] | None = None,
 ) -> None:
     """Run a job in a Spark session of its own, and print its outcome. Raises CommandError if the job
     fails.
     """
+    context = click.get_current_context()
+    with measured(name, context) as run:
+        outcome = _run(run, job, master, context)
+    show(outcome, as_json=as_json)
+
+
+def _run(
+    run: Run, job: Callable[[SparkSession], Outcome], master: str | None, context: click.Context
+) -> Outcome:
+    """Run a job, note and return its outcome. Raises CommandError if the job fails."""
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         raise CommandError(
             f"the pipeline needs {', '.join(missing)}: pip install '.[pipeline]' in a checkout"
         )
     master = master or _master()
-    if name != MAKES_LAKE and master is not None and master.startswith("local"):
-        _check_lake(click.get_current_context().params["root"])
+    if run.job != MAKES_LAKE and master is not None and master.startswith("local"):
+        _check_lake(context.params["root"])
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from weir.pipeline.spark import session
+    from weir.pipeline.spark import session, submitted
 
     try:
-        with session(name, master=master, settings=settings) as spark:
-            outcome = in_session(name, spark, job)
+        settings = {} if submitted() else _with_s3(context)
+        with session(run.job, master=master, settings=settings) as spark:
+            outcome = in_session(run.job, spark, job)
+            run.newest = newest(run.job, context, spark)
     except PipelineError as error:
         raise CommandError(str(error)) from None
     except (PySparkException, Py4JError) as error:
-        raise CommandError(f"{name}: Spark failed: {_first_line(error)}") from None
+        raise CommandError(f"{run.job}: Spark failed: {_first_line(error)}") from None
     except ConnectionError:
-        raise CommandError(f"{name}: Spark's Java has died: see what it printed above") from None
+        raise CommandError(f"{run.job}: Spark's Java has died: see what it printed above") from None
     except KeyboardInterrupt:
-        raise StoppedError(f"{name}: interrupted") from None
-    show(outcome, as_json=as_json)
+        raise StoppedError(f"{run.job}: interrupted") from None
+    run.outcome = outcome
+    return outcome
+
+
+def _with_s3(context: click.Context) -> dict[str, str]:
+    """Return the Spark settings of this command, with the jars for S3 if an option is a path on S3 and the
+    command brings no jars. Raises PipelineError if a download fails.
+    """
+    settings = _settings(context)
+    s3 = any(isinstance(value, str) and value.startswith(S3) for value in context.params.values())
+    return {**loading(provided(s3=True)), **settings} if s3 and JARS not in settings else settings
 
 
 def _first_line(error: Exception) -> str:

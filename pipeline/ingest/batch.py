@@ -1,64 +1,70 @@
-"""Write one micro-batch into the tables, each partition as a whole.
+"""Write one micro-batch into the tables.
 
-After a kill, Spark repeats a batch with the same lines until its checkpoint has the batch. The steps of a
-batch:
-
-1. Delete the output of an earlier attempt. Only the first batch of a run can have such output. Options may
-   have changed since that attempt, so that records may be late now that were good before.
-2. Write good, late and malformed records. After a kill during this step, the repeated batch
-   replaces the partitions that exist.
-3. Write the ledger's row, which completes the batch. After a kill before this step, readers of the
-   tables see an incomplete batch.
-4. Spark adds the batch to its checkpoint. After a kill before this step, the batch is repeated from step 1.
+After a kill, Spark repeats a batch with the same content until its checkpoint has the batch. The tables add
+the rows of a batch once: the name of a checkpoint (`app_id`) and the number of the batch identify them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
-from weir.pipeline.files import Files
-from weir.pipeline.ingest.ledger import LEDGER, newest_after, newest_before, stream
+from weir.pipeline.ingest.parse import Kind, day
+from weir.pipeline.lake import Lake, append_once, read
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
-    from weir.pipeline.ingest.parse import Kind
-    from weir.pipeline.lake import Lake
+_ROWS_PER_FILE: Final = 250_000
+"""Number of rows of a file of a table, roughly; more files are written in parallel."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers of lines of one kind (usage or trace) that ingest has read: all, good, late and malformed."""
+    """Numbers of lines of one kind (usage or trace) that ingest has read: all, new records, records that the
+    tables had already, and rejected lines.
+    """
 
     read: int = 0
-    good: int = 0
-    late: int = 0
-    malformed: int = 0
+    new: int = 0
+    duplicates: int = 0
+    rejected: int = 0
 
-    def add(self, row: Row) -> None:
-        """Add the counts of one micro-batch; `row` has a column for each field of this class."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + int(row[each.name]))
+    def add(self, other: Counts) -> None:
+        """Add the counts of one micro-batch."""
+        self.read += other.read
+        self.new += other.new
+        self.duplicates += other.duplicates
+        self.rejected += other.rejected
 
     def __str__(self) -> str:
-        return f"{self.read:,} read, {self.good:,} good, {self.late:,} late, {self.malformed:,} malformed"
+        parts = (
+            (self.read, "read"),
+            (self.new, "new"),
+            (self.duplicates, "duplicates"),
+            (self.rejected, "rejected"),
+        )
+        return ", ".join(f"{count:,} {what}" for count, what in parts)
 
 
 class Batches:
-    """Writes the batches of one kind of records (usage or traces) into the tables, and sums up the batches'
-    numbers of lines.
+    """Writes the batches of one kind of records (usage or traces) of one cluster into the tables, and sums up
+    the batches' numbers of lines.
     """
 
-    def __init__(self, lake: Lake, kind: Kind, late_after_ms: int, say: Callable[[str], None]) -> None:
-        self._lake, self._kind, self._late_after_ms, self._say = lake, kind, late_after_ms, say
-        self._is_first = True
+    def __init__(self, lake: Lake, kind: Kind, cluster: str, say: Callable[[str], None]) -> None:
+        self._lake, self._kind, self._cluster, self._say = lake, kind, cluster, say
+        self.app_id: Future[str] = Future()
+        """Name of the stream, which its checkpoint stores."""
         self.counts = Counts()
         self.failure: Exception | None = None
         """Exception that ended the stream; kept because Spark's own exception has only its text."""
@@ -68,106 +74,86 @@ class Batches:
         exception in `failure`, then raise it.
         """
         try:
-            self._take(rows, batch)
+            began_s = time.monotonic()
+            # Spark disables it for streams because of state, which this query lacks.
+            rows.sparkSession.conf.set("spark.sql.adaptive.enabled", "true")
+            seen = take(rows, self._lake, self._kind, self._cluster, self.app_id.result(), batch)
         except Exception as error:
             self.failure = error
             raise
-
-    def _take(self, parsed: DataFrame, batch: int) -> None:
-        began_s = time.monotonic()
-        spark = parsed.sparkSession
-        spark.conf.set(
-            "spark.sql.adaptive.enabled", "true"
-        )  # Spark disables it for streams because of state, which this query lacks
-        if self._is_first:
-            clear(Files(spark), self._lake, self._kind, batch)
-            self._is_first = False
-        before = newest_before(spark, self._lake, self._kind.name, batch)
-        rows = with_lateness(parsed, before, self._late_after_ms).persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            row = self._write(rows, before, batch)
-        finally:
-            rows.unpersist()
-        self.counts.add(row)
-        seen = Counts()
-        seen.add(row)
+        self.counts.add(seen)
         self._say(f"{self._kind.name} batch {batch}: {seen} in {time.monotonic() - began_s:.1f} s")
 
-    def _write(self, rows: DataFrame, before: DataFrame, batch: int) -> Row:
-        """Write the records and malformed lines of a micro-batch into all tables; return one row with the
-        numbers of lines (see `count`).
-        """
-        counted = count(rows).collect()[0]
-        numbered = rows.withColumn("batch", fn.lit(batch).cast("long"))
-        lake, kind = self._lake, self._kind
-        columns = [*kind.columns.names, "day", "batch"]
-        table = lake.usage if kind.name == "usage" else lake.trace
-        if counted.good:
-            good = numbered.where("reason is null and not late").select(*columns)
-            tables.replace(good.hint("rebalance", "day"), table, "day", "batch")
-        if counted.late:
-            late = numbered.where("reason is null and late").select(*columns)
-            tables.replace(late.hint("rebalance"), lake.late(kind.name), "batch")
-        if counted.malformed:
-            malformed = numbered.where("reason is not null").select(*tables.MALFORMED.names)
-            tables.replace(malformed.hint("rebalance"), lake.malformed(kind.name), "batch")
-        self._enter(rows, before, counted, batch)
-        return counted
 
-    def _enter(self, rows: DataFrame, before: DataFrame, counted: Row, batch: int) -> None:
-        """Write the micro-batch's row of the ledger (a table with one row per batch): the batch's counts, and
-        the newest time of each stream. `before` has the newest times before the batch.
-        """
-        known = {**counted.asDict(), "late_after_ms": self._late_after_ms, "batch": batch}
-        row = newest_after(before, rows).select(
-            *(
-                fn.lit(known[each.name]).cast(each.dataType).alias(each.name)
-                if each.name in known
-                else each.name
-                for each in LEDGER.fields
-            )
-        )
-        tables.replace(row.coalesce(1), self._lake.ledger(self._kind.name), "batch")
-
-
-def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
-    """Add two columns to parsed lines: `stream`, the name of the line's stream, and `late`. `late` is true if
-    the record is more than `late_after_ms` older than the newest record of its stream in earlier batches.
-    `before` has the times of these newest records (`ledger.NEWEST`).
+def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
+    """Add parsed lines (`Kind.parsed`) to the tables, unless this batch of `app_id` was added before; return
+    their numbers.
     """
-    joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
-    late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms
-    return joined.withColumn("late", fn.coalesce(late, fn.lit(False))).drop("newest_ms")
+    with kept(parsed) as rows:
+        (counted,) = rows.agg(
+            fn.count("*").alias("read"),
+            fn.count("line").alias("rejected"),
+            fn.min("time_ms").alias("first_ms"),
+            fn.max("time_ms").alias("last_ms"),
+        ).collect()
+        counts = Counts(counted["read"], rejected=counted["rejected"])
+        good = counts.read - counts.rejected
+        if good:
+            new = new_records(rows, lake, kind, cluster, counted["first_ms"], counted["last_ms"])
+            files = 1 + good // _ROWS_PER_FILE
+            counts.new = append_once(new.coalesce(files), lake.path(kind.name), app_id, batch)
+            counts.duplicates = good - counts.new
+        if counts.rejected:
+            append_once(rejected(rows, cluster, kind.name).coalesce(1), lake.rejected, app_id, batch)
+    return counts
 
 
-def count(rows: DataFrame) -> DataFrame:
-    """Return one row that sums up a micro-batch: the numbers of all, good, late and malformed lines, the
-    first and last time (ms) of good records, and `taken_ms`, the time at which Spark began the batch.
+def new_records(
+    rows: DataFrame, lake: Lake, kind: Kind, cluster: str, first_ms: int, last_ms: int
+) -> DataFrame:
+    """Return the records among parsed lines, whose times are from `first_ms` to `last_ms`, that the tables
+    lack.
     """
-    is_good = fn.col("reason").isNull()
-    in_table = is_good & ~fn.col("late")
-    return rows.agg(
-        fn.count("*").alias("read"),
-        fn.count_if(in_table).alias("good"),
-        fn.count_if(is_good & fn.col("late")).alias("late"),
-        fn.count_if(~is_good).alias("malformed"),
-        fn.min(fn.when(in_table, fn.col("time_ms"))).alias("first_ms"),
-        fn.max(fn.when(in_table, fn.col("time_ms"))).alias("last_ms"),
-        fn.max("taken_ms").alias("taken_ms"),
+    columns = tables.USAGE if kind.name == "usage" else tables.TRACE
+    good = rows.where(fn.col("line").isNull())
+    good = good.withColumns({"cluster": fn.lit(cluster), "day": day()}).select(*columns.names)
+    old = read(rows.sparkSession, lake.path(kind.name), columns)
+    old = old.where((fn.col("cluster") == cluster) & _between(first_ms, last_ms))
+    return _without_duplicates(good, old, kind.key)
+
+
+def _without_duplicates(good: DataFrame, old: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Return one record of each key that `old` does not have. Hashes of the keys show whether any duplicate
+    exists, so that usually no whole record is sorted or shuffled.
+    """
+    hashes = good.select(*key).union(old.select(*key)).select(fn.xxhash64(*key).alias("hash"))
+    (found,) = hashes.agg(fn.count("*").alias("all"), fn.count_distinct("hash").alias("distinct")).collect()
+    if found["all"] == found["distinct"]:
+        return good
+    return good.dropDuplicates(list(key)).join(old.select(*key), list(key), "left_anti").select(*good.columns)
+
+
+def _between(first_ms: int, last_ms: int) -> Column:
+    """Return the condition for records of this time; Delta reads only files that may have such records."""
+    days = fn.col("day").between(
+        *(datetime.fromtimestamp(ms // 1000, UTC).date() for ms in (first_ms, last_ms))
+    )
+    return days & fn.col("time_ms").between(first_ms, last_ms)
+
+
+def rejected(rows: DataFrame, cluster: str, kind: str) -> DataFrame:
+    """Return the rejected lines in the columns of `tables.REJECTED`."""
+    lines = rows.where(fn.col("line").isNotNull())
+    return lines.withColumns({"kind": fn.lit(kind), "cluster": fn.lit(cluster)}).select(
+        *tables.REJECTED.names
     )
 
 
-_LEFT_BY_A_KILL: Final = ".spark-staging-*"
-
-
-def clear(files: Files, lake: Lake, kind: Kind, batch: int) -> None:
-    """Delete all rows that an earlier attempt at a micro-batch wrote into the tables, and temporary files
-    that killed writers left behind.
-    """
-    table = lake.usage if kind.name == "usage" else lake.trace
-    by_batch = [lake.late(kind.name), lake.malformed(kind.name), lake.ledger(kind.name)]
-    patterns = [f"{table}/day=*/batch={batch}", *(f"{path}/batch={batch}" for path in by_batch)]
-    patterns += [f"{path}/{_LEFT_BY_A_KILL}" for path in (table, *by_batch)]
-    for pattern in patterns:
-        for path in files.matching(pattern):
-            files.delete(path)
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Keep the rows during the block, so that Spark computes them only once."""
+    cached = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield cached
+    finally:
+        cached.unpersist()

@@ -1,28 +1,27 @@
 """Ingest records from files or topics into tables, each exactly once, with Spark's Structured Streaming.
 
-`sources` reads lines, `parse` validates records, `ledger` finds late records, `batch` writes tables, and
-`checkpoint` raises an error if Spark's checkpoint does not fit the source or the tables. This module runs the
-streams until they end.
+`sources` reads files or messages, `lines` splits files, `parse` validates records, `batch` writes tables.
+This module runs the streams until they end.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from weir.pipeline.files import Files
 from weir.pipeline.ingest.batch import Batches
-from weir.pipeline.ingest.checkpoint import check
-from weir.pipeline.ingest.parse import KINDS, parsed
+from weir.pipeline.ingest.parse import KINDS, RULES, Rules, parsed
 from weir.pipeline.outcome import Outcome, PipelineError
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from weir.pipeline.ingest.sources import Source
     from weir.pipeline.lake import Lake
 
-LATE_AFTER_S: Final = 600.0
 LOOK_S: Final = 0.2
 """Time (s) between two checks of Spark's streams for their end."""
 
@@ -53,33 +51,41 @@ def ingest(
     source: Source,
     *,
     kinds: Sequence[str] = tuple(KINDS),
+    cluster: str = "default",
     pace: Pace = Pace(),
-    late_after_s: float = LATE_AFTER_S,
+    rules: Rules = RULES,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
-    """Ingest the records of these `kinds` (usage, trace) into the tables, until all existing records are read
-    or `pace.stop` is set. A record is late if it is more than `late_after_s` older than the newest record of
-    its stream (the records of one instance of Weir). `say` is called with one line of text per batch. Raises
-    PipelineError if the source or the directory of the tables is unsuitable, or Spark fails.
+    """Ingest the records of these `kinds` (usage, trace) of a Kafka cluster into the tables, until all
+    existing records are read or `pace.stop` is set. `say` is called with one line of text per batch, and
+    per sort of files that are not read. Raises PipelineError if the source or the directory of the tables is
+    unsuitable, or Spark fails.
     """
-    source.check(spark)
-    files = Files(spark)
-    takers = {kind: Batches(lake, KINDS[kind], round(late_after_s * 1000), say) for kind in kinds}
-    with ExitStack() as locks:
-        for kind in kinds:
-            locks.enter_context(files.locked(f"{lake.checkpoint(kind)}/.weir-lock"))
-            check(files, lake, kind, source.name(kind))
-        _run(spark, lake, source, takers, pace)
-    return _outcome(lake, takers)
+    unread = tuple(source.unread(spark))
+    for line in unread:
+        say(line)
+    takers = {kind: Batches(lake, KINDS[kind], cluster, say) for kind in kinds}
+    _run(
+        {kind: partial(_start, spark, lake, source, kind, cluster, rules) for kind in kinds},
+        takers,
+        source,
+        pace,
+    )
+    return _outcome(lake, takers, unread)
 
 
-def _run(spark: SparkSession, lake: Lake, source: Source, takers: Mapping[str, Batches], pace: Pace) -> None:
+def _run(
+    starts: Mapping[str, Callable[[Batches, Pace], StreamingQuery]],
+    takers: Mapping[str, Batches],
+    source: Source,
+    pace: Pace,
+) -> None:
     stop = pace.stop or threading.Event()
     queries: dict[str, StreamingQuery] = {}
     with _until_signalled(stop):
         try:
             for kind, taker in takers.items():
-                queries[kind] = _start(spark, lake, source, kind, taker, pace)
+                queries[kind] = starts[kind](taker, pace)
             _wait(queries, stop)
         except StreamingQueryException as error:
             failures = [taker.failure for taker in takers.values() if taker.failure is not None]
@@ -90,17 +96,29 @@ def _run(spark: SparkSession, lake: Lake, source: Source, takers: Mapping[str, B
 
 
 def _start(
-    spark: SparkSession, lake: Lake, source: Source, kind: str, taker: Batches, pace: Pace
+    spark: SparkSession,
+    lake: Lake,
+    source: Source,
+    kind: str,
+    cluster: str,
+    rules: Rules,
+    taker: Batches,
+    pace: Pace,
 ) -> StreamingQuery:
-    rows = parsed(source.stream(spark, kind), KINDS[kind])
+    rows = parsed(source.stream(spark, kind), KINDS[kind], rules, files=source.is_files)
+    # Each source has a checkpoint of its own.
+    name = hashlib.sha256(f"{cluster}\n{source.name(kind)}".encode()).hexdigest()[:16]
     writer = (
         rows.writeStream.queryName(f"ingest {kind}")
         .foreachBatch(taker.take)
-        .option("checkpointLocation", lake.checkpoint(kind))
+        .option("checkpointLocation", lake.checkpoint("ingest", f"{kind}-{name}"))
     )
     if pace.every_s is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{round(pace.every_s * 1000)} milliseconds").start()
+        query = writer.trigger(availableNow=True).start()
+    else:
+        query = writer.trigger(processingTime=f"{round(pace.every_s * 1000)} milliseconds").start()
+    taker.app_id.set_result(query.id)
+    return query
 
 
 def _wait(queries: Mapping[str, StreamingQuery], stop: threading.Event) -> None:
@@ -141,32 +159,27 @@ def _until_signalled(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _outcome(lake: Lake, takers: Mapping[str, Batches]) -> Outcome:
+def _outcome(lake: Lake, takers: Mapping[str, Batches], unread: Sequence[str]) -> Outcome:
     wrote, where = dict[str, int](), dict[str, str]()
     for kind, taker in takers.items():
-        wrote[f"{kind} records"] = taker.counts.good
-        where[f"{kind} records"] = lake.path(kind)
-        for what, count, path in (
-            ("late", taker.counts.late, lake.late(kind)),
-            ("malformed", taker.counts.malformed, lake.malformed(kind)),
-        ):
-            if count:
-                wrote[f"{what} {kind}"], where[f"{what} {kind}"] = count, path
+        wrote[f"{kind} records"], where[f"{kind} records"] = taker.counts.new, lake.path(kind)
+        if taker.counts.rejected:
+            wrote[f"rejected {kind}"], where[f"rejected {kind}"] = taker.counts.rejected, lake.rejected
     return Outcome(
         "ingest",
         read={f"{kind} lines": taker.counts.read for kind, taker in takers.items()},
         wrote=wrote,
         where=where,
-        notes=tuple(_notes(takers)),
+        notes=(*unread, *_notes(takers)),
     )
 
 
 def _notes(takers: Mapping[str, Batches]) -> Iterator[str]:
     for kind, taker in takers.items():
-        if taker.counts.malformed:
-            yield f"malformed {kind}: invalid lines; the column reason has the reasons"
-        if taker.counts.late:
-            yield f"late {kind}: not in the tables; a greater --late-after accepts more of them"
+        if taker.counts.rejected:
+            yield f"rejected {kind}: lines that are no valid records; the column reason has the reasons"
+        if taker.counts.duplicates:
+            yield f"duplicates: {taker.counts.duplicates:,} {kind} records were in the tables already"
     if not any(taker.counts.read for taker in takers.values()):
         yield "nothing new"
 
@@ -174,7 +187,7 @@ def _notes(takers: Mapping[str, Batches]) -> Iterator[str]:
 _KNOWN: Final = (
     ("UnknownTopicOrPartition", "the topic does not exist: is Weir writing to it?"),
     (
-        "FILE_NOT_EXIST|FileNotFoundException.*jsonl|does not exist.*jsonl",
+        "FILE_NOT_EXIST|FileNotFoundError|FileNotFoundException.*jsonl|does not exist.*jsonl",
         "a file was deleted before it was read; --skip-lost goes on without it",
     ),
     (

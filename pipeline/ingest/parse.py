@@ -1,195 +1,301 @@
-"""Parse lines into records, and validate them, with Spark's built-in functions only.
+"""Parse lines into records, and validate them, with msgspec and the proxy's own types of records.
 
-Spark's `from_json` alone accepts too much: of two objects on a line it returns the first, and it accepts a
-number for a string, and invalid UTF-8. Therefore
-
-- a line is parsed as a field of an object whose last field is Weir's: Spark finds this last field only if the
-  line is exactly one JSON value;
-- strings are parsed as variants, which keep their JSON type.
-
-The record's type (`usage.schema`) determines required fields and defaults.
+Spark passes batches of Arrow to Python processes. Decoding a block of lines at once, and checking bounds by
+column, is several times as fast as doing so by line. A block with an invalid line is parsed again by line.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pyspark.sql import Column
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as fn
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, VariantType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from weir.pipeline.ingest.lines import Unread, blocks
 from weir.usage.records import VERSION, TraceRecord, UsageRecord
-from weir.usage.schema import defaults, required, schema
+from weir.usage.schema import schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 KNOWN_VERSIONS: Final = (VERSION,)
 OLDEST_MS: Final = 1_420_070_400_000
 """Lowest valid time (ms) of a record: the beginning of 2015, before Weir existed."""
-AHEAD_MS_MAX: Final = 24 * 3600 * 1000
+DAY_MS: Final = 24 * 3600 * 1000
+AHEAD_MS_MAX: Final = DAY_MS
 """Time (ms) by which a record may be ahead of the clock of Spark's batch; a record further ahead is
-malformed.
+rejected.
 """
 COUNT_MAX: Final = 10**13
 """Maximum of any number in a valid record, so low that sums of records fit into 64 bits."""
-INTERVAL_MS_MAX: Final = 24 * 3600 * 1000
+INTERVAL_MS_MAX: Final = DAY_MS
 TEXT_MAX: Final = 1_000
 """Maximum length (characters) of a name, longer than any that Weir writes. A name of megabytes could exhaust
 the memory of a job.
 """
 LINE_MAX: Final = 10_000
-"""Number of characters of a malformed line that the table `malformed` keeps."""
-_OPTIONS: Final = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": "wrong",
-    "allowSingleQuotes": "false",
-    "allowNonNumericNumbers": "false",
-}
+"""Number of bytes of a rejected line that the table `rejected` keeps."""
+REJECTED_MAX: Final = 1_000_000
+"""Maximum number of rejected lines of one file; after these, the rest of the file is not read."""
+
+SOURCE: Final = StructType.fromJson(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in (("source", "string"), ("content", "binary"), ("taken_ms", "long"))
+        ],
+    }
+)
+"""Columns of a source: the name of a file or offset, its content, and the time of the batch."""
+_ABOUT: Final = [
+    StructField("line", StringType()),
+    StructField("reason", StringType()),
+    StructField("source", StringType()),
+    StructField("taken_ms", LongType()),
+]
+_Record = UsageRecord | TraceRecord
 
 
-@dataclass(frozen=True, slots=True)
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+@dataclass(frozen=True)
 class Kind:
-    """A kind of records, usage or trace, and the class that defines its fields."""
+    """A kind of records, usage or trace: the class that defines its fields, and the fields that no two
+    records have in common.
+    """
 
     name: str
-    record: type[msgspec.Struct]
+    record: type[_Record]
+    key: tuple[str, ...]
 
-    @property
+    @cached_property
     def columns(self) -> StructType:
         """Spark schema of the records of this kind."""
         return StructType.fromJson(schema(self.record))
 
+    @cached_property
+    def parsed(self) -> StructType:
+        """Spark schema of parsed lines: the columns of a record, and those of a rejected line. Either are
+        null.
+        """
+        return StructType([*self.columns.fields, *_ABOUT])
 
-USAGE: Final = Kind("usage", UsageRecord)
-TRACE: Final = Kind("trace", TraceRecord)
+
+USAGE: Final = Kind("usage", UsageRecord, ("instance", "broker", "time_ms", "user", "client_id", "api"))
+TRACE: Final = Kind("trace", TraceRecord, ("instance", "connection", "correlation_id", "time_ms", "api_key"))
 KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 
 
-def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
-    """Parse the lines of a source (`sources`) into one row per line.
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Settings of the checks of records."""
 
-    The columns are those of the record, with defaults; its `day`; `channel` (the part of the source) and
-    `taken_ms` (the time of the batch) from the source; and for a malformed line also `line`, `source` and
-    `reason`, which are null for a good record.
+    keep_ms: int | None = None
+    """Age (ms) beyond which records are rejected; None to take records of any age."""
+    skip_lost: bool = False
+    """True to ignore files that were deleted before they were read."""
+    now_ms: int | None = None
+    """Unix time (ms) that replaces the time of the batch; None if the source has that time."""
+
+
+RULES: Final = Rules()
+
+
+def parsed(sources: DataFrame, kind: Kind, rules: Rules = RULES, *, files: bool) -> DataFrame:
+    """Parse sources (`SOURCE`) into one row per line, in the columns of `Kind.parsed`. With `files`, the
+    content of a source is a file, whose name says how it is compressed; else it is one line.
     """
-    as_json = fn.concat(fn.lit('{"r":'), fn.col("value"), fn.lit(',"end":1}'))
-    raw = lines.withColumn("json", fn.from_json(as_json, _shape(kind), _OPTIONS))
-    fields = [_plain(field).alias(field.name) for field in kind.columns.fields]
-    taken_apart = raw.select(*fields, "channel", "taken_ms", "value", "source", fn.col("json").alias("json"))
-    checked = taken_apart.withColumn("reason", _reason(kind))
-    is_good = fn.col("reason").isNull()
-    return checked.select(
-        *_filled(kind),
-        # An invalid time could overflow.
-        fn.when(is_good, fn.to_date(fn.timestamp_millis("time_ms"))).alias("day"),
-        "channel",
-        "taken_ms",
-        fn.when(~is_good, fn.left(fn.make_valid_utf8("value"), fn.lit(LINE_MAX))).alias("line"),
-        fn.when(~is_good, fn.col("source")).alias("source"),
-        "reason",
-    )
+    parse = partial(rows_of_files if files else rows_of_lines, kind.name, rules)
+    return sources.select(*SOURCE.names).mapInArrow(parse, kind.parsed)
 
 
-def _shape(kind: Kind) -> StructType:
-    """Return the Spark schema for parsing `{"r": LINE, "end": 1}`, the JSON object in which each line is
-    embedded.
-    """
-    record = [
-        StructField(field.name, VariantType() if isinstance(field.dataType, StringType) else field.dataType)
-        for field in kind.columns.fields
-    ]
-    end, wrong = StructField("end", LongType()), StructField("wrong", StringType())
-    return StructType([StructField("r", StructType(record)), end, wrong])
+def day() -> Column:
+    """Return the Spark column with the day (UTC) of a record."""
+    return fn.to_date(fn.timestamp_millis("time_ms"))
 
 
-def _plain(field: StructField) -> Column:
-    """Return the column with a field's value. For a string field, the value is null if the JSON value was not
-    a string.
-    """
-    value = fn.col(f"json.r.{field.name}")
-    if not isinstance(field.dataType, StringType):
-        return value
-    return fn.when(fn.schema_of_variant(value) == "STRING", fn.try_variant_get(value, "$", "string"))
+def rows_of_files(name: str, rules: Rules, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files (`SOURCE`); `name` is that of a kind."""
+    for batch in batches:
+        for source, content, taken_ms in zip(*batch.columns, strict=True):
+            parser, path = _Parser(name, rules, taken_ms.as_py()), source.as_py()
+            try:
+                yield from _of_file(parser, path, content.as_buffer() or path.removeprefix("file:"))
+            except FileNotFoundError:
+                if not rules.skip_lost:
+                    raise
 
 
-def _filled(kind: Kind) -> list[Column]:
-    left_out = defaults(kind.record)
-    return [_fill(field, left_out.get(field.name)).alias(field.name) for field in kind.columns.fields]
+def _of_file(parser: _Parser, name: str, content: pa.Buffer | str) -> Iterator[pa.RecordBatch]:
+    for block in blocks(name, content):
+        yield from parser.parse(block, name)
+        if parser.rejected > REJECTED_MAX:
+            reason = f"the rest of the file is not read: over {REJECTED_MAX} lines are rejected"
+            yield from parser.parse(Unread(b"", reason), name)
+            return
 
 
-def _fill(field: StructField, default: object) -> Column:
-    if isinstance(default, dict):
-        return fn.struct(
-            *(
-                fn.coalesce(fn.col(f"{field.name}.{name}"), fn.lit(value)).alias(name)
-                for name, value in default.items()
-            )
-        )
-    return fn.col(field.name) if default is None else fn.coalesce(fn.col(field.name), fn.lit(default))
+def rows_of_lines(name: str, rules: Rules, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of lines (`SOURCE`); `name` is that of a kind."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        sources, contents, taken = (column.to_pylist() for column in batch.columns)
+        parser = _Parser(name, rules, taken[0])
+        yield from parser.parse_lines([line or b"" for line in contents], sources, taken)
 
 
-def _reason(kind: Kind) -> Column:
-    """Return the column with the first reason why a line is malformed; null for a good record."""
-    version = fn.col("version")
-    needed = required(kind.record)
-    nothing = fn.coalesce(*(fn.col(name).cast("string") for name in needed)).isNull()
-    reasons = [
-        (fn.coalesce(fn.trim("value"), fn.lit("")) == "", fn.lit("empty")),
-        (~fn.is_valid_utf8("value"), fn.lit("not UTF-8")),
-        (fn.col("json.end").isNull() | fn.col("json.r").isNull(), fn.lit("not one JSON object")),
-        (fn.col("json.wrong").isNotNull() & nothing, fn.lit("not one JSON object")),
-        (version.isNotNull() & ~version.isin(*KNOWN_VERSIONS), _says("version ", version, " is not known")),
-        *((fn.col(name).isNull(), fn.lit(f"{name} is missing, or of the wrong type")) for name in needed),
-        (fn.col("json.wrong").isNotNull(), fn.lit("a field is of the wrong type")),
-        *_out_of_bounds(kind),
-    ]
-    return fn.coalesce(*(fn.when(holds, why) for holds, why in reasons))
+class _Parser:
+    """Parses the lines of one kind."""
+
+    def __init__(self, kind: str, rules: Rules, taken_ms: int) -> None:
+        self._kind = KINDS[kind]
+        self._decoder = msgspec.json.Decoder(self._kind.record)
+        self._schema = to_arrow_schema(self._kind.parsed)
+        self._taken_ms = taken_ms
+        now_ms = rules.now_ms or taken_ms
+        self._oldest_ms = OLDEST_MS if rules.keep_ms is None else max(OLDEST_MS, now_ms - rules.keep_ms)
+        self._bounds = _bounds(self._kind, self._oldest_ms, now_ms + AHEAD_MS_MAX)
+        self.rejected = 0
+
+    def parse(self, block: bytes | Unread, source: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a block of whole lines, or of a part of the file that is not read."""
+        if isinstance(block, Unread):
+            yield self._refused([(block.start, block.reason, source, self._taken_ms)])
+            return
+        try:
+            records = self._decoder.decode_lines(block)
+            if len(records) == block.count(b"\n") + (not block.endswith(b"\n")):
+                yield self._taken(records)
+                return
+        except (ValueError, RecursionError, OverflowError, pa.ArrowInvalid):
+            pass
+        lines = [line for line in block.split(b"\n") if line.strip()]
+        yield from self.parse_lines(lines, [source] * len(lines), [self._taken_ms] * len(lines))
+
+    def parse_lines(
+        self, lines: Sequence[bytes], sources: Sequence[str], taken: Sequence[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of lines, one by one checked."""
+        good, bad = list[_Record](), list[tuple[bytes, str, str, int]]()
+        for line, source, taken_ms in zip(lines, sources, taken, strict=True):
+            judged = self._judged(line)
+            if isinstance(judged, str):
+                bad.append((line, judged, source, taken_ms))
+            else:
+                good.append(judged)
+        if good:
+            yield self._taken(good)
+        if bad:
+            yield self._refused(bad)
+
+    def _judged(self, line: bytes) -> _Record | str:
+        """Return the record of a line, or the reason why the line is rejected."""
+        if not line.strip():
+            return "empty"
+        try:
+            record = self._decoder.decode(line)
+        except UnicodeDecodeError:
+            return "not UTF-8"
+        except RecursionError:
+            return "JSON is nested too deeply"
+        except msgspec.MsgspecError as error:
+            return _version_of(line) or str(error)
+        if record.version not in KNOWN_VERSIONS:
+            return f"version {record.version} is not known"
+        return next(self._violations(record), record)
+
+    def _violations(self, record: _Record) -> Iterator[str]:
+        if record.time_ms < self._oldest_ms > OLDEST_MS:
+            yield f"time_ms {record.time_ms} is older than the retention"
+        for name, (least, most) in self._bounds.items():
+            value: Any = record
+            for part in name.split("."):
+                value = getattr(value, part)
+            if isinstance(value, str):
+                if len(value) > most:
+                    yield f"{name} has {len(value)} characters, more than {most}"
+            elif not least <= value <= most:
+                yield f"{name} {value} is not within {least} and {most}"
+
+    def _taken(self, records: Sequence[_Record]) -> pa.RecordBatch:
+        """Return the rows of valid records. Raises ValueError or OverflowError if one is invalid."""
+        count = len(records)
+        arrays = [
+            _array([*map(attrgetter(field.name), records)], field.type, self._bounds, field.name)
+            for field in list(self._schema)[: -len(_ABOUT)]
+        ]
+        nothing = [pa.nulls(count, field.type) for field in list(self._schema)[-len(_ABOUT) :]]
+        return pa.record_batch([*arrays, *nothing], schema=self._schema)
+
+    def _refused(self, lines: Sequence[tuple[bytes, str, str, int]]) -> pa.RecordBatch:
+        self.rejected += len(lines)
+        nothing = [pa.nulls(len(lines), field.type) for field in list(self._schema)[: -len(_ABOUT)]]
+        texts, reasons, sources, taken = zip(*lines, strict=True)
+        shown = [text[:LINE_MAX].decode("utf-8", "backslashreplace") for text in texts]
+        about = [pa.array(shown), pa.array(reasons), pa.array(sources), pa.array(taken, pa.int64())]
+        return pa.record_batch([*nothing, *about], schema=self._schema)
 
 
-def _out_of_bounds(kind: Kind) -> list[tuple[Column, Column]]:
-    time_ms = fn.col("time_ms")
-    bounds = [
-        (time_ms < OLDEST_MS, _says("time_ms ", time_ms, " is before 2015")),
-        (
-            time_ms > fn.col("taken_ms") + AHEAD_MS_MAX,
-            _says("time_ms ", time_ms, " is more than a day ahead of when it was taken"),
-        ),
-    ]
-    if "interval_ms" in kind.columns.names:
-        interval_ms = fn.col("interval_ms")
-        outside = ~interval_ms.between(1, INTERVAL_MS_MAX)
-        bounds.append(
-            (outside, _says("interval_ms ", interval_ms, f" is not within 1 and {INTERVAL_MS_MAX}"))
-        )
-    for field in kind.columns.fields:
-        if isinstance(field.dataType, StringType):
-            length = fn.length(field.name)
-            too_long = _says(f"{field.name} has ", length, f" characters, more than {TEXT_MAX}")
-            bounds.append((length > TEXT_MAX, too_long))
-    for name, least in _counts(kind.columns):
-        value = fn.col(name)
-        outside = ~value.between(least, COUNT_MAX)  # NaN and infinity are outside
-        bounds.append((outside, _says(f"{name} ", value, f" is not within {least} and {COUNT_MAX}")))
-    return bounds
+def _version_of(line: bytes) -> str | None:
+    """Return the reason for which a line of an unknown version is rejected, None for other lines."""
+    try:
+        version = msgspec.json.decode(line, type=_Versioned).version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if version in KNOWN_VERSIONS else f"version {version} is not known"
 
 
-def _counts(columns: StructType, prefix: str = "") -> list[tuple[str, int]]:
-    """Return the dotted name of each numeric column of a record, and the smallest permitted value: -1 for
-    `broker`, else 0. `time_ms` and `interval_ms` are left out: they have checks of their own. `prefix` is the
-    name of the enclosing struct with a dot; empty for the record itself.
-    """
-    found = []
+_Bounds = dict[str, tuple[int, int]]
+
+
+def _bounds(kind: Kind, oldest_ms: int, newest_ms: int) -> _Bounds:
+    """Return the least and greatest valid value by dotted name of a field; for texts, of their length."""
+    bounds = dict.fromkeys(_leaves(kind.columns), (0, COUNT_MAX))
+    texts = [field.name for field in kind.columns.fields if isinstance(field.dataType, StringType)]
+    special = {
+        "version": (min(KNOWN_VERSIONS), max(KNOWN_VERSIONS)),
+        "time_ms": (oldest_ms, newest_ms),
+        "interval_ms": (1, INTERVAL_MS_MAX),
+        "broker": (-1, COUNT_MAX),  # -1: unknown broker
+        "correlation_id": (-COUNT_MAX, COUNT_MAX),
+        **dict.fromkeys(texts, (0, TEXT_MAX)),
+    }
+    return bounds | {name: bound for name, bound in special.items() if name in bounds}
+
+
+def _leaves(columns: StructType, prefix: str = "") -> Iterator[str]:
     for field in columns.fields:
-        name = f"{prefix}{field.name}"
         if isinstance(field.dataType, StructType):
-            found += _counts(field.dataType, f"{name}.")
-        elif isinstance(field.dataType, LongType | DoubleType) and name not in ("time_ms", "interval_ms"):
-            found.append((name, -1 if name == "broker" else 0))  # -1: unknown broker
-    return found
+            yield from _leaves(field.dataType, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}"
 
 
-def _says(*parts: str | Column) -> Column:
-    return fn.concat(*(fn.lit(part) if isinstance(part, str) else part.cast("string") for part in parts))
+def _array(values: list[Any], kind: pa.DataType, bounds: _Bounds, name: str) -> pa.Array:
+    """Return an Arrow array of the values. Raises ValueError or OverflowError if a value is out of bounds."""
+    if isinstance(kind, pa.StructType):
+        if all(value is values[0] for value in values):  # almost always the default
+            return pa.repeat(pa.scalar(msgspec.structs.asdict(values[0]), kind), len(values))
+        parts = [
+            _array([*map(attrgetter(field.name), values)], field.type, bounds, f"{name}.{field.name}")
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind))
+    array = pa.array(values, kind)
+    least, most = bounds[name]
+    found = pc.min_max(pc.binary_length(array) if pa.types.is_string(kind) else array).as_py()
+    if found["min"] is not None and not (least <= found["min"] and found["max"] <= most):
+        raise ValueError(f"{name} is out of bounds")
+    return array

@@ -1,22 +1,21 @@
 """The sources of records: a directory with Weir's files, or Weir's topics.
 
-A source's stream has one row per line: `value` (the line), `source` (file or offset), `channel` (the part of
-the source whose lines are in order, such as a partition) and `taken_ms`, the time (ms) at which Spark began
-the batch. Spark stores this time before the batch, so that a repeated batch has the same time.
+A source's stream has the columns `parse.SOURCE`. `taken_ms` is the time (ms) at which Spark began the batch;
+Spark stores this time before the batch, so that a repeated batch has the same time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
 
-from weir.pipeline.files import Files
-from weir.pipeline.jars import CONNECTOR
+from weir.pipeline.ingest.lines import COMPRESSIONS
+from weir.pipeline.jars import PACKAGES
 from weir.pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
@@ -25,24 +24,39 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 512 * 1024 * 1024
 BATCH_RECORDS: Final = 1_000_000
 _PATTERN: Final = r"[*?\[\]{}\\]"
-FILE_AGE_MAX: Final = "365d"
-"""Age of a file, relative to the newest file, beyond which Spark forgets and ignores it."""
+_FOR_EVER: Final = "3650000d"
+"""Age of a file, relative to the newest file, beyond which Spark would ignore it: ten thousand years, because
+one file with a time in the future must not hide all others.
+"""
+FILE_BYTES_MAX: Final = 256 << 20
+"""Maximum size (bytes) of a local file that is read."""
+REMOTE_BYTES_MAX: Final = 64 << 20
+"""Maximum size (bytes) of another file that is read: Spark holds several copies of it in memory."""
+_UNFINISHED_S: Final = 3600
+"""Age (s) up to which a temporary file may still be written by its writer."""
+_NAMED: Final = 3
+_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
+"""Columns of Spark's format `binaryFile`."""
 
 
 class Source(Protocol):
     """Interface of the places that Weir's usage and trace records are read from: `Directory` and `Topic`."""
 
+    @property
+    def is_files(self) -> bool:
+        """True if each row of the stream is a file, False if it is a line."""
+
     def name(self, kind: str) -> str:
-        """Return the text that identifies the place from which records of a kind (usage or trace) are read. A
-        lake (the directory of the pipeline's tables) takes each kind from one place only.
+        """Return the text that identifies the place from which records of a kind (usage or trace) are
+        read.
         """
 
-    def check(self, spark: SparkSession) -> None:
-        """Raise PipelineError if the source cannot be read."""
-
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
-        """Return a streaming DataFrame with one row per line of a kind, with the columns `value`, `source`,
-        `channel` and `taken_ms`.
+        """Return a streaming DataFrame of a kind with the columns `parse.SOURCE`."""
+
+    def unread(self, spark: SparkSession) -> Iterator[str]:
+        """Yield one line of text about each sort of content that is not read. Raises PipelineError if the
+        source cannot be read.
         """
 
 
@@ -58,29 +72,68 @@ class Directory:
     """
     skip_lost: bool = False
     """True to ignore files that were deleted before they were read."""
+    is_files: bool = True
 
     def name(self, kind: str) -> str:
         return f"files {self.path.rstrip('/')}/{kind}-*.jsonl"
 
-    def check(self, spark: SparkSession) -> None:
-        if not Files(spark).is_directory(self.path):
-            raise PipelineError(f"{self.path}: no such directory; does Weir write usage there yet?")
+    def stream(self, spark: SparkSession, kind: str) -> DataFrame:
+        options = {
+            "pathGlobFilter": f"{kind}-*{{{','.join(COMPRESSIONS)}}}",
+            "maxBytesPerTrigger": str(self.batch_bytes),
+            "maxFileAge": _FOR_EVER,
+            "ignoreMissingFiles": str(self.skip_lost).lower(),
+        }
+        files = spark.readStream.format("binaryFile").schema(_FILE).options(**options).load(self.path)
+        small = files.where(fn.col("length") <= self._bytes_max)
+        content = fn.lit(None).cast("binary").alias("content") if self._is_local else fn.col("content")
+        return small.select(fn.col("path").alias("source"), content, _taken())
+
+    def unread(self, spark: SparkSession) -> Iterator[str]:
         if re.search(_PATTERN, self.path):
             raise PipelineError(
                 f"{self.path}: Spark takes such a name for a pattern and reads files twice: use a directory "
                 "without any of * ? [ ] { } \\ in its path"
             )
+        reader = spark.read.format("binaryFile").option("recursiveFileLookup", True)
+        try:
+            files = reader.load(self.path).select("path", "length", "modificationTime")
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            raise PipelineError(f"{self.path}: no such directory; does Weir write usage there yet?") from None
+        found = files.select(fn.col("path"), self._why().alias("why")).where("why is not null")
+        by_reason = found.groupBy("why").agg(
+            fn.count("*").alias("count"), fn.sort_array(fn.collect_list("path")).alias("paths")
+        )
+        rows = by_reason.select("why", "count", fn.slice("paths", 1, _NAMED).alias("paths"))
+        for row in rows.orderBy("why").collect():
+            names = ", ".join(path.rpartition(self.path.rstrip("/") + "/")[2] for path in row["paths"])
+            sort, more = "file" if row["count"] == 1 else "files", ", …" if row["count"] > _NAMED else ""
+            yield f"not read: {row['count']:,} {sort} {row['why']}: {names}{more}"
 
-    def stream(self, spark: SparkSession, kind: str) -> DataFrame:
-        options = {
-            "pathGlobFilter": f"{kind}-*.jsonl",
-            "maxBytesPerTrigger": str(self.batch_bytes),
-            "maxFileAge": FILE_AGE_MAX,
-            "lineSep": "\n",
-            "ignoreMissingFiles": str(self.skip_lost).lower(),
-        }
-        lines = spark.readStream.format("text").options(**options).load(self.path)
-        return lines.select("value", fn.col("_metadata.file_path").alias("source"), _no_channel(), _taken())
+    @property
+    def _is_local(self) -> bool:
+        """True if Python can open the files, and therefore reads them piece by piece."""
+        return "://" not in self.path
+
+    @property
+    def _bytes_max(self) -> int:
+        return FILE_BYTES_MAX if self._is_local else REMOTE_BYTES_MAX
+
+    def _why(self) -> Column:
+        """Return the column with the reason why a file is not read; null for files that are read."""
+        path, age = fn.col("path"), fn.unix_timestamp() - fn.unix_timestamp("modificationTime")
+        name = fn.substring_index(path, "/", -1)
+        below = fn.substring_index(path, self.path.rstrip("/") + "/", -1)
+        endings = "|".join(re.escape(end) for end in COMPRESSIONS)
+        return (
+            fn.when(fn.contains(below, fn.lit("/")), "in subdirectories")
+            .when(name.rlike(r"\.(tmp|part)$") & (age < _UNFINISHED_S), None)
+            .when(name.rlike(r"\.(tmp|part)$"), "unfinished for over an hour")
+            .when(~name.rlike(rf"^(usage|trace)-.*({endings})$"), "with other names")
+            .when(fn.col("length") > self._bytes_max, f"larger than {self._bytes_max} bytes")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +147,14 @@ class Topic:
     batch_records: int = BATCH_RECORDS
     skip_lost: bool = False
     """True to continue where Kafka has deleted records before they were read."""
+    is_files: bool = False
 
     def name(self, kind: str) -> str:
         return f"topic {self._topic(kind)}"
 
-    def check(self, spark: SparkSession) -> None:
-        """Do nothing: reading the stream reports a missing topic."""
+    def unread(self, spark: SparkSession) -> Iterator[str]:  # noqa: ARG002  # a directory needs it
+        """Yield nothing: every record of a topic is read."""
+        return iter(())
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
         options = {f"kafka.{key}": value for key, value in self.properties.items()} | {
@@ -117,21 +172,13 @@ class Topic:
             if "kafka" not in str(error).lower():
                 raise
             raise PipelineError(
-                f"Spark has no Kafka connector here: spark-submit --packages {CONNECTOR}"
+                f"Spark has no Kafka connector here: spark-submit --packages {PACKAGES}"
             ) from None
-        return lines.select(
-            fn.col("value").cast("string"),
-            fn.concat_ws("/", "topic", "partition", "offset").alias("source"),
-            fn.col("partition").cast("string").alias("channel"),
-            _taken(),
-        )
+        source = fn.concat_ws("/", "topic", "partition", "offset").alias("source")
+        return lines.select(source, fn.col("value").alias("content"), _taken())
 
     def _topic(self, kind: str) -> str:
         return self.topic if kind == "usage" else f"{self.topic}-{kind}"
-
-
-def _no_channel() -> Column:
-    return fn.lit("").alias("channel")
 
 
 def _taken() -> Column:

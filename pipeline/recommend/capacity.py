@@ -1,105 +1,136 @@
 """Fit proposed limits into the brokers' capacity: multiply the part of each proposal above the floor (the
 lowest limit to propose) by one common factor.
 
-So each entity gets at least the floor, and entities that need more get more. The largest factor that fits
-follows from three sums: room = floors + factor · (proposed - floors).
-
->>> fit(proposed=300.0, floors=100.0, room=150.0)
-0.25
->>> fit(proposed=300.0, floors=100.0, room=300.0)
-1.0
+So each entity gets at least the floor, and entities that need more get more. The load that counts is the
+coincident peak: per broker and hour, the sum over the entities of their use, each at most its limit. Peaks of
+different hours are not added up. The load grows with the factor, so that a grid of factors, computed at once,
+encloses the largest one that fits; a second, finer grid finds it to a thousandth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as sql
+import polars as pl
+from pyspark.sql import functions as fn
 
 from weir.pipeline.outcome import PipelineError
-from weir.pipeline.recommend.plan import BYTES, STEPS_PER_UNIT, Plan
+from weir.pipeline.recommend.need import POT
+from weir.pipeline.recommend.plan import Plan, moment
+from weir.pipeline.recommend.use import collected, in_spark
 from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    Rounding: TypeAlias = Callable[[Column], Column]
+STEPS: Final = 32
+"""Number of steps of a grid of factors."""
+WHOLE: Final = (0.0, 1.0)
+LIMITS: Final = (*POT, "quota", "low", "wanted", "is_held_back")
+"""Columns of the limits: `low` is the limit with the factor 0, `wanted` with the factor 1."""
+_SLACK: Final = 1 + 1e-9
+Grids = Mapping[QuotaKey, tuple[float, float]]
+"""The least and the largest factor of a grid, by quota."""
 
 
-def fit(*, proposed: float, floors: float, room: float) -> float:
-    """Return the largest factor, at most 1, by which the parts of the proposals above the floors (lowest
-    limits to propose) can be multiplied so that the proposals fit into `room`. Arguments are sums, in one
-    unit. Raises ValueError if the floors alone exceed `room`.
+def fitting(peaks: Sequence[float], room: float) -> int:
+    """Return the index of the last of the peaks (ascending) that fits into `room`; -1 if none fits.
+
+    >>> fitting([1.0, 2.0, 4.0], 3.0)
+    1
     """
-    if proposed <= room:
-        return 1.0
-    if floors > room:
-        raise ValueError(f"the floors alone are {floors:.10g}, and there is room for {room:.10g}")
-    return (room - floors) / (proposed - floors)
+    return bisect_right(peaks, room * _SLACK) - 1
 
 
-def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) -> dict[QuotaKey, float]:
+def loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, grids: Grids, steps: int) -> pl.DataFrame:
+    """Return one row per quota, broker and hour with the load of all entities: `quota`, `broker`, `start_ms`,
+    `mean` (the average rate in the hour), and `load_0` to `load_STEPS`, the rates under limits with each
+    factor of the quota's grid. A quota without a grid has the factor 1.
+
+    Entities without a limit count with their use. Entities that were held back count, in hours with throttle
+    times, with their whole limit: they would have used it.
+    """
+    asked = in_spark(limits.select(LIMITS), hours.sparkSession).alias("limits")
+    same = [hours[name].eqNullSafe(asked[name]) for name in (*POT, "quota")]
+    both = hours.join(asked, same, "left").select(
+        *(hours[name] for name in ("quota", "broker", "start_ms", "mean", "used", "throttled_s")),
+        *(asked[name] for name in ("low", "wanted", "is_held_back")),
+    )
+    found = both.groupBy("quota", "broker", "start_ms").agg(
+        fn.sum("mean").alias("mean"),
+        *(
+            fn.sum(_load(_factor(grids, step, steps), plan)).alias(f"load_{step}")
+            for step in range(steps + 1)
+        ),
+    )
+    return collected(found)
+
+
+def _factor(grids: Grids, step: int, steps: int) -> Column:
+    factor = fn.lit(1.0)
+    for quota, (least, most) in grids.items():
+        at = least + (most - least) * step / max(steps, 1)
+        factor = fn.when(fn.col("quota") == quota.value, fn.lit(at)).otherwise(factor)
+    return factor
+
+
+def _load(factor: Column, plan: Plan) -> Column:
+    limit = fn.col("low") + (fn.col("wanted") - fn.col("low")) * factor
+    demand = fn.col("used") * fn.lit(1 + plan.growth)
+    unknown = fn.col("is_held_back") & (fn.col("throttled_s") > 0)
+    return fn.when(unknown, limit).otherwise(fn.least(demand, limit))  # least() ignores null
+
+
+def factors(
+    hours: DataFrame, limits: pl.DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]
+) -> tuple[dict[QuotaKey, float], pl.DataFrame]:
     """Return, for each quota that has a capacity, the factor (0 to 1) for the part of its proposals above the
-    floor (lowest limit to propose). `kept` has, for each quota, the sum of the values that the new file takes
-    over from the current file. `proposals` has the columns `quota` and `wanted`, one row per entity and
-    quota.
+    floor (lowest limit to propose); and the `loads`, whose last column is for the factor 1. `kept` has, for
+    each quota, the sum of the values that the new file takes over from the current file for entities without
+    use: this part of the capacity stays free for them.
 
     Raises PipelineError if even the floors exceed the capacity.
     """
-    if not plan.capacity:
-        return {}
-    rows = proposals.groupBy("quota").agg(
-        sql.sum("wanted").alias("wanted"), sql.count(sql.lit(1)).alias("entities")
+    room = {key: plan.capacity[key] * plan.over_commitment - kept.get(key, 0.0) for key in plan.capacity}
+    steps = STEPS if room else 0
+    found = loads(hours, limits, plan, dict.fromkeys(room, WHOLE), steps)
+    within = {key: _enclosed(found, key, room[key], plan) for key in room}
+    between = {key: ends for key, ends in within.items() if ends[0] < 1}
+    result = {key: least for key, (least, _most) in within.items()}
+    if between:
+        finer = loads(hours, limits, plan, between, STEPS)
+        for key, (least, most) in between.items():
+            index = fitting(_peaks(finer, key), room[key])
+            result[key] = least + (most - least) * max(index, 0) / STEPS
+    return result, found
+
+
+def _enclosed(found: pl.DataFrame, quota: QuotaKey, room: float, plan: Plan) -> tuple[float, float]:
+    """Return the largest factor of the grid that fits, and the next one. Raises PipelineError if none
+    fits.
+    """
+    index = fitting(_peaks(found, quota), room)
+    if index < 0:
+        raise PipelineError(_too_much(found, quota, room, plan))
+    return index / STEPS, min(1.0, (index + 1) / STEPS)
+
+
+def _peaks(found: pl.DataFrame, quota: QuotaKey) -> list[float]:
+    of_quota = found.filter(pl.col("quota") == quota.value)
+    peaks = of_quota.select(pl.col(f"load_{step}").max().fill_null(0.0) for step in range(STEPS + 1)).row(0)
+    return [max(peaks[: index + 1]) for index in range(len(peaks))]  # ascending, despite rounding
+
+
+def _too_much(found: pl.DataFrame, quota: QuotaKey, room: float, plan: Plan) -> str:
+    busiest = found.filter(pl.col("quota") == quota.value).sort("load_0")
+    where = ""
+    if busiest.height:
+        row = busiest.row(-1, named=True)
+        where = f" (broker {row['broker']}, {moment(row['start_ms'])}: {row['load_0']:.10g})"
+    return (
+        f"{quota.value}: even with the floor {plan.floor(quota):g} for every entity, the load exceeds "
+        f"{room:.10g}{where}: capacity {plan.capacity[quota]:g} x {plan.over_commitment:g} over-commitment, "
+        "less what is kept: lower --floor, or raise --over-commitment"
     )
-    sums = {row["quota"]: (row["wanted"], row["entities"]) for row in rows.collect()}  # a row per quota
-    found = {}
-    for quota, capacity in plan.capacity.items():
-        wanted, entities = sums.get(quota.value, (0.0, 0))
-        room = capacity * plan.over_commitment - kept.get(quota, 0.0)
-        try:
-            found[quota] = fit(proposed=wanted, floors=entities * plan.floor(quota), room=room)
-        except ValueError as error:
-            raise PipelineError(
-                f"{quota.value}: {error} ({entities} entities x {plan.floor(quota):g}; capacity {capacity:g} "
-                f"x {plan.over_commitment:g} over-commitment, less what is kept): lower --floor, or raise "
-                "--over-commitment"
-            ) from None
-    return found
-
-
-def wanted(plan: Plan) -> Column:
-    """Return the column with the limit that an entity needs: `used` · (1 + growth) · headroom, rounded up,
-    and at least the floor (the lowest limit to propose).
-    """
-    need = sql.when(sql.col("is_one_off"), 0.0).otherwise(sql.col("used") * sql.lit(plan.factor))
-    return sql.greatest(floor(plan), _rounded(need, sql.ceil))
-
-
-def proposed(plan: Plan, by: Mapping[QuotaKey, float]) -> Column:
-    """Return the column with the proposed limit: the floor (the lowest limit to propose), plus the part of
-    `wanted` above the floor multiplied by the quota's factor in `by`, rounded down.
-    """
-    kept = sql.col("wanted")
-    for quota, factor in by.items():
-        if factor < 1:
-            above = (sql.col("wanted") - floor(plan)) * sql.lit(factor)
-            cut = sql.greatest(floor(plan), _rounded(floor(plan) + above, sql.floor))
-            kept = sql.when(sql.col("quota") == quota.value, cut).otherwise(kept)
-    return kept
-
-
-def floor(plan: Plan) -> Column:
-    floors = [item for quota in plan.quotas for item in (sql.lit(quota.value), sql.lit(plan.floor(quota)))]
-    return sql.create_map(*floors)[sql.col("quota")]
-
-
-def _rounded(value: Column, to: Rounding) -> Column:
-    """Round a rate with the function `to`: bytes/s to whole numbers, other rates to hundredths. Digits beyond
-    six decimals of such a step are rounding errors, and are removed first.
-    """
-    steps = sql.when(sql.col("quota").isin([key.value for key in BYTES]), 1.0).otherwise(
-        float(STEPS_PER_UNIT)
-    )
-    largest = sql.lit(9e16)  # a hundred times this value fits into a long
-    return to(sql.round(sql.least(value, largest) * steps, 6)).cast("double") / steps

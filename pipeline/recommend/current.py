@@ -6,14 +6,13 @@ prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from pyspark.sql import functions as sql
-from pyspark.sql.types import BooleanType, DoubleType, StringType, StructField, StructType
+import polars as pl
 
-from weir.pipeline.recommend.need import NAMES
+from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options
@@ -21,23 +20,15 @@ from weir.quotas.table.quota_entry import Entry
 from weir.quotas.table.quota_file import entries_of
 from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from pyspark.sql import DataFrame, SparkSession
-
-    Resolve = Callable[[Iterable[pd.DataFrame]], Iterable[pd.DataFrame]]
-
-RESOLVED: Final = StructType(
-    [
-        StructField("user", StringType()),
-        StructField("client_id", StringType()),
-        StructField("quota", StringType()),
-        StructField("current", DoubleType()),
-        StructField("alone", BooleanType()),
-        StructField("named", BooleanType()),
-        StructField("client_id_prefix", StringType()),
-    ]
-)
+RESOLVED: Final[dict[str, type[pl.DataType]]] = {
+    "user": pl.String,
+    "client_id": pl.String,
+    "quota": pl.String,
+    "current": pl.Float64,
+    "alone": pl.Boolean,
+    "named": pl.Boolean,
+    "client_id_prefix": pl.String,
+}
 
 
 class CurrentLimit(NamedTuple):
@@ -47,8 +38,8 @@ class CurrentLimit(NamedTuple):
     alone: bool = False
     """True if no other entity shares the budget of the limit."""
     named: bool = False
-    """True if neither the user nor the client-id of the entry that sets the limit is the default. In the
-    table of recommendations, true if this holds for any recommended quota.
+    """True if neither the user nor the client-id of the entry that sets the limit is the default. In
+    `resolved`, true if this holds for any recommended quota.
     """
     prefix: str | None = None
     """Prefix whose client-ids share the budget; None if the limit has no prefix."""
@@ -76,50 +67,40 @@ def current_limit(
     )
 
 
-def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan, level: str) -> DataFrame:
-    """Return one row per entity and quota with its current limit: the columns `current` (in the quota's
-    unit), `alone`, `named`, `client_id_prefix` and `members`, which is 1: the row is for one entity.
+def resolved(entities: pl.DataFrame, plan: Plan, level: str) -> pl.DataFrame:
+    """Return one row per entity and recommended quota with its current limit: the columns of `entities`
+    (`user`, `client_id` and others), `quota`, and the fields of `CurrentLimit`, `prefix` as
+    `client_id_prefix`. Without a current table, nothing has a limit.
     """
+    table = plan.current or QuotaTable()
     stand_in = ANONYMOUS if plan.level == AUTO and level == "client-id" else None
-    shared = spark.sparkContext.broadcast(table)
-    resolve = _resolver(lambda: shared.value, plan.quotas, level, stand_in)
-    limits = rows.select(*NAMES).distinct().mapInPandas(resolve, RESOLVED).alias("limits")
-    same = (
-        rows["user"].eqNullSafe(sql.col("limits.user"))
-        & rows["client_id"].eqNullSafe(sql.col("limits.client_id"))
-        & (rows["quota"] == sql.col("limits.quota"))
-    )
-    return rows.join(limits, same).select(
-        *(rows[name] for name in rows.columns),
-        *(f"limits.{name}" for name in ("current", "alone", "named", "client_id_prefix")),
-        sql.lit(1).cast("long").alias("members"),
-    )
+    found: list[tuple[object, ...]] = []
+    for user, client_id in entities.select("user", "client_id").iter_rows():
+        limits = {key: current_limit(table, key, level, user or stand_in, client_id) for key in plan.quotas}
+        named = any(limit.named for limit in limits.values())
+        found += [(user, client_id, key.value, *limit._replace(named=named)) for key, limit in limits.items()]
+    limits_of_each = pl.DataFrame(found, RESOLVED, orient="row")
+    return entities.join(limits_of_each, on=["user", "client_id"], nulls_equal=True)
 
 
-def _resolver(
-    table: Callable[[], QuotaTable], keys: tuple[QuotaKey, ...], level: str, stand_in: str | None
-) -> Resolve:
-    """Return a function for Spark that converts frames with the columns `user` and `client_id` into frames
-    with the current limits (`RESOLVED`). `stand_in` is the user to assume in rows without a user.
+def budgets(limits: pl.DataFrame, level: str) -> pl.DataFrame:
+    """Return one row per budget and quota, from one row per entity and quota (`resolved`): `POT`, `quota`,
+    `current`, `alone`, `named`, `hours` (number of hours with records) and `first_ms`. Client-ids that share
+    a prefix's quota have one row together, for each user if `level` has users.
     """
-
-    def resolve(frames: Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
-        import pandas as pd
-
-        for frame in frames:
-            found: list[tuple[object, ...]] = []
-            for user, client_id in frame.itertuples(index=False):
-                limits = {
-                    key: current_limit(table(), key, level, user or stand_in, client_id) for key in keys
-                }
-                named = any(limit.named for limit in limits.values())
-                found += [
-                    (user, client_id, key.value, *limit._replace(named=named))
-                    for key, limit in limits.items()
-                ]
-            yield pd.DataFrame(found, columns=RESOLVED.names).astype({"current": "float64"})
-
-    return resolve
+    is_shared = pl.col("client_id_prefix").is_not_null()
+    nobody = pl.lit(None, pl.String)
+    user = pl.col("user") if "user" in level else nobody
+    by_pot = limits.with_columns(
+        user=pl.when(is_shared).then(user).otherwise("user"),
+        client_id=pl.when(is_shared).then(nobody).otherwise("client_id"),
+    )
+    return by_pot.group_by(*POT, "quota").agg(
+        pl.col("current").max(),
+        pl.col("alone", "named").all(),
+        pl.col("hours").max(),
+        pl.col("first_ms").min(),
+    )
 
 
 @dataclass(slots=True)

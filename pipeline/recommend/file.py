@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from weir.pipeline.recommend.current import Kept
-from weir.pipeline.recommend.plan import QUOTAS, Plan, everybody
-from weir.quotas import Entity, Prefix, QuotaKey
+from weir.pipeline.recommend.plan import PAIRS, QUOTAS, Plan, everybody
+from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey
 from weir.quotas.table.options import PLAIN, Options
 from weir.quotas.table.quota_entry import Entry, comment, entry_lines
 from weir.quotas.table.replication_entry import replication_lines
@@ -45,15 +45,20 @@ def lines(
     """
     yield from _ended(map(comment, header))
     rest = dict(kept.rates)
+    floors: dict[QuotaKey, float] = {key: plan.floor(key) for key in QUOTAS if key in plan.quotas}
     if plan.with_default:
         default = everybody(level)
-        floors: dict[QuotaKey, float] = {key: plan.floor(key) for key in QUOTAS if key in plan.quotas}
         told: dict[QuotaKey, list[str]] = {
             next(iter(floors)): ["the floor: for each client without an entry"]
         }
         rates = {**floors, **rest.pop(default, {})}
         yield from _block(Entry(default, False, rates, kept.options.get(default, PLAIN)), told)
     for entity, rows in groupby(proposals, key=lambda row: row.entity):
+        if plan.with_default and level == PAIRS and entity.client_id is None:
+            others = Entity(entity.user, DEFAULT)  # else these would share the user's budget
+            rates = {**floors, **rest.pop(others, {})}
+            told_of_others = {next(iter(floors)): ["the floor: for each of the user's other client-ids"]}
+            yield from _block(Entry(others, False, rates), told_of_others)
         options = kept.options.get(entity, PLAIN)
         yield from _entry(entity, list(rows), rest.pop(entity, {}), plan, options)
     was = f"as in {plan.current_name}"

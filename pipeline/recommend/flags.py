@@ -2,47 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark.sql import functions as sql
+import polars as pl
 
-from weir.pipeline.recommend.plan import Plan
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
+from weir.pipeline.recommend.plan import STEP, Plan
 
 NEVER_NEAR: Final = "never near"
-MOSTLY_THROTTLED: Final = "mostly throttled"
-THROTTLED_AT_PEAK: Final = "throttled at peak"
+HELD_BACK: Final = "held back"
+OUTLIER: Final = "outlier"
 NEW: Final = "new"
 ONE_OFF: Final = "one-off"
 CUT: Final = "cut below use"
 
 MEANINGS: Final = {
     NEVER_NEAR: "used only a small share of its current quota",
-    MOSTLY_THROTTLED: "throttled most of the time in which it was active",
-    THROTTLED_AT_PEAK: "throttled in its busiest hour: its demand may be higher",
+    HELD_BACK: "its demand is above its use, unknown how far: the proposal is a step",
+    OUTLIER: "its busiest hour is far above its other hours",
     NEW: "active in the last day only",
     ONE_OFF: "active in too few hours for an entry of its own",
     CUT: "gets less than it used",
 }
 DAY_MS: Final = 86_400_000
+OUTLYING: Final = 2.0
+"""Factor by which the busiest hour exceeds the ordinary ones if it is an outlier."""
+_HELD: Final = 0.01
+"""Share of the active time; an entity that was throttled for a larger share was held back."""
+_NEAR: Final = (0.95, 1.05)
+"""Shares of the current quota; an entity whose windows are between them may have been held back, even if the
+records have no throttle times. Above them, the quota was not in force.
+"""
 
 
-def flags(plan: Plan, first_ms: int, end_ms: int) -> Column:
-    """Return the column with the flags of a proposal, an array of strings such as `never near`. A flag asks
-    the operator to check the proposal. The recorded usage covers the time from `first_ms` to `end_ms`.
+def held_back() -> pl.Expr:
+    """Return the column that is true if an entity's demand is unknown, because a quota held it back."""
+    near = pl.col("alone") & (pl.col("near") / pl.col("current")).is_between(*_NEAR)
+    return ((pl.col("held") > _HELD) | near.fill_null(value=False)) & (pl.col("peak") > 0)
+
+
+def flags(plan: Plan, first_ms: int, end_ms: int) -> pl.Expr:
+    """Return the column with the flags of a proposal, a list of strings such as `never near`. The recorded
+    usage covers the time from `first_ms` to `end_ms`.
     """
-    is_new = sql.lit(end_ms - first_ms > DAY_MS) & (sql.col("first_ms") >= sql.lit(end_ms - DAY_MS))
-    throttled = sql.col("throttled_s") > sql.col("active_s") * sql.lit(plan.throttled)
-    idle = sql.col("alone") & (sql.col("peak") < sql.col("current") * sql.lit(plan.near)) & ~is_new
+    is_new = pl.lit(end_ms - first_ms > DAY_MS) & (pl.col("first_ms") >= end_ms - DAY_MS)
+    idle = pl.col("alone") & (pl.col("peak") < pl.col("current") * plan.near) & ~is_new
     conditions = {
         NEVER_NEAR: idle,
-        MOSTLY_THROTTLED: throttled,
-        THROTTLED_AT_PEAK: sql.col("throttled_at_peak_s") > 0,
+        HELD_BACK: pl.col("is_held_back"),
+        OUTLIER: pl.col("busiest") > OUTLYING * pl.col("ordinary"),
         NEW: is_new,
-        ONE_OFF: sql.col("is_one_off"),
-        CUT: sql.col("proposed") < sql.col("used"),
+        ONE_OFF: pl.col("is_one_off"),
+        CUT: pl.col("proposed") < pl.col("used"),
     }
-    found = [sql.when(condition, sql.lit(flag)) for flag, condition in conditions.items()]
-    return sql.array_compact(sql.array(*found))
+    found = [pl.when(condition).then(pl.lit(flag)) for flag, condition in conditions.items()]
+    return pl.concat_list(found).list.drop_nulls()
+
+
+def step_or_headroom(plan: Plan) -> pl.Expr:
+    """Return the column with the factor on an entity's use: a step if its demand is unknown, else growth and
+    headroom.
+    """
+    return pl.when(pl.col("is_held_back")).then(max(STEP, plan.factor)).otherwise(plan.factor)

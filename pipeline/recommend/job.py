@@ -1,43 +1,34 @@
 """Recommend quotas for each entity from the hours of the roll-up.
 
-The need is a percentile of the usage, times growth and headroom, and at least the floor (`need`). Proposals
-are cut if they exceed the brokers' capacity (`capacity`), and flagged if an operator should check them
-(`flags`). Each value has a reason (`reasons`). The proposals are written to a table, and from the table to
-the quota file, line by line (`file`), so that memory never has all proposals or the whole file.
+Spark aggregates the hours (`use`): the need of each entity (`need`), and the load of each broker under the
+proposals (`capacity`). The rest are some rows per entity, on the driver: a limit for each (`proposals`), with
+flags where an operator should look (`flags`), a reason (`reasons`) and a tier (`tiers`). They are written to
+a table, and line by line to the quota file (`file`).
+
+Response times of clients that suffer while another is busy would be a query beside `outlook`, once usage
+records have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark import StorageLevel
-from pyspark.sql import functions as sql
-from pyspark.sql.types import StructType
+import polars as pl
 
 from weir.pipeline import tables
-from weir.pipeline.files import Files
-from weir.pipeline.lake import Lake
+from weir.pipeline.lake import Lake, empty, latest, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.recommend.capacity import factors, floor, proposed, wanted
-from weir.pipeline.recommend.current import Kept, candidates, kept, resolved
+from weir.pipeline.recommend import capacity, notes, proposals, use
+from weir.pipeline.recommend.current import Kept, budgets, candidates, kept, resolved
 from weir.pipeline.recommend.file import Proposed, lines
-from weir.pipeline.recommend.flags import flags
-from weir.pipeline.recommend.names import left_out
-from weir.pipeline.recommend.need import (
-    ENTITY,
-    NAMES,
-    Span,
-    by_quota,
-    hours,
-    looked_at,
-    needs,
-    shared,
-    unresolved,
-)
+from weir.pipeline.recommend.found import Found
+from weir.pipeline.recommend.names import WITHOUT, left_out
+from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import QUOTAS, Plan
-from weir.pipeline.recommend.reasons import reason
-from weir.pipeline.recommend.summary import counted, header, listings, notes, notes_of_run
+from weir.pipeline.recommend.reasons import Ground, reason
+from weir.pipeline.recommend.summary import header, listings
+from weir.pipeline.recommend.tiers import tier_of, tiers
 from weir.quotas import Entity, Prefix, QuotaFileError, QuotaKey
 
 if TYPE_CHECKING:
@@ -47,106 +38,108 @@ Write = Callable[[Iterable[str]], None]
 """Function that writes the lines of a file; called once."""
 
 ONE_OFF: str = "active in too few hours"
-_KEY = (*ENTITY, "quota")
 
 
 def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
     """Write the table of proposals, and call `write` with the lines of the quota file. Raises PipelineError
-    for invalid parameters, if another recommendation runs on this lake, if the floors exceed the capacity, or
-    if a name cannot be written.
+    for invalid parameters, if the floors exceed the capacity, or if a name cannot be written.
 
-    If there is no usage, empty the table and write no file: usually the path is wrong, and the file would
-    have only floors.
+    If there is no usage, remove the cluster's proposals and write no file: usually the path is wrong, and the
+    file would have only floors.
     """
     plan.check()
-    with Files(spark).locked(lake.lock("recommend"), "recommend"):
-        return _recommend(spark, lake, plan, write)
-
-
-def _recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
-    rows = hours(spark, lake, plan)
-    level, span = looked_at(rows, plan)
-    if not span.hours:
+    version = latest(spark, lake.rollup)
+    rows = use.rows(spark, lake, plan, version)
+    level, span = use.looked_at(rows, plan)
+    if not span.rows:
         return _nothing(spark, lake, plan)
-    rows = rows.where(sql.col("level") == level)
-    needed = _needs(spark, rows.where(left_out(level).isNull()), plan, level)
-    needed = needed.persist(StorageLevel.MEMORY_AND_DISK)
+    found = _found(use.of_level(rows, level), plan, level, span, version)
+    saved = found.table.select(tables.RECOMMENDATION.names)
+    _save(use.in_spark(saved, spark, tables.RECOMMENDATION), lake, plan)
     try:
-        entities, missing = _people(rows, needed, plan, level)
-        given = needed if plan.with_default else needed.where(~sql.col("is_one_off"))
-        rest = _kept(given, spark, plan, level)
-        cuts = factors(given, plan, rest.sums)
-        _save(_proposals(given, plan, span, cuts), lake)
-    finally:
-        needed.unpersist()
-    table = tables.read(spark, lake.recommendation, tables.RECOMMENDATION)
-    counts = counted(table, missing, entities)
-    about = [*header(plan, level, span, counts, cuts), *notes_of_run(plan, level, rest)]
-    try:
-        write(lines(about, _entries(table), plan, level, rest))
+        write(lines(header(found), _entries(found.table), plan, level, found.kept))
     except QuotaFileError as error:
         raise PipelineError(f"{plan.output}: cannot write it: {error}") from None
     return Outcome(
         "recommend",
-        read={"hours": span.hours, "entities": entities},
-        wrote={"entries": counts.entries, "proposals": counts.proposals},
-        where={"hours": lake.rollup("hour"), "entries": plan.output, "proposals": lake.recommendation},
-        notes=(*notes(plan, counts, cuts), *notes_of_run(plan, level, rest)),
-        listings=tuple(listings(table, plan, counts)),
+        read={"hours": span.rows, "entities": found.entities},
+        wrote={"entries": found.entries, "proposals": found.table.height},
+        where={"hours": lake.rollup, "entries": plan.output, "proposals": lake.recommendation},
+        notes=tuple(notes.notes(found)),
+        listings=tuple(listings(found)),
     )
 
 
 def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
-    _save(spark.createDataFrame([], tables.RECOMMENDATION), lake)
+    _save(empty(spark, tables.RECOMMENDATION), lake, plan)
     days = f" from {plan.days[0]} to {plan.days[1]}" if plan.days else ""
     return Outcome(
         "recommend",
         read={"hours": 0},
         wrote={"entries": 0, "proposals": 0},
-        where={"hours": lake.rollup("hour"), "proposals": lake.recommendation},
-        notes=(f"no usage{days}: {plan.output} is not written; was `weir pipeline rollup` run?",),
+        where={"hours": lake.rollup, "proposals": lake.recommendation},
+        notes=(f"no usage of cluster {plan.cluster}{days}: {plan.output} is not written; was rollup run?",),
     )
 
 
-def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple[int, dict[str, int]]:
-    """Return the number of entities with usage, and the number of entities that get no entry, by reason."""
-    each = rows.select(*NAMES).distinct().groupBy(left_out(level).alias("why")).agg(sql.count(sql.lit(1)))
-    by_reason = {row[0]: row[1] for row in each.collect()}  # a row per reason
-    missing = {why: count for why, count in by_reason.items() if why is not None}
-    if not plan.with_default and plan.min_active_hours > 1:
-        few = needed.where(sql.col("is_one_off")).select(*NAMES).distinct().count()
-        missing.update({ONE_OFF: few} if few else {})
-    return sum(by_reason.values()), dict(sorted(missing.items()))
+def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int | None) -> Found:
+    limits = resolved(use.entities(rows), plan, level)
+    shared = limits.filter(pl.col("client_id_prefix").is_not_null())
+    members = shared.select(*use.NAMES, "quota", prefix="client_id_prefix")
+    hours = use.hours(rows, plan, level, members)
+    every = proposals.wanted(budgets(limits, level), use.needed(hours, plan, span), plan)
+    every = _with_reasons_to_leave_out(every, plan, level)
+    given = every.filter(pl.col("why").is_null())
+    rest = _kept(given, plan, level)
+    cuts, loads = capacity.factors(hours, _limits(every, plan), plan, rest.sums)
+    marked = proposals.marked(proposals.proposed(given, plan, cuts), plan, level, span.first_ms, span.end_ms)
+    table = _tiered(marked)
+    reasons = [reason(Ground(*row), plan, cuts) for row in table.select(Ground._fields).iter_rows()]
+    table = table.with_columns(
+        cluster=pl.lit(plan.cluster),
+        reason=pl.Series(reasons, dtype=pl.String),
+        rollup_version=pl.lit(version, pl.Int64),
+    )
+    outside = every.filter(pl.col("why").is_not_null())
+    left = outside.group_by("why").agg(pl.struct(POT).n_unique()).sort("why")
+    entities = limits.select(use.NAMES).unique().height
+    return Found(
+        plan, level, span, version, table, outside, dict(left.iter_rows()), entities, cuts, loads, rest
+    )
 
 
-def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> DataFrame:
-    """Return one row per entity and quota with its usage (columns of `need.needs`), and with `wanted`: the
-    limit, in the quota's unit, that the entity needs after growth, with headroom, and at least the lowest
-    limit to propose.
+def _with_reasons_to_leave_out(every: pl.DataFrame, plan: Plan, level: str) -> pl.DataFrame:
+    """Return the rows with `why`: the reason why the entity gets no entry, null if it gets one or if the
+    default entry covers it; and with `of_user` (`proposals.of_user`).
     """
-    used = by_quota(rows, plan)
-    if plan.current is None:
-        used = unresolved(used)
-    else:
-        used = shared(resolved(used, spark, plan.current, plan, level), level)
-    return needs(used, plan).withColumn("wanted", wanted(plan))
+    names = every.select("user", "client_id").iter_rows()
+    why = pl.Series("why", [left_out(*each) for each in names], dtype=pl.String)
+    rows = every.with_columns(why, of_user=proposals.of_user(level))
+    small = pl.col("of_user") & (pl.col("wanted") <= pl.col("low")).all().over(POT)
+    few = pl.col("is_one_off") & (pl.lit(not plan.with_default) | pl.col("of_user"))
+    return rows.with_columns(
+        why=pl.coalesce("why", pl.when(small).then(pl.lit(WITHOUT)), pl.when(few).then(pl.lit(ONE_OFF)))
+    )
 
 
-def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept:
+def _limits(every: pl.DataFrame, plan: Plan) -> pl.DataFrame:
+    """Return the rows of `capacity.loads`: proposals, and the floor for entities without a proposal that the
+    default entry covers.
+    """
+    is_given = pl.col("why").is_null()
+    in_default = pl.lit(plan.with_default) & (pl.col("why") != WITHOUT) & ~pl.col("of_user")
+    wanted = pl.when(is_given).then("wanted").otherwise("low")
+    return every.filter(is_given | in_default).with_columns(wanted=wanted)
+
+
+def _kept(given: pl.DataFrame, plan: Plan, level: str) -> Kept:
     """Return the values of the current quota file that the new file keeps: those of entities or quotas
     without a proposal. `given` has one row for each entity and quota with a proposal.
     """
     if plan.current is None:
         return Kept()
-    seen: set[tuple[Entity, QuotaKey]] = set()
-    named = candidates(plan.current, plan, level)
-    if named:
-        columns = StructType([tables.RECOMMENDATION[name] for name in _KEY])
-        asked = sql.broadcast(spark.createDataFrame([_row(*quota) for quota in named], columns))
-        same = [given[name].eqNullSafe(asked[name]) for name in _KEY]
-        # At most as many rows as the file has entries.
-        for row in given.join(asked, same, "left_semi").select(*_KEY).collect():
-            seen.add((_entity(*row[:3]), QuotaKey(row[3])))
+    present = set(given.select(*POT, "quota").iter_rows())
+    seen = {each for each in candidates(plan.current, plan, level) if _row(*each) in present}
     return kept(plan.current, plan, level, seen)
 
 
@@ -160,32 +153,25 @@ def _row(entity: Entity, key: QuotaKey) -> tuple[str | None, str | None, str | N
     )
 
 
-def _entity(user: str | None, client_id: str | None, prefix: str | None) -> Entity:
-    return Entity(user, client_id if prefix is None else Prefix(prefix))
+def _tiered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with `tier`: the least of the tiers of their quota that is enough."""
+    parts = []
+    for part in rows.partition_by("quota"):
+        wanted = part["wanted"].to_list()
+        of_quota = tiers(wanted)
+        parts.append(
+            part.with_columns(tier=pl.Series([tier_of(each, of_quota) for each in wanted], dtype=pl.Float64))
+        )
+    return pl.concat(parts) if parts else rows.with_columns(tier=pl.lit(None, pl.Float64))
 
 
-def _proposals(given: DataFrame, plan: Plan, span: Span, cuts: Mapping[QuotaKey, float]) -> DataFrame:
-    """Return the proposals in the columns of `tables.RECOMMENDATION`."""
-    may_default = sql.lit(plan.with_default) & sql.col("client_id_prefix").isNull()
-    rows = given.withColumn("proposed", proposed(plan, cuts))
-    return rows.withColumns(
-        {
-            "in_default": may_default & (sql.col("proposed") <= floor(plan)),
-            "flags": flags(plan, span.first_ms, span.end_ms),
-            "reason": reason(plan, cuts),
-        }
-    ).select(*tables.RECOMMENDATION.names)
+def _save(rows: DataFrame, lake: Lake, plan: Plan) -> None:
+    replace(rows, lake.recommendation, f"cluster = {sql_text(plan.cluster)}")
 
 
-def _save(proposals: DataFrame, lake: Lake) -> None:
-    proposals.write.mode("overwrite").parquet(lake.recommendation)
-
-
-def _entries(table: DataFrame) -> Iterator[Proposed]:
-    """Yield the proposals that get an entry, ordered by entity; memory holds one partition of the table at a
-    time.
-    """
-    order = sql.array_position(sql.array(*(sql.lit(quota.value) for quota in QUOTAS)), sql.col("quota"))
-    rows = table.where(~sql.col("in_default")).orderBy(*ENTITY, order)
-    for row in rows.select(*Proposed._fields).toLocalIterator():
+def _entries(table: pl.DataFrame) -> Iterator[Proposed]:
+    """Yield the proposals that get an entry, ordered by entity."""
+    order = pl.col("quota").replace_strict({key.value: index for index, key in enumerate(QUOTAS)})
+    rows = table.filter(~pl.col("in_default")).sort(*POT, order)
+    for row in rows.select(Proposed._fields).iter_rows():
         yield Proposed(*row)

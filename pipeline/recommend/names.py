@@ -4,20 +4,14 @@ cannot contain them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from pyspark.sql import functions as sql
+import re
+from typing import Final
 
 from weir.quotas.table.bounded_names import OVERFLOW
 from weir.quotas.table.quota_entry import DEFAULT_MARKER
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
-"""Regular expression of the names that `quotas.table.bounded_names.shortened` makes; no client has such a
-name.
-"""
+SHORTENED: Final = re.compile(r".{191}~[0-9a-f]{64}", re.DOTALL)
+"""Pattern of the names that `quotas.table.bounded_names.shortened` makes; no client has such a name."""
 
 WITHOUT: Final = "without a name"
 LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"
@@ -26,19 +20,21 @@ LONG: Final = "with a name that was shortened"
 NO_TEXT: Final = "with a name that is no text"
 
 
-def left_out(level: str) -> Column:
-    """Return the column with the reason why an entity cannot have an entry, because of its user or client-id;
-    null if it can have one. `level` tells which of the two parts the entity has.
+def left_out(user: str | None, client_id: str | None) -> str | None:
+    """Return the reason why an entity cannot have an entry, because of its user or client-id; None if it can
+    have one. A part that the entity does not have is None.
     """
-    parts = (sql.col("user"),) * ("user" in level) + (sql.col("client_id"),) * ("client-id" in level)
-    return sql.coalesce(*map(_unsayable, parts))
+    reasons = [_unsayable(name) for name in (user, client_id) if name is not None]
+    return next((reason for reason in reasons if reason is not None), None)
 
 
-def _unsayable(name: Column) -> Column:
-    return (
-        sql.when(name.isNull() | (name == ""), WITHOUT)
-        .when(~sql.is_valid_utf8(name) | name.contains("\ufffd"), NO_TEXT)
-        .when(name == DEFAULT_MARKER, LITERAL_DEFAULT)
-        .when(name == OVERFLOW, OVERFLOW_NAME)
-        .when(name.rlike(SHORTENED), LONG)
-    )
+def _unsayable(name: str) -> str | None:
+    if name == "":
+        return WITHOUT
+    if "\ufffd" in name:
+        return NO_TEXT
+    if name == DEFAULT_MARKER:
+        return LITERAL_DEFAULT
+    if name == OVERFLOW:
+        return OVERFLOW_NAME
+    return LONG if SHORTENED.fullmatch(name) else None

@@ -1,154 +1,83 @@
-"""Compute the usage of each entity and quota from the hours of the roll-up."""
+"""The need of each entity: the highest of its needs at any broker, because a quota applies at each broker.
+
+At one broker, the need is a percentile over hours of a percentile over each hour's windows. By default it is
+the `ROBUST` percentile of the hours with use, so that a rare hour, such as a back-fill, makes no quota. Few
+hours have no outliers that could be told from the rest: there the busiest hour counts.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
-from pyspark.sql import functions as sql
+import polars as pl
 
-from weir.pipeline import tables
-from weir.pipeline.lake import Lake
-from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
-from weir.quotas.table.bounded_names import OVERFLOW
+from weir.pipeline.recommend.plan import MANY_HOURS, ROBUST
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+POT: Final = ("user", "client_id", "client_id_prefix")
+"""Columns that identify the owner of a budget: an entity, or the client-ids that share a prefix's quota."""
+NEED: Final[dict[str, type[pl.DataType]]] = {
+    **dict.fromkeys((*POT, "quota"), pl.String),
+    "broker": pl.Int64,  # where the need is highest
+    "used": pl.Float64,  # the need, before growth and headroom; 0 without use
+    "usual": pl.Float64,  # median of the days' busiest hours
+    "busiest": pl.Float64,  # the busiest hour, and its beginning
+    "at_ms": pl.Int64,
+    "ordinary": pl.Float64,  # the need without the busiest hours; what is far above it is an outlier
+    "hours_used": pl.Int64,
+    "days": pl.Int64,  # number of days with use
+    "near": pl.Float64,  # the 95th percentile of windows, in the same percentile of hours
+    "held": pl.Float64,  # throttled share of the active time (0 to 1), in the same percentile of hours
+    "peak": pl.Float64,  # the highest rate of any window, at any broker
+    "members": pl.Int64,  # number of client-ids that share the budget
+}
+"""Columns of `needs`."""
+_FEW_ORDINARY: Final = 0.9
+"""Share of the hours that are `ordinary` for an entity with few hours."""
 
-NAMES: Final = ("user", "client_id")
-ENTITY: Final = (*NAMES, "client_id_prefix")
 
+def needs(hours: pl.DataFrame, hours_percentile: float | None) -> pl.DataFrame:
+    """Return one row per budget and quota, with the columns `NEED`.
 
-def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
-    """Return the rows of the hourly roll-up (`tables.ROLLUP`) for the days in `plan.days`: rows of users, of
-    client-ids, and of pairs of both.
+    `hours` has one row per budget, quota, broker and hour: `POT`, `quota`, `broker`, `start_ms`, `day`,
+    `members`, `active_s` and `throttled_s` (s), and in the quota's unit `used` (the chosen percentile of the
+    windows), `p95` and `max`.
     """
-    rows = tables.read(spark, lake.rollup("hour"), tables.ROLLUP)
-    if plan.days is None:
-        return rows
-    first, last = plan.days
-    return rows.where(sql.col("day").between(sql.lit(first), sql.lit(last)))
-
-
-class Span(NamedTuple):
-    """The time that the roll-up covers for one kind of entity (user, client-id, or pair of both): number of
-    its rows, beginning and end (ms).
-    """
-
-    hours: int = 0
-    first_ms: int = 0
-    end_ms: int = 0
-
-    def __str__(self) -> str:
-        """Return the time as text: `BEGINNING to END`, both in UTC."""
-        return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
-
-
-def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
-    """Return the level of the recommendation (`user`, `client-id` or the pair of both), and the time that its
-    hourly rows cover. With `AUTO`, the level is client-id if no user is authenticated, because then only
-    client-ids distinguish clients; else the pair.
-    """
-    named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # any user may be in the overflow entity
-    each = rows.groupBy("level").agg(
-        sql.count(sql.lit(1)),
-        sql.min("start_ms"),
-        sql.max(sql.col("start_ms") + sql.col("seconds") * 1000),
-        sql.min(named),
-        sql.max(named),
+    at_broker = [*POT, "quota", "broker"]
+    used = pl.col("used").filter(pl.col("used") > 0)
+    held = pl.when(pl.col("active_s") > 0).then(pl.col("throttled_s") / pl.col("active_s")).otherwise(0.0)
+    each = hours.group_by(at_broker).agg(
+        hours_used=used.len().cast(pl.Int64),
+        used=_of_hours(used, hours_percentile),
+        ordinary=_by_hours(used.quantile(ROBUST / 100, "linear"), used.quantile(_FEW_ORDINARY, "lower")),
+        busiest=used.max(),
+        at_ms=pl.col("start_ms").sort_by("used", "start_ms").last(),
+        near=_of_hours(pl.col("p95"), hours_percentile),
+        held=_of_hours(held, hours_percentile),
+        peak=pl.col("max").max(),
+        members=pl.col("members").max(),
     )
-    found = {level: others for level, *others in each.collect()}  # a row per level
-    level = plan.level
-    if level == AUTO:
-        users = {*found["user"][3:]} if "user" in found else set()
-        level = "client-id" if users == {ANONYMOUS} else "user-client-id"
-    return level, Span(*found[level][:3]) if level in found else Span()
+    days = hours.filter(pl.col("used") > 0).group_by(*at_broker, "day").agg(pl.col("used").max())
+    usual = days.group_by(at_broker).agg(usual=pl.col("used").median(), days=pl.len().cast(pl.Int64))
+    return _highest(each.join(usual, on=at_broker, how="left", nulls_equal=True))
 
 
-def by_quota(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Return one row per entity, hour and quota: `used` (the percentile of the rate that the plan chose, null
-    if 0) and `peak`, both in the quota's unit, and `throttled_s`, the throttled time (s).
-    """
-    statistic = PERCENTILES[plan.percentile]
-    quotas = sql.array(*[_of_quota(quota.value, statistic) for quota in plan.quotas])
-    return rows.select(*NAMES, "start_ms", "busiest_broker", "active_s", sql.inline(quotas))
+def _of_hours(value: pl.Expr, hours_percentile: float | None) -> pl.Expr:
+    if hours_percentile is not None:
+        return value.quantile(hours_percentile / 100, "linear")
+    return _by_hours(value.quantile(ROBUST / 100, "linear"), value.max())
 
 
-def _of_quota(quota: str, statistic: str) -> Column:
-    return sql.struct(
-        sql.lit(quota).alias("quota"),
-        sql.nullif(sql.col(f"{quota}.{statistic}"), sql.lit(0.0)).alias("used"),
-        sql.coalesce(f"{quota}.max", sql.lit(0.0)).alias("peak"),
-        sql.coalesce(f"throttled_s.{quota}", sql.lit(0.0)).alias("throttled_s"),
+def _by_hours(many: pl.Expr, few: pl.Expr) -> pl.Expr:
+    enough = (pl.col("used") > 0).sum() >= MANY_HOURS
+    return pl.when(enough).then(many).otherwise(few)
+
+
+def _highest(at_brokers: pl.DataFrame) -> pl.DataFrame:
+    """Return the row of the broker with the highest `used`, for each budget and quota."""
+    ordered = at_brokers.with_columns(pl.col("used", "usual", "busiest", "ordinary", "days").fill_null(0))
+    ordered = ordered.sort(pl.col("used"), -pl.col("broker"))
+    at_busiest = (name for name in NEED if name not in (*POT, "quota", "held", "peak"))
+    found = ordered.group_by(*POT, "quota").agg(
+        *(pl.col(name).last() for name in at_busiest), pl.col("held").max(), pl.col("peak").max()
     )
-
-
-def unresolved(rows: DataFrame) -> DataFrame:
-    """Return the rows with the columns of `current.resolved`, but without limits, for a run without a current
-    quota file.
-    """
-    return rows.select(
-        "*",
-        sql.lit(None).cast("double").alias("current"),
-        sql.lit(False).alias("alone"),
-        sql.lit(False).alias("named"),
-        sql.lit(None).cast("string").alias("client_id_prefix"),
-        sql.lit(1).cast("long").alias("members"),
-    )
-
-
-def shared(rows: DataFrame, level: str) -> DataFrame:
-    """Return the rows of client-ids that have budgets of their own unchanged, and one row for each prefix,
-    quota and hour in place of the rows of the client-ids with this prefix, which share one budget. Users stay
-    apart if `level` contains users.
-
-    The rates of a prefix are the sums of its client-ids' rates: an upper bound, because the client-ids may
-    have had their highest rates at different times.
-    """
-    own = rows.where(sql.col("client_id_prefix").isNull())
-    pots = rows.where(sql.col("client_id_prefix").isNotNull())
-    user = sql.col("user") if "user" in level else sql.lit(None).cast("string")
-    summed = pots.groupBy(user.alias("user"), "client_id_prefix", "quota", "start_ms").agg(
-        sql.lit(None).cast("string").alias("client_id"),
-        sql.max(sql.struct("used", "busiest_broker"))["busiest_broker"].alias("busiest_broker"),
-        *(sql.sum(name).alias(name) for name in ("active_s", "used", "peak", "throttled_s")),
-        sql.max("current").alias("current"),
-        *(sql.bool_and(name).alias(name) for name in ("alone", "named")),
-        sql.count(sql.lit(1)).alias("members"),
-    )
-    return own.unionByName(summed)
-
-
-def needs(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Return one row per entity and quota: `used` and `peak` in the quota's unit, `at_ms` and `broker` of the
-    busiest hour, and the columns that flags and reasons need.
-    """
-    busiest = sql.max(sql.struct("used", "start_ms", "busiest_broker", "throttled_s"))
-    used = (
-        sql.max("used")
-        if plan.hours_percentile == 100
-        else sql.percentile("used", plan.hours_percentile / 100)
-    )
-    found = rows.groupBy(*ENTITY, "quota").agg(
-        sql.coalesce(used, sql.lit(0.0)).alias("used"),
-        busiest.alias("busiest"),
-        sql.max("peak").alias("peak"),
-        sql.count(sql.lit(1)).alias("hours"),
-        sql.count("used").alias("hours_used"),
-        sql.min("start_ms").alias("first_ms"),
-        sql.sum("active_s").alias("active_s"),
-        sql.sum("throttled_s").alias("throttled_s"),
-        sql.max("current").alias("current"),
-        *(sql.bool_and(name).alias(name) for name in ("alone", "named")),
-        sql.max("members").alias("members"),
-    )
-    return found.select(
-        "*",
-        sql.col("busiest.start_ms").alias("at_ms"),
-        sql.col("busiest.busiest_broker").alias("broker"),
-        sql.col("busiest.throttled_s").alias("throttled_at_peak_s"),
-        (
-            (sql.col("hours") < plan.min_active_hours)
-            & ~sql.col("named")
-            & sql.col("client_id_prefix").isNull()
-        ).alias("is_one_off"),
-    ).drop("busiest")
+    return found.select(pl.col(name).cast(kind) for name, kind in NEED.items())

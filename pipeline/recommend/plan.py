@@ -32,9 +32,16 @@ FLOORS: Final[Mapping[QuotaKey, float]] = MappingProxyType(
 PERCENTILES: Final = {50: "p50", 95: "p95", 99: "p99", 100: "max"}
 """Percentiles over the windows of an hour that the roll-up has, with the names of their columns."""
 AUTO: Final = "auto"
-LEVELS: Final = ("user-client-id", "user", "client-id")
+PAIRS: Final = "user-client-id"
+LEVELS: Final = (PAIRS, "user", "client-id")
 ANONYMOUS: Final = "ANONYMOUS"
 """Principal of all clients without authentication."""
+ROBUST: Final = 99.0
+"""Percentile over the hours of entities with many hours. The busiest of them count as outliers."""
+MANY_HOURS: Final = 100
+"""Number of hours with usage from which `ROBUST` leaves out a whole hour."""
+STEP: Final = 2.0
+"""Factor, per week, on the usage of an entity whose demand was held back: its demand is unknown."""
 STEPS_PER_UNIT: Final = 100
 """Number of steps per unit to which proposals other than bytes/s are rounded: 100 for hundredths."""
 
@@ -53,11 +60,15 @@ class Plan:
     """
     days: tuple[date, date] | None = None
     """First and last day of usage; None for all days."""
+    cluster: str = "default"
+    """Name of the Kafka cluster whose usage counts."""
     quotas: tuple[QuotaKey, ...] = QUOTAS[:3]
     percentile: int = 99
     """Percentile over the windows (usually 10 s) within one hour: one of `PERCENTILES`."""
-    hours_percentile: float = 100.0
-    """Percentile over an entity's hours with usage: 100 takes the busiest hour."""
+    hours_percentile: float | None = None
+    """Percentile over an entity's hours with usage at one broker: 100 takes the busiest hour. None means
+    `ROBUST` for an entity with at least `MANY_HOURS` such hours, and 100 for others.
+    """
     growth: float = 0.0
     """Expected growth of the usage, as a share: 0.2 adds 20 %."""
     headroom: float = 1.5
@@ -69,9 +80,7 @@ class Plan:
     bound.
     """
     over_commitment: float = 1.0
-    """Factor by which proposals may exceed the capacity, because clients do not reach their peaks at the
-    same time.
-    """
+    """Factor by which the load under the proposals may exceed the capacity in any hour."""
     min_active_hours: int = 1
     """Number of hours with usage that an entity needs to get an entry of its own."""
     with_default: bool = True
@@ -80,10 +89,6 @@ class Plan:
     """
     near: float = 0.2
     """Share of the current limit; an entity whose peak usage is below this share gets the flag `never near`.
-    """
-    throttled: float = 0.5
-    """Share of the time with usage; an entity that was throttled for a larger share of that time gets the
-    flag `mostly throttled`.
     """
     current: QuotaTable | None = None
     """Quotas in force; None if unknown."""
@@ -102,12 +107,12 @@ class Plan:
         """Raise PipelineError, which names the parameter, if a parameter is invalid."""
         _among("level", self.level, (AUTO, *LEVELS))
         _among("percentile", self.percentile, tuple(PERCENTILES))
-        _within("hours-percentile", self.hours_percentile, 0, 100)
+        if self.hours_percentile is not None:
+            _within("hours-percentile", self.hours_percentile, 0, 100)
         _within("growth", self.growth, 0)
         _within("headroom", self.headroom, 1)
         _within("over-commitment", self.over_commitment, 0.01)
         _within("near", self.near, 0, 1)
-        _within("throttled", self.throttled, 0, 1)
         _within("min-active-hours", self.min_active_hours, 1)
         if self.days is not None and self.days[0] > self.days[1]:
             raise PipelineError(

@@ -8,12 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
-from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, DoubleType, StringType, StructField, StructType
 
 from weir.pipeline.outcome import PipelineError
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import shortened
+from weir.quotas.table.limits import Limit
 from weir.quotas.table.options import Pacing
 
 if TYPE_CHECKING:
@@ -40,11 +42,15 @@ DRAWS: Final = StructType(
         StructField("limit", DoubleType()),
         StructField("pacing", StringType()),
         StructField("scope", StringType()),
+        StructField("in_force", DoubleType()),
+        StructField("held_back", BooleanType()),
     ]
 )
 """Columns of the budget that a client uses under a candidate quota file: `of_user`, `of_client_id` and
 `of_prefix` identify the budget, and are "" for a part that the budget does not distinguish. A client without
-a limit has no row. `pacing` and `scope` are those of the entry, as written in a quota file.
+a limit has no row. `pacing` and `scope` are those of the entry, as written in a quota file. `in_force` is the
+limit of the same budget in the first file, null if other clients share the budget there. `held_back` is true
+if a client of the budget was told to wait when it was recorded, by any quota.
 """
 
 
@@ -110,7 +116,7 @@ def draws(
     clients: DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
 ) -> DataFrame:
     """Return the budgets that clients use under each candidate quota file, one row per file, quota and client
-    (`DRAWS`); `clients` has the columns `user` and `client_id`.
+    (`DRAWS`); `clients` has the columns `user`, `client_id` and `held_back`, and may repeat clients.
 
     A client without client-id is treated as if its client-id were `unnamed`. Byte rates whose entries set no
     pacing (kind of limiter) get `pacing`.
@@ -119,21 +125,42 @@ def draws(
     def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        types = {"limit": pa.float64(), "in_force": pa.float64(), "held_back": pa.bool_()}
         names = DRAWS.fieldNames()
         for batch in batches:
-            users, client_ids = batch.column("user").to_pylist(), batch.column("client_id").to_pylist()
+            columns = (batch.column(name).to_pylist() for name in ("user", "client_id", "held_back"))
             rows = [
-                row
-                for user, client_id in zip(users, client_ids, strict=True)
+                (*row, held_back)
+                for user, client_id, held_back in zip(*columns, strict=True)
                 for row in _draws(candidates, user, client_id, unnamed, pacing)
             ]
-            columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-            types = [pa.float64() if name == "limit" else pa.string() for name in names]
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+            drawn = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+            arrays = [
+                pa.array(column, types.get(name, pa.string()))
+                for column, name in zip(drawn, names, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     names = (F.coalesce(name, F.lit("")).alias(name) for name in ("user", "client_id"))
-    return clients.select(*names).distinct().mapInArrow(resolve, DRAWS)
+    each = clients.groupBy(*names).agg(F.max("held_back").alias("held_back"))
+    return _of_budgets(each.mapInArrow(resolve, DRAWS), candidates[0].name)
+
+
+def _of_budgets(draws: DataFrame, first: str) -> DataFrame:
+    """Return the draws (`DRAWS`) with `in_force` and `held_back` of all clients of the budget instead of
+    those of the client. `first` is the name of the first candidate.
+    """
+    of = Window.partitionBy("quota", "of_user", "of_client_id", "of_prefix")
+    here = Window.partitionBy("quota", "of_user", "of_client_id", "of_prefix", "candidate")
+    same = (F.count("in_force").over(here) == F.count("*").over(here)) & (
+        F.count_if(F.col("candidate") == first).over(of) == F.count("*").over(here)
+    )
+    return draws.withColumns(
+        {
+            "in_force": F.when(same, F.col("in_force")),
+            "held_back": F.max("held_back").over(here),
+        }
+    )
 
 
 def _draws(
@@ -142,13 +169,20 @@ def _draws(
     client_id: str,
     unnamed: str,
     pacing: Pacing = Pacing.KAFKA,
-) -> Iterator[tuple[str, str, str, str, str, str, str, float, str, str]]:
+) -> Iterator[tuple[str, str, str, str, str, str, str, float, str, str, float | None]]:
+    in_force: dict[QuotaKey, Limit] = {}
     for candidate in candidates:
         table = _table(candidate.text, pacing)
         for key in KEYS:
             limit = table.limits(key).resolve(user, client_id or unnamed)
             if limit is not None:
+                if candidate is candidates[0]:
+                    in_force[key] = limit
                 of_user, of_client_id, of_prefix, _topic, _ip = limit.tags
+                other = in_force.get(key)
+                is_same = other is not None and (
+                    (other.tags, other.pacing, other.scope) == (limit.tags, limit.pacing, limit.scope)
+                )
                 yield (
                     candidate.name,
                     key.value,
@@ -160,6 +194,7 @@ def _draws(
                     limit.value,
                     limit.pacing.value,
                     limit.scope.value,
+                    other.value if other is not None and is_same else None,
                 )
 
 

@@ -2,7 +2,9 @@
 
 The columns are the client and the broker; `quota`; `at_ms`, the time of the request (ms); `service_ms`, the
 time (ms) until its response; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time
-(ms) of its response; `note`, see `quotas.replay.Asked`.
+(ms) of its response; `note`, see `quotas.replay.Asked`; `took_ms`, the time (ms) until its response, also of
+requests that are charged when they arrive; `waited_ms`, the longest throttle time (ms) of its response, of
+any quota.
 
 Usage records do not have single requests. A record becomes equal charges on as many connections as its field
 `sessions` says: at most one charge per request, and at most `charges_per_record`, or `sessions` if that is
@@ -36,7 +38,7 @@ STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """For each API that creates or deletes topics or partitions, the first version that can answer with error 89
 (THROTTLING_QUOTA_EXCEEDED) instead of a throttle time only.
 """
-CLIENT_COLUMNS: Final = ("instance", "broker", "user", "client_id")
+CLIENT_COLUMNS: Final = ("cluster", "instance", "broker", "user", "client_id")
 MUTATIONS: Final = "controller_mutation_rate"
 
 
@@ -56,9 +58,14 @@ def of_traces(traces: DataFrame) -> DataFrame:
         _charge(MUTATIONS, (mutations > 0) | refused, mutations, service, _strict()),
     ]
     of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
-    return traces.select(*client_columns(), "connection", at.alias("at_ms"), F.inline(of_each)).withColumns(
-        _place()
-    )
+    return traces.select(
+        *client_columns(),
+        "connection",
+        at.alias("at_ms"),
+        service.cast("long").alias("took_ms"),
+        longest_ms().alias("waited_ms"),
+        F.inline(of_each),
+    ).withColumns(_place())
 
 
 def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
@@ -80,14 +87,24 @@ def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -
     ]
     of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
     one = F.col("one")
-    waited_ms = F.greatest(*(_told(field.name) for field in BY_QUOTA.fields)) / sessions
+    waited_ms = longest_ms() / sessions
     active_ms = F.greatest(F.col("interval_ms") - waited_ms, F.lit(0))
     at = F.col("time_ms") + F.floor((one + 0.5) * active_ms / number)
     connection = F.xxhash64("user", "client_id", "broker", F.pmod(one, sessions))
     spread = records.where(F.size(of_each) > 0).withColumn("one", F.explode(F.sequence(none, number - 1)))
     return spread.select(
-        *client_columns(), connection.alias("connection"), at.alias("at_ms"), F.inline(of_each)
+        *client_columns(),
+        connection.alias("connection"),
+        at.alias("at_ms"),
+        F.floor(active_ms * sessions / number).cast("long").alias("took_ms"),
+        F.ceil(waited_ms).cast("long").alias("waited_ms"),
+        F.inline(of_each),
     ).withColumns(_place())
+
+
+def longest_ms() -> Column:
+    """Return the longest throttle time (ms) of a trace, of any quota; of a usage record the longest sum."""
+    return F.greatest(*(_told(field.name) for field in BY_QUOTA.fields))
 
 
 def client_columns() -> list[Column]:
@@ -95,7 +112,8 @@ def client_columns() -> list[Column]:
     Weir did not write may contain nulls.
     """
     texts = [
-        F.coalesce(name, F.lit("")).cast("string").alias(name) for name in ("instance", "user", "client_id")
+        F.coalesce(name, F.lit("")).cast("string").alias(name)
+        for name in ("cluster", "instance", "user", "client_id")
     ]
     return [*texts, F.coalesce("broker", F.lit(-1)).cast("long").alias("on_broker")]
 

@@ -2,28 +2,32 @@
 
 The job reads traces or usage records, and runs the classes that enforce quotas (`quotas.replay`) for each
 candidate. The table `replay` gets one row per budget and hour, with the computed throttle times, and the same
-rows with the recorded throttle times. docs/how-to/pipeline/replay.md describes the model of clients and its
-accuracy.
+rows with the recorded throttle times. For clients that quotas held back in the recording, the throttle times
+are a range from models of demand (`quotas.replay_demand`). docs/how-to/pipeline/replay.md describes the
+models of clients and their accuracy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dc_replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from weir.pipeline.files import Files
+from weir.pipeline.lake import empty, read, replace
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.replay import charges as replay_charges
 from weir.pipeline.replay import recorded as replay_recorded
 from weir.pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
 from weir.pipeline.replay.run import BudgetSettings, hours
 from weir.pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
-from weir.pipeline.tables import REPLAY, TRACE, USAGE, read
+from weir.pipeline.tables import REPLAY, TRACE, USAGE
+from weir.quotas.replay_demand import HELD_BACK, UNKNOWN
+from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 from weir.quotas.table.options import Pacing
 
 if TYPE_CHECKING:
@@ -33,7 +37,8 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = Literal["usage", "trace"]
 TOP: Final = 10
-_BUDGET: Final = ("candidate", "quota", "user", "client_id", "broker", "start_ms", "limit")
+_BUDGET: Final = ("cluster", "candidate", "quota", "user", "client_id", "broker", "start_ms", "limit")
+_BOUNDS: Final = ("throttle_ms_lower", "throttle_ms_upper", "throttled_s_lower", "throttled_s_upper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +69,17 @@ def replay(
     """Replay the records under each candidate quota file, write the table `replay`, and return the
     comparison.
 
-    Raises PipelineError if there are no candidates, if a file cannot be read or parsed, or if another replay
-    is running on this lake.
+    Raises PipelineError if there are no candidates, or if a file cannot be read or parsed.
     """
     options = options or Options()
     if not candidates:
         raise PipelineError("no candidate: name a quota file")
     files = read_candidates(candidates)
-    with Files(spark).locked(lake.lock("replay"), "replay"):
-        return _replay(spark, lake, files, options)
-
-
-def _replay(spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options) -> Outcome:
     rows = _source(spark, lake, options.source, options)
-    count, span_s = _extent(rows)
-    of_all = _replayed(rows, files, options) if count else spark.createDataFrame([], REPLAY)
-    of_all.write.mode("overwrite").parquet(lake.replay)
+    count, span_s, end_ms = _extent(rows)
+    options = dc_replace(options, settings=dc_replace(options.settings, end_ms=end_ms))
+    of_all = _replayed(rows, files, options) if count else empty(spark, REPLAY)
+    replace(of_all, lake.replay)
     written = read(spark, lake.replay, REPLAY)
     names = [RECORDED, *(file.name for file in files)]
     found = totals(written, names)
@@ -101,11 +101,19 @@ def _replay(spark: SparkSession, lake: Lake, files: Sequence[Candidate], options
     )
 
 
-def _extent(rows: DataFrame) -> tuple[int, float]:
-    """Return the number of records, and the length (s) of the time from the first to the last."""
+def _extent(rows: DataFrame) -> tuple[int, float, int]:
+    """Return the number of records, the length (s) of the time from the first to the last, and the end of the
+    last (ms).
+    """
+    end = F.col("time_ms") + (F.col("interval_ms") if "interval_ms" in rows.columns else F.lit(0))
     first, last = F.min("time_ms"), F.max("time_ms")
-    found = rows.agg(F.count("*").alias("rows"), ((last - first) / 1000 + 1).alias("span_s")).first()
-    return (0, 0.0) if found is None else (int(found["rows"]), float(found["span_s"] or 0.0))
+    found = rows.agg(
+        F.count("*").alias("rows"),
+        ((last - first) / 1000 + 1).alias("span_s"),
+        F.max(end).alias("end_ms"),
+    ).first()
+    assert found is not None  # an aggregate without groups has one row
+    return int(found["rows"]), float(found["span_s"] or 0.0), int(found["end_ms"] or 0)
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
@@ -124,7 +132,8 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
     """Return the hours (`tables.REPLAY`) of all budgets: as computed under each candidate quota file, and as
     recorded.
     """
-    drawn = draws(rows, files, options.unnamed, options.pacing)
+    held_back = (replay_charges.longest_ms() > 0).alias("held_back")
+    drawn = draws(rows.select("user", "client_id", held_back), files, options.unnamed, options.pacing)
     of_first = drawn.where(F.col("candidate") == files[0].name)
     if "interval_ms" in rows.columns:
         charges = replay_charges.of_usage(rows, options.charges_per_record)
@@ -133,9 +142,15 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
         charges = replay_charges.of_traces(rows)
         recorded = replay_recorded.of_charges(charges, of_first)
     of_instances = hours(charges, drawn, options.settings)
-    counted = ("charged", "charges", "violations", "throttle_ms", "throttled_s", "given_up")
+    counted = ("charged", "charges", "violations", "given_up")
+    is_unknown = F.bool_or(F.col("demand") == UNKNOWN)
     summed = of_instances.groupBy(*_BUDGET).agg(
         *(F.sum(name).alias(name) for name in counted),
+        *(F.when(~is_unknown, F.sum(name)).alias(name) for name in _BOUNDS),
+        F.when(is_unknown, UNKNOWN)
+        .when(F.bool_or(F.col("demand") == HELD_BACK), HELD_BACK)
+        .otherwise(DEMAND_RECORDED)
+        .alias("demand"),
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
     )

@@ -16,6 +16,7 @@ from weir.pipeline.replay.candidates import KEYS, RECORDED
 from weir.pipeline.replay.charges import MUTATIONS, client_columns
 from weir.pipeline.tables import REPLAY
 from weir.quotas.limiters.request_time import US_PER_PERCENT
+from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 from weir.quotas.replay_hours import HOUR_MS
 from weir.usage.groups import Group
 
@@ -28,7 +29,7 @@ record is split.
 """
 WAIT_MS_MAX: Final = 2**31 - 1
 """Maximum throttle time (ms): the protocol's field has 32 bits."""
-CLIENT: Final = ("quota", "user", "client_id", "broker")
+CLIENT: Final = ("cluster", "quota", "user", "client_id", "broker")
 
 
 def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
@@ -74,7 +75,7 @@ def _by_budget(waits: DataFrame, draws: DataFrame) -> DataFrame:
     """Replace `user` and `client_id` of each row by those of the budget that the client uses (`draws`), in
     the form of `tables.REPLAY`. A client without a budget keeps its names.
     """
-    joined = waits.join(draws.drop("candidate"), ["quota", "user", "client_id"], "left")
+    joined = waits.join(draws, ["quota", "user", "client_id"], "left")
     limited = F.col("limit").isNotNull()
     prefix = F.when(F.col("of_prefix") != "", F.concat("of_prefix", F.lit("*")))
     return joined.withColumns(
@@ -126,6 +127,11 @@ def _hours(waits: DataFrame) -> DataFrame:
             {
                 "candidate": F.lit(RECORDED),
                 "limit": F.lit(None),
+                "demand": F.lit(DEMAND_RECORDED),
+                "throttle_ms_lower": F.col("throttle_ms"),
+                "throttle_ms_upper": F.col("throttle_ms"),
+                "throttled_s_lower": F.col("throttled_s"),
+                "throttled_s_upper": F.col("throttled_s"),
                 "given_up": F.lit(0),
             }.get(field.name, F.col(field.name))
             .cast(field.dataType)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 from pyspark.sql.types import StringType, StructField, StructType
@@ -18,7 +18,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from weir.pipeline.tables import REPLAY
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX
-from weir.quotas.replay import PATIENCE_MS, Replay
+from weir.quotas.replay import NEVER, PATIENCE_MS, Replay
+from weir.quotas.replay_demand import RECORDED, Outlook, RangedReplay
 from weir.quotas.table.options import Pacing, Scope
 from weir.quotas.table.quota_table import QuotaKey
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from weir.quotas.replay_hours import Hour
 
 BUDGET: Final = (
+    "cluster",
     "candidate",
     "quota",
     "of_user",
@@ -38,15 +40,36 @@ BUDGET: Final = (
     "broker",
     "limit",
     "pacing",
+    "in_force",
+    "ranged",
 )
 """Columns that identify a budget in the charges. Each instance of Weir has its own budgets; a restarted Weir
-is a new instance.
+is a new instance. `ranged` is true if the result of the budget is a range, because its clients were held back
+under another limit.
 """
 CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "recorded_ms", "note")
+RANGED: Final = (*CHARGE, "took_ms", "waited_ms")
 HOURS: Final = StructType([*REPLAY.fields, StructField("instance", StringType())])
 ROWS: Final = 10_000
 """Number of result rows (hours of budgets) that are collected before they are returned to Spark as one batch.
 """
+
+
+class Budget(NamedTuple):
+    """Values of the columns `BUDGET`."""
+
+    cluster: str
+    candidate: str
+    quota: str
+    of_user: str
+    of_client_id: str
+    of_prefix: str
+    instance: str
+    broker: int | None
+    limit: float
+    pacing: str
+    in_force: float | None
+    ranged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +87,34 @@ class BudgetSettings:
     """Maximum throttle time (ms) in a response to a client."""
     hold: bool = False
     """True if the throttle mode is hold: fetches over the quota still return their records."""
+    end_ms: int = NEVER
+    """Unix time (ms) of the end of the recording."""
 
-    def replay(self, quota: str, limit: float, pacing: str) -> Replay:
-        """Return a replay, without charges so far, of one budget with this quota, limit and kind of limiter
-        (pacing).
-        """
-        key = QuotaKey(quota)
+    def replay(self, budget: Budget) -> Replay:
+        """Return a replay of one budget, without charges so far."""
+        return self._replay(budget, Replay)
+
+    def ranged(self, budget: Budget) -> RangedReplay:
+        """Return a replay of one budget by several models of demand, without charges so far."""
+        return RangedReplay(
+            lambda kind: self._replay(budget, kind),
+            limit=budget.limit,
+            in_force=budget.in_force,
+            end_ms=self.end_ms,
+        )
+
+    def _replay(self, budget: Budget, kind: type[Replay]) -> Replay:
+        key = QuotaKey(budget.quota)
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
-        return Replay(
+        return kind(
             key,
-            limit,
+            budget.limit,
             num_samples=self.controller_num_samples if of_controller else self.num_samples,
             window_s=self.controller_window_s if of_controller else self.window_s,
             patience_ms=self.patience_ms,
             throttle_ms_max=self.throttle_ms_max,
             hold=self.hold,
-            pacing=Pacing(pacing),
+            pacing=Pacing(budget.pacing),
         )
 
 
@@ -87,14 +122,18 @@ def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> Dat
     """Replay charges (`pipeline.replay.charges`) under other limits; return the hours of each budget
     (`HOURS`). `draws` has the budget and limit of each client under each candidate quota file.
     """
-    joined = charges.join(draws, ["quota", "user", "client_id"]).withColumn(
-        "broker", F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker"))
+    joined = charges.join(draws, ["quota", "user", "client_id"]).withColumns(
+        {
+            "broker": F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker")),
+            "ranged": F.col("held_back") & ~F.col("limit").eqNullSafe(F.col("in_force")),
+        }
     )
-    budget = F.xxhash64(*BUDGET)
-    wanted = joined.select(budget.alias("budget"), *BUDGET, *CHARGE)
+    budget, again = F.xxhash64(*BUDGET), F.xxhash64(F.lit(1), *BUDGET)
+    wanted = joined.select(budget.alias("budget"), again.alias("again"), *BUDGET, *RANGED)
     rank = F.col("recorded_ms"), F.col("value") == 0  # the order of `quotas.replay.rank`
+    # Two hashes instead of the names, which take long to compare.
     in_order = wanted.repartition("budget").sortWithinPartitions(
-        "budget", *BUDGET, "at_ms", *rank, "connection"
+        "budget", "again", "at_ms", *rank, "connection"
     )
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,26 +147,45 @@ def replayed(batches: Iterable[pa.RecordBatch], settings: BudgetSettings) -> Ite
     is the same for any division of the charges into batches.
     """
     rows: list[tuple[object, ...]] = []
-    at_hand: tuple[object, ...] | None = None
-    replay: Replay | None = None
+    at_hand: _Replayed | None = None
     for batch in batches:
         for start, stop, budget in _runs(batch):
-            if budget != at_hand:
-                if replay is not None and at_hand is not None:
-                    rows += _rows(at_hand, replay.finish())
-                at_hand, replay = (
-                    budget,
-                    settings.replay(str(budget[1]), float(str(budget[7])), str(budget[8])),
-                )
-            assert replay is not None
-            replay.feed(*(_numbers(batch, name, start, stop) for name in CHARGE))
-            rows += _rows(budget, replay.take())
+            if at_hand is None or budget != at_hand.budget:
+                if at_hand is not None:
+                    rows += at_hand.finish()
+                at_hand = _Replayed(budget, settings)
+            rows += at_hand.feed(batch, start, stop)
             if len(rows) >= ROWS:
                 yield _batch(rows)
                 rows = []
-    if replay is not None and at_hand is not None:
-        rows += _rows(at_hand, replay.finish())
+    if at_hand is not None:
+        rows += at_hand.finish()
     yield _batch(rows)
+
+
+class _Replayed:
+    """A budget and its replay: by all models if its result is a range."""
+
+    def __init__(self, budget: Budget, settings: BudgetSettings) -> None:
+        self.budget = budget
+        self._replay = settings.ranged(budget) if budget.ranged else settings.replay(budget)
+
+    def feed(self, batch: pa.RecordBatch, start: int, stop: int) -> list[tuple[object, ...]]:
+        """Simulate the charges in these rows; return the hours that are over (`HOURS`)."""
+        if isinstance(self._replay, RangedReplay):
+            self._replay.feed(*(_numbers(batch, name, start, stop) for name in RANGED))
+            return []
+        self._replay.feed(*(_numbers(batch, name, start, stop) for name in CHARGE))
+        return self._rows(self._replay.take())
+
+    def finish(self) -> list[tuple[object, ...]]:
+        """Return the hours that `feed` has not returned (`HOURS`)."""
+        if isinstance(self._replay, RangedReplay):
+            return [_row(self.budget, one) for one in self._replay.finish()]
+        return self._rows(self._replay.finish())
+
+    def _rows(self, past: list[Hour]) -> list[tuple[object, ...]]:
+        return [_row(self.budget, Outlook(hour, RECORDED)) for hour in past]
 
 
 def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[int]:
@@ -135,7 +193,7 @@ def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[in
     return numbers
 
 
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]]:
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, Budget]]:
     """Yield (first row, row after the last, budget) for each series of consecutive rows with the same budget.
 
     The function compares hashes of budgets row by row, which is faster than a comparison of names; names are
@@ -156,35 +214,34 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]
             yield row, row + 1, _budget(batch, row)
 
 
-def _budget(batch: pa.RecordBatch, row: int) -> tuple[object, ...]:
-    return tuple(batch.column(name)[row].as_py() for name in BUDGET)
+def _budget(batch: pa.RecordBatch, row: int) -> Budget:
+    return Budget(*(batch.column(name)[row].as_py() for name in BUDGET))
 
 
-def _rows(budget: tuple[object, ...], past: list[Hour]) -> list[tuple[object, ...]]:
-    """Return the replayed hours of a budget as rows with the columns `HOURS`."""
-    candidate, quota, user, client_id, prefix, instance, broker, limit, _pacing = budget
-    client = f"{prefix}*" if prefix else client_id or None
-    return [
-        (
-            candidate,
-            quota,
-            user or None,
-            client,
-            broker,
-            hour.start_ms,
-            limit,
-            hour.charged,
-            hour.charges,
-            hour.violations,
-            hour.throttle_ms,
-            hour.throttled_ms / 1000,
-            hour.first_ms,
-            hour.last_ms,
-            hour.given_up,
-            instance,
-        )
-        for hour in past
-    ]
+def _row(budget: Budget, outlook: Outlook) -> tuple[object, ...]:
+    """Return the result of one hour of a budget as a row with the columns `HOURS`."""
+    hour = outlook.hour
+    told_ms, lasted_ms = outlook.throttle_ms or (None, None), outlook.throttled_ms
+    return (
+        budget.cluster,
+        budget.candidate,
+        budget.quota,
+        budget.of_user or None,
+        f"{budget.of_prefix}*" if budget.of_prefix else budget.of_client_id or None,
+        budget.broker,
+        hour.start_ms,
+        budget.limit,
+        outlook.demand,
+        *told_ms,
+        *((None, None) if lasted_ms is None else (bound / 1000 for bound in lasted_ms)),
+        hour.charged,
+        hour.charges,
+        hour.violations,
+        hour.first_ms,
+        hour.last_ms,
+        hour.given_up,
+        budget.instance,
+    )
 
 
 def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:

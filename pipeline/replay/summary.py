@@ -9,11 +9,32 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from weir.pipeline.outcome import Listing
 from weir.pipeline.replay.candidates import KEYS, RECORDED
+from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
-BUDGET: Final = ("quota", "user", "client_id", "broker")
+BUDGET: Final = ("cluster", "quota", "user", "client_id", "broker")
+
+
+class Range(NamedTuple):
+    """Lower and upper bound of a time (s). `upper_s` is None if there is no upper bound."""
+
+    lower_s: float
+    upper_s: float | None
+
+    @classmethod
+    def of_ms(cls, row: Row) -> Range:
+        """Return the bounds in the columns `throttle_ms_lower` and `throttle_ms_upper` of a row."""
+        upper_ms = row["throttle_ms_upper"]
+        return cls(row["throttle_ms_lower"] / 1000, None if upper_ms is None else upper_ms / 1000)
+
+    def __str__(self) -> str:
+        if self.upper_s is None:
+            return f"{self.lower_s:.1f} to unknown"
+        if self.upper_s == self.lower_s:
+            return f"{self.lower_s:.1f}"
+        return f"{self.lower_s:.1f} to {self.upper_s:.1f}"
 
 
 class Total(NamedTuple):
@@ -22,12 +43,25 @@ class Total(NamedTuple):
     quota: str
     candidate: str
     hours: int
-    throttled: int
-    """Number of budgets that the replay throttled at least once."""
-    violations: int
-    throttle_s: float
-    throttled_s: float
-    given_up: int
+    throttled: tuple[int, int]
+    """Least and largest number of budgets that may be throttled at least once."""
+    held_back: int
+    """Number of budgets whose clients were held back in the recording."""
+    violations: int | None
+    """Number of requests told to wait or refused; None if clients were held back in the recording."""
+    throttle: Range
+    throttled_time: Range
+    given_up: int | None
+    """Number of requests that their clients give up; None if clients were held back in the recording."""
+
+
+def bounds(name: str) -> list[Column]:
+    """Return the columns of the bounds with this name, summed up; the upper one is null if one is null."""
+    lower, upper = F.col(f"{name}_lower"), F.col(f"{name}_upper")
+    return [
+        F.coalesce(F.sum(lower), F.lit(0)).alias(f"{name}_lower"),
+        F.when(F.count(upper) == F.count("*"), F.sum(upper)).alias(f"{name}_upper"),
+    ]
 
 
 def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
@@ -36,35 +70,64 @@ def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
     """
     of_budgets = hours.groupBy("candidate", *BUDGET).agg(
         F.count("*").alias("hours"),
+        F.bool_or(F.col("demand") != DEMAND_RECORDED).alias("held_back"),
         F.sum("violations").alias("violations"),
-        F.sum("throttle_ms").alias("throttle_ms"),
-        F.sum("throttled_s").alias("throttled_s"),
+        *bounds("throttle_ms"),
+        *bounds("throttled_s"),
         F.sum("given_up").alias("given_up"),
     )
+    is_sure = F.when(F.col("held_back"), F.col("throttle_ms_lower")).otherwise(F.col("violations")) > 0
+    is_ruled_out = F.when(F.col("held_back"), F.col("throttle_ms_upper")).otherwise(F.col("violations")) == 0
     summed = of_budgets.groupBy("candidate", "quota").agg(
         F.sum("hours").alias("hours"),
-        F.count_if(F.col("violations") > 0).alias("throttled"),
+        F.count_if(is_sure).alias("sure"),
+        (F.count("*") - F.count_if(is_ruled_out)).alias("possible"),
+        F.count_if("held_back").alias("held_back"),
         F.sum("violations").alias("violations"),
-        (F.sum("throttle_ms") / 1000).alias("throttle_s"),
-        F.sum("throttled_s").alias("throttled_s"),
+        *bounds("throttle_ms"),
+        *bounds("throttled_s"),
         F.sum("given_up").alias("given_up"),
     )
-    found = [Total(**row.asDict()) for row in summed.collect()]  # one row per candidate and quota
+    found = [_total(row) for row in summed.collect()]  # one row per candidate and quota
     in_order = [key.value for key in KEYS]
     return sorted(found, key=lambda total: (in_order.index(total.quota), names.index(total.candidate)))
 
 
+def _total(row: Row) -> Total:
+    return Total(
+        row["quota"],
+        row["candidate"],
+        row["hours"],
+        (row["sure"], row["possible"]),
+        row["held_back"],
+        None if row["held_back"] else row["violations"],
+        Range.of_ms(row),
+        Range(row["throttled_s_lower"], row["throttled_s_upper"]),
+        None if row["held_back"] else row["given_up"],
+    )
+
+
 def listed(found: Sequence[Total]) -> Listing:
     """Return the totals by quota and candidate quota file as a table for the command line to print."""
-    columns = ("quota", "quotas of", "throttled", "violations", "throttle times s", "throttled s", "given up")
+    columns = (
+        "quota",
+        "quotas of",
+        "throttled",
+        "held back",
+        "violations",
+        "throttle times s",
+        "throttled s",
+        "given up",
+    )
     rows = tuple(
         (
             total.quota,
             total.candidate,
-            total.throttled,
+            " to ".join(str(count) for count in dict.fromkeys(total.throttled)),
+            total.held_back,
             total.violations,
-            round(total.throttle_s, 1),
-            round(total.throttled_s, 1),
+            str(total.throttle),
+            str(total.throttled_time),
             total.given_up,
         )
         for total in found
@@ -74,27 +137,30 @@ def listed(found: Sequence[Total]) -> Listing:
 
 def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
     """Return a table of the `most` budgets with the longest throttled time (s) under any candidate quota
-    file, with one column per file.
+    file, with one column per file. A time without upper bound comes before the others.
     """
     # No pivot: file names may equal column names, or differ only by case, which Spark's columns ignore.
     under = [f"under_{number}" for number in range(len(names))]
-    sums = (
-        F.sum(F.when(F.col("candidate") == name, F.col("throttled_s"))).alias(column)
+    sums = F.struct(F.count("*").alias("hours"), *bounds("throttled_s")).alias("found")
+    each = hours.groupBy(*BUDGET, "candidate").agg(sums)
+    of_names = (
+        F.first(F.when(F.col("candidate") == name, F.col("found")), ignorenulls=True).alias(column)
         for name, column in zip(names, under, strict=True)
     )
-    wide = hours.groupBy(*BUDGET).agg(*sums)
-    columns = [F.coalesce(F.col(column), F.lit(0.0)) for column in under]
-    longest = columns[0] if len(columns) == 1 else F.greatest(*columns)
-    ranked = wide.where(longest > 0).orderBy(longest.desc(), *BUDGET).limit(most)
+    endless = F.lit(float("inf"))
+    upper = [
+        F.when(F.col(column).isNull(), 0.0).otherwise(F.coalesce(f"{column}.throttled_s_upper", endless))
+        for column in under
+    ]
+    longest = upper[0] if len(upper) == 1 else F.greatest(*upper)
+    ranked = each.groupBy(*BUDGET).agg(*of_names).where(longest > 0)
     rows = tuple(
         (
-            row["quota"],
-            row["user"],
-            row["client_id"],
+            *(row[name] for name in BUDGET[:-1]),
             None if row["broker"] is None else str(row["broker"]),
-            *(None if row[column] is None else round(row[column], 1) for column in under),
+            *(None if row[column] is None else str(Range(*row[column][1:])) for column in under),
         )
-        for row in ranked.collect()
+        for row in ranked.orderBy(longest.desc(), *BUDGET).limit(most).collect()
     )
     title = f"throttled s, the longest {most}"
     return Listing(title, (*BUDGET, *names), rows)
@@ -105,11 +171,12 @@ def held_back(found: Sequence[Total], span_s: float) -> list[str]:
     requested less than they would have. `span_s` is the length (s) of the recorded time.
     """
     return [
-        f"{total.quota}: when recorded, {total.throttled} {'was' if total.throttled == 1 else 'were'}"
-        f" throttled {share(total.throttled_s, total.throttled * span_s)} of the time; their demand"
-        " without throttles is unknown, and not replayed"
+        f"{total.quota}: when recorded, {count} {'was' if count == 1 else 'were'}"
+        f" throttled {share(total.throttled_time.lower_s, count * span_s)} of the time; their demand"
+        " without throttles is unknown, so their throttles under other limits are a range"
         for total in found
-        if total.candidate == RECORDED and total.throttled_s > 0
+        for count in total.throttled[:1]
+        if total.candidate == RECORDED and total.throttled_time.lower_s > 0
     ]
 
 
@@ -124,13 +191,15 @@ def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[s
     """
     trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
     return [
-        f"{name}, {quota}: throttle times {_than(usage[name, quota].throttle_s, total.throttle_s)},"
-        f" throttled time {_than(usage[name, quota].throttled_s, total.throttled_s)}"
+        f"{name}, {quota}: throttle times {_than(usage[name, quota].throttle, total.throttle)},"
+        f" throttled time {_than(usage[name, quota].throttled_time, total.throttled_time)}"
         for (name, quota), total in trace.items()
-        if (name, quota) in usage and (total.violations or usage[name, quota].violations)
+        if (name, quota) in usage and (total.throttled[1] or usage[name, quota].throttled[1])
     ]
 
 
-def _than(usage_s: float, trace_s: float) -> str:
-    told = f"{usage_s:,.1f} s of usage, {trace_s:,.1f} s of traces"
-    return f"{told} ({100 * (usage_s / trace_s - 1):+.1f} %)" if trace_s else told
+def _than(usage: Range, trace: Range) -> str:
+    told = f"{usage} s of usage, {trace} s of traces"
+    if trace.lower_s and usage.upper_s == usage.lower_s and trace.upper_s == trace.lower_s:
+        return f"{told} ({100 * (usage.lower_s / trace.lower_s - 1):+.1f} %)"
+    return told

@@ -1,8 +1,4 @@
-"""Report the tables as one HTML page that needs no network.
-
-Spark computes a bounded number of values (`data`, `model`); `sections` makes the page from them without
-Spark.
-"""
+"""Report the tables as one HTML page that needs no network."""
 
 from __future__ import annotations
 
@@ -10,13 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from plotly.offline import get_plotlyjs
-
 from weir.pipeline.outcome import Outcome
-from weir.pipeline.report.data import Wanted, find
-from weir.pipeline.report.model import Findings
+from weir.pipeline.report.data import Wanted, clusters, find
 from weir.pipeline.report.page import render
-from weir.pipeline.report.sections import RUN, missing, page
+from weir.pipeline.report.view import RUN, missing, view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,20 +31,14 @@ def report(
     shows the time `made` and Weir's `version`. Return the outcome of the job.
     """
     found = find(spark, lake, wanted)
-    made_of = page(found, made=made, version=version)
-    write(render(made_of, get_plotlyjs()))
+    write(render(view(found, made=made, version=version)))
+    notes = [RUN[job] for job in missing(found)]
+    if found.use is None and (others := clusters(spark, lake)):
+        notes.append(f"There are roll-ups of these clusters: {', '.join(others)}.")
     return Outcome(
         "report",
-        read=_read(found),
-        wrote={"sections": len(made_of.sections)},
-        where={"records": lake.usage, "entities": lake.rollup("hour"), "sections": output},
-        notes=tuple(RUN[job] for job in missing(found)),
+        read={"entities": found.use.count if found.use else 0},
+        wrote={"pages": 1},
+        where={"entities": lake.rollup, "pages": output},
+        notes=tuple(notes),
     )
-
-
-def _read(found: Findings) -> dict[str, int]:
-    read = {"entities": found.overview.entities if found.overview else 0}
-    if found.spread:
-        rest = found.spread.rest.records if found.spread.rest else 0
-        read = {"records": sum(each.records for each in found.spread.brokers) + rest, **read}
-    return read

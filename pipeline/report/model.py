@@ -1,171 +1,79 @@
-"""The values that the report shows; `pipeline.report.data` computes them, `charts` and `sections` show
-them.
-"""
+"""The values that the report shows; `data` reads them, `view` prepares them for the page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from weir.pipeline.report.names import Entity
-from weir.pipeline.report.units import BYTES, BYTES_PER_S, COUNT, PER_S, PERCENT, SECONDS, Quantity
+from weir.pipeline.report.units import BYTES_PER_S, PER_S, PERCENT, Quantity
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
-HOURS_MAX: Final = 240
-"""Maximum number of hourly columns; a longer time is shown in columns of days."""
+WEEK_MS: Final = 7 * DAY_MS
+HOURS_MAX: Final = 15 * 24
+"""Maximum number of hourly columns; a longer time has columns of days."""
 DAYS_MAX: Final = 400
-"""Maximum number of daily columns; a longer time is shown in columns of several days."""
-
-RATE_QUANTITIES: Final = {
+"""Maximum number of daily columns; the report of a longer time shows the latest days."""
+QUANTITIES: Final[Mapping[str, Quantity]] = {
     "producer_byte_rate": BYTES_PER_S,
     "consumer_byte_rate": BYTES_PER_S,
     "request_percentage": PERCENT,
     "controller_mutation_rate": PER_S,
 }
-"""Quantity, with its units, in which the report shows each rate, by the name of the rate's quota."""
+"""Quantity, with its units, of each quota."""
 
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """An amount by which the report ranks entities, such as produced bytes."""
-
-    name: str
-    title: str
-    """Name of the measure for use within a sentence, such as 'produced bytes'."""
-    quantity: Quantity
-    rate: str
-    """Name of the rate in the roll-up that belongs to the measure, such as the produced bytes per second; the
-    rate is in the unit of its quota.
-    """
-
-
-MEASURES: Final = (
-    Measure("produced_bytes", "produced bytes", BYTES, "producer_byte_rate"),
-    Measure("fetched_bytes", "fetched bytes", BYTES, "consumer_byte_rate"),
-    Measure("request_time_s", "request time", SECONDS, "request_percentage"),
-    Measure("mutations", "mutations", COUNT, "controller_mutation_rate"),
-)
+Series = tuple[float, ...]
+"""One value per column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a heat map: consecutive periods of equal length."""
+    """Consecutive periods of equal length (hours or days), the columns of all charts by time."""
 
     from_ms: int
     step_ms: int
-    count: int
+    recorded_s: Series
+    """Time (s) of each period during which Weir recorded usage."""
 
     @property
-    def starts(self) -> list[int]:
-        """Times (ms) at which the columns begin."""
-        return [self.from_ms + index * self.step_ms for index in range(self.count)]
+    def count(self) -> int:
+        """Number of columns."""
+        return len(self.recorded_s)
+
+    @property
+    def to_ms(self) -> int:
+        """End (ms) of the last period."""
+        return self.from_ms + self.count * self.step_ms
 
     @property
     def word(self) -> str:
-        """Length of one column in words: "hour", "day", or a number of days such as "3 days"."""
-        days = self.step_ms // DAY_MS
-        return "hour" if not days else "day" if days == 1 else f"{days} days"
+        """Length of a period in words: `hour` or `day`."""
+        return "hour" if self.step_ms == HOUR_MS else "day"
 
+    def start(self, index: int) -> int:
+        """Return the time (ms) at which a column begins."""
+        return self.from_ms + index * self.step_ms
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Time that the report covers, from the beginning of the first period with usage to the end of the last
-    one (ms).
-    """
+    def latest(self, count: int) -> Columns:
+        """Return the last `count` columns."""
+        left = self.recorded_s[-count:]
+        return Columns(self.to_ms - len(left) * self.step_ms, self.step_ms, left)
 
-    from_ms: int
-    to_ms: int
+    def week(self, ago: int) -> slice:
+        """Return the columns of the last seven days (`ago` = 0), or of the seven days before them (1)."""
+        ends = (self.count - (ago + back) * WEEK_MS // self.step_ms for back in (1, 0))
+        return slice(*(max(end, 0) for end in ends))
 
-    @property
-    def columns(self) -> Columns:
-        """Columns of a heat map for this span; they last an hour, a day or several days, depending on the
-        length of the span.
-        """
-        first_hour = self.from_ms // HOUR_MS * HOUR_MS
-        hours = -(-(self.to_ms - first_hour) // HOUR_MS)
-        if hours <= HOURS_MAX:
-            return Columns(first_hour, HOUR_MS, hours)
-        first_day = self.from_ms // DAY_MS * DAY_MS
-        days = -(-(self.to_ms - first_day) // DAY_MS)
-        step = -(-days // DAYS_MAX)
-        return Columns(first_day, step * DAY_MS, -(-days // step))
+    def rate(self, amounts: Series, part: slice = slice(None)) -> float:
+        """Return the sum of the amounts / the recorded time (s) of some columns; 0 without recorded time."""
+        seconds = sum(self.recorded_s[part])
+        return sum(amounts[part]) / seconds if seconds else 0.0
 
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """The main numbers of the report: sums over all entities."""
-
-    span: Span
-    entities: int
-    throttled_entities: int
-    requests: int
-    bytes_in: int
-    bytes_out: int
-    throttle_s: float
-    busiest: Entity
-    """Entity with the highest sum of bytes in and out."""
-    busiest_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Talker:
-    """Usage of one entity in one measure, such as produced bytes."""
-
-    entity: Entity
-    total: float
-    peak: float | None
-    """Highest rate of the entity in any window, in the unit of the measure's rate; None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Talkers:
-    """The entities with the highest usage in one measure, and the sum of all other entities."""
-
-    measure: Measure
-    rows: tuple[Talker, ...]
-    rest: float
-    rest_count: int
-
-    @property
-    def total(self) -> float:
-        """Usage of all entities in the measure, including those that are not shown."""
-        return sum(row.total for row in self.rows) + self.rest
-
-
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """Values of a heat map, by entity and by the beginning (ms) of a period. A missing value means 0."""
-
-    title: str
-    quantity: Quantity
-    columns: Columns
-    rows: tuple[tuple[Entity, dict[int, float]], ...]
-    rest: dict[int, float]
-    rest_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottledEntity:
-    """Throttle time (s) of an entity, by quota."""
-
-    entity: Entity
-    by_quota: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Throttled:
-    """The entities with the longest throttle times, and the sums (s, by quota) of all other entities."""
-
-    rows: tuple[ThrottledEntity, ...]
-    rest: dict[str, float]
-    rest_count: int
-    heats: tuple[Heat, ...]
-    """Heat maps: first all quotas together, then each quota that throttled any client."""
-
-    def total(self, quota: str) -> float:
-        """Return the throttle time (s) of all entities for one quota."""
-        return sum(row.by_quota[quota] for row in self.rows) + self.rest[quota]
+    def rates(self, amounts: Series) -> Series:
+        """Return each amount / the recorded time (s) of its column."""
+        return tuple(a / s if s else 0.0 for a, s in zip(amounts, self.recorded_s, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,106 +81,109 @@ class Broker:
     """The usage of one broker."""
 
     broker: int
-    records: int
-    requests: int
+    loads: Mapping[str, Series]
+    """By quota: sum of the rates of all entities in each column, over the recorded time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Numbers of entities in a week."""
+
+    entities: int = 0
+    throttled: int = 0
+    throttle_s: float = 0.0
+    """Sum (s) of the throttle times that clients were told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The usage of one entity."""
+
+    entity: Entity
     bytes_in: int
     bytes_out: int
-    request_time_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Uneven:
-    """An entity that uses one broker more than others."""
-
-    entity: Entity
+    requests: int
+    throttle_s: Mapping[str, float]
+    """Sum (s) of the throttle times that the entity was told, by quota; without zeros."""
+    peaks: Mapping[str, float]
+    """Highest window at any broker, by quota; without zeros."""
     brokers: int
-    busiest_broker: int
+    busiest_broker: int | None
     skew: float
-    """Ratio of the bytes at the busiest broker to the mean over all brokers that the entity uses."""
-    excess_bytes: float
-    """Number of bytes that the busiest broker carried beyond the mean over the brokers that the entity uses,
-    summed over all periods.
-    """
+    """Bytes at the busiest broker / mean of the entity's brokers; 1 is even."""
+    bytes_: Series
+    """Bytes in and out in each column."""
+    means: Mapping[str, Series]
+    """By quota with use: rate at the column's busiest broker, over the recorded time."""
+    highs: Mapping[str, Series]
+    """By quota with use: highest window at any broker in each column."""
+
+    @property
+    def total(self) -> int:
+        """Bytes in and out."""
+        return self.bytes_in + self.bytes_out
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """The distribution of usage over the brokers."""
+class Use:
+    """All usage in the time of the report."""
 
+    columns: Columns
+    bytes_: Series
+    """Bytes in and out of all entities in each column."""
     brokers: tuple[Broker, ...]
-    rest: Broker | None
-    """Summed usage of the brokers that the report does not show; None if it shows all brokers."""
-    rest_count: int
-    uneven: tuple[Uneven, ...]
+    brokers_left: int
+    clients: tuple[Client, ...]
+    """The most important entities first: by their largest share of bytes, request time, mutations or throttle
+    time.
+    """
+    count: int
+    """Number of all entities."""
+    weeks: tuple[Counts, Counts]
+    """The last seven days, and the seven days before them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recommended:
-    """The proposal for one entity and quota; rates are in the quota's unit."""
+class Proposal:
+    """A proposed limit of one entity and quota; rates are in the quota's unit."""
 
     entity: Entity
-    used: float | None
-    current: float | None
-    proposed: float | None
-    in_default: bool
-    flags: tuple[str, ...]
-    reason: str
+    quota: str
+    used: float | None = None
+    current: float | None = None
+    proposed: float | None = None
+    lower: float | None = None
+    """Lower alternative to `proposed`, if the recommendation has one."""
+    upper: float | None = None
+    in_default: bool = False
+    flags: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def changes(self) -> bool:
+        """True if the proposal gives the entity another limit of its own."""
+        return not self.in_default and self.proposed is not None and self.proposed != self.current
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
-    """The proposals for one quota."""
+class Bounds:
+    """A value that is known within bounds, such as the result for clients that quotas held back."""
 
-    quota: str
-    rows: tuple[Recommended, ...]
-    count: int
-    """Number of proposals for the quota, including those that are not shown."""
-    raised: int
-    lowered: int
-    new: int
-    """Number of proposals for entities that the current quota file gives no limit."""
-    flags: tuple[tuple[str, int], ...]
-    """(flag, number of entities with the flag), in descending order of the number."""
+    lower: float
+    upper: float | None
+    """None if there is no known upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Result of the replay under one candidate quota file."""
+    """Results of the replay under one candidate quota file."""
 
     name: str
-    throttled_s: dict[str, float]
-    """Time (s) for which clients would have been throttled under the candidate quota file, by quota."""
+    throttled_s: Mapping[str, Bounds]
+    """Time (s) during which any client would have waited, by quota."""
     violations: int
-    """Number of requests that the replay answered with a throttle time, or refused."""
     given_up: int
     """Number of requests that waited longer than the client's timeout."""
-
-    @property
-    def total_s(self) -> float:
-        """Throttled time (s), summed over all quotas."""
-        return sum(self.throttled_s.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """Throttled time (s) of one entity under each candidate quota file, in the order of
-    `Replay.candidates`.
-    """
-
-    entity: Entity
-    throttled_s: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """The comparison of candidate quota files."""
-
-    candidates: tuple[Candidate, ...]
-    left_out: int
-    """Number of candidate files that were replayed but are not shown."""
-    rows: tuple[Replayed, ...]
-    rest: tuple[float, ...]
-    rest_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +191,10 @@ class Ingested:
     """The result of ingest for one kind of records."""
 
     kind: str
-    batches: int
-    read: int
     good: int
-    late: int
-    malformed: int
-    bad_batches: tuple[tuple[int, int, int], ...]
-    """(number of the batch, number of late records, number of malformed lines) for the latest batches that
-    have such records or lines.
-    """
+    rejected: int
     reasons: tuple[tuple[str, int], ...]
-    """(reason why lines are malformed, number of lines), in descending order of the number."""
+    """(reason, number of lines), in descending order of the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,11 +203,12 @@ class Findings:
 
     level: str
     top: int
-    overview: Overview | None = None
-    talkers: tuple[Talkers, ...] = ()
-    heats: tuple[Heat, ...] = ()
-    throttled: Throttled | None = None
-    spread: Spread | None = None
-    recommendations: tuple[Recommendation, ...] = ()
-    replay: Replay | None = None
+    """Number of clients with a page of their own."""
+    cluster: str = ""
+    capacity: Mapping[str, float] = field(default_factory=dict)
+    """Capacity of each broker by quota, in the quota's unit."""
+    use: Use | None = None
+    proposals: tuple[Proposal, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    candidates_left: int = 0
     ingested: tuple[Ingested, ...] = ()

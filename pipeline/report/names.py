@@ -1,4 +1,4 @@
-"""Format names of entities for pages and charts so that all their characters are visible.
+"""Format names of entities for the page so that all their characters are visible.
 
 Clients choose their names freely. Invisible characters, and characters that reorder text, become escapes;
 long names are cut in the middle. Words of Weir in place of a name, such as `(empty)`, are in italics, so that
@@ -7,22 +7,17 @@ no client can imitate them.
 
 from __future__ import annotations
 
-import html
 import unicodedata
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from weir.pipeline.report.html import Html, element, join
+from markupsafe import Markup
 
-WIDE: Final = 38
-"""Maximum length (characters) of a label on a wide screen."""
-NARROW: Final = 16
-"""Maximum length (characters) of a label on a telephone."""
+SHORT: Final = 38
+"""Maximum length (characters) of a label in a table or sentence."""
 LONG: Final = 1000
 """Maximum length (characters) of a name outside labels: Kafka allows 32,767 bytes."""
 _SHORTEST: Final = 6
-_LINE: Final = 70
-"""Number of characters per line of a hover text."""
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp", "Zs"})
 
 
@@ -46,21 +41,19 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Name of a row, formatted for charts (`plot`), hover texts (`hover`) or the page (`page`)."""
+    """Name of an entity."""
 
     spans: tuple[Span, ...]
 
-    def plot(self, room: int) -> str:
-        """Return the name as HTML for plotly's labels, shortened to about `room` characters."""
-        return "".join(_marked(span, html.escape(span.text, quote=False)) for span in self._within(room))
-
-    def hover(self) -> str:
-        """Return the name as HTML for a hover text, broken into lines."""
-        return "".join(_marked(span, _lines(span.text)) for span in self._within(LONG))
-
-    def page(self, room: int = LONG) -> Html:
+    def page(self, room: int = LONG) -> Markup:
         """Return the name as HTML for the page, shortened to about `room` characters."""
-        return join(*(element("i" if ours else "bdi", text) for text, ours in self._within(room)))
+        return Markup("").join(
+            Markup("<i>{}</i>").format(text) if ours else Markup("<bdi>{}</bdi>").format(text)
+            for text, ours in self._within(room)
+        )
+
+    def __str__(self) -> str:
+        return "".join(span.text for span in self.spans)
 
     def _within(self, room: int) -> list[Span]:
         """Return the pieces of the label, with names shortened so that the label has about `room` characters.
@@ -79,8 +72,8 @@ class Label:
 def label(entity: Entity) -> Label:
     """Return the label of an entity.
 
-    >>> label(Entity("alice", "")).plot(40)
-    'alice<i> / </i><i>(empty)</i>'
+    >>> print(label(Entity("alice", "")).page())
+    <bdi>alice</bdi><i> / </i><i>(empty)</i>
     """
     user = [] if entity.user is None else [_name(entity.user)]
     client_id = [] if entity.client_id is None else [_name(entity.client_id)]
@@ -124,11 +117,6 @@ def shorten(text: str, room: int) -> str:
     return f"{text[: room - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def plot_text(text: str) -> str:
-    """Return a text for plotly, escaped so that all characters are visible and none acts as markup."""
-    return html.escape(visible(text), quote=False)
-
-
 def _name(text: str) -> Span:
     return Span(visible(text)) if text else Span("(empty)", ours=True)
 
@@ -137,12 +125,3 @@ def _seen(character: str) -> str:
     if character == " " or unicodedata.category(character) not in _HIDDEN:
         return character
     return character.encode("unicode_escape").decode("ascii")
-
-
-def _marked(span: Span, escaped: str) -> str:
-    return f"<i>{escaped}</i>" if span.ours else escaped
-
-
-def _lines(text: str) -> str:
-    pieces = (text[start : start + _LINE] for start in range(0, len(text), _LINE))
-    return "<br>".join(html.escape(piece, quote=False) for piece in pieces)

@@ -25,7 +25,7 @@ class Quantity:
         larger.
         """
         fitting = [step for step in self.steps if abs(value) >= step.size]
-        return fitting[-1] if fitting and value else self._base
+        return fitting[-1] if fitting and value else self.base
 
     def text(self, value: float | None) -> str:
         """Return a value (in base units) with its unit as text; a dash for None.
@@ -39,7 +39,8 @@ class Quantity:
         return f"{number(value / size)}{name if name == '%' else f' {name}' if name else ''}"
 
     @property
-    def _base(self) -> Step:
+    def base(self) -> Step:
+        """The unit of size 1."""
         return next(step for step in self.steps if step.size == 1)
 
 

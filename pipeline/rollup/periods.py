@@ -1,150 +1,115 @@
-"""Sum up windows into hours or days of each entity (`tables.ROLLUP`).
+"""Sum up windows into hours and days of each entity at each broker.
 
-The windows are already partitioned by entity, so that no further shuffle is needed.
+Texts are compared only once: the pairs of entity and broker are numbered first. Percentiles are exact: the
+values of all periods are sorted at once, and looked up at the ranks on both sides.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from pyspark.sql import functions as sql
+import polars as pl
 
-from weir.pipeline.rollup.windows import AMOUNTS, ENTITY, SUMS, THROTTLES, VIOLATIONS
-from weir.pipeline.tables import BY_QUOTA, LEVELS, ROLLUP
+from weir.pipeline.rollup.columns import (
+    ENTITY,
+    LEVELS,
+    PERIODS,
+    QUOTAS,
+    RATES,
+    ROLLUP,
+    SHARES,
+    SUMS,
+    THROTTLES,
+    Rate,
+)
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-HOUR_S: Final = 3600
-DAY_S: Final = 86_400
-PERIODS: Final = {"hour": HOUR_S, "day": DAY_S}
-"""Length (s) of each kind of period."""
-_SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_KEYS: Final = (*ENTITY, "start_ms")
-_AT_BROKERS: Final = {
-    "producer_byte_rate": ("produced_bytes", 1.0),
-    "consumer_byte_rate": ("fetched_bytes", 1.0),
-    "request_percentage": ("request_time_us", 1e-4),
-}
-"""For each rate that a quota limits at each broker: the column with the amount to divide by the time (s), and
-the factor from that amount/s to the quota's unit.
-"""
+_OWNER: Final = (*ENTITY, "broker")
 
 
-def periods(windows: DataFrame, seconds: int, window_s: int) -> DataFrame:
-    """Return `tables.ROLLUP` for `windows` (columns: `pipeline.rollup.windows`), by periods of `seconds`. The
-    windows, each `window_s` long, must cover whole periods.
+def periods(windows: pl.DataFrame, window_s: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of `columns.ROLLUP` for hours, then for days.
+
+    `windows` (columns: `rollup.windows.WINDOW` and `SUMS`), each `window_s` (s) long, has all windows of an
+    entity at a broker on a day, each once.
     """
-    start = sql.col("window_ms") - sql.pmod("window_ms", sql.lit(seconds * 1000))
-    within = windows.withColumn("start_ms", start)
-    # Merged, not broadcast: equal keys are in the same task already, and nothing passes through the driver.
-    parts = (_whole(within), _rates(within), _brokers(within))
-    joined = reduce(lambda left, right: left.join(right.hint("merge"), list(_KEYS)), parts)
-    return _shaped(joined, seconds, window_s)
+    owners = windows.select(_OWNER).unique().with_row_index("owner")
+    numbered = windows.join(owners, on=_OWNER).select(pl.col("owner").cast(pl.Int64), "window_ms", *SUMS)
+    for seconds in PERIODS.values():
+        yield _shaped(_rows(numbered, seconds, window_s), owners, seconds, window_s)
 
 
-def _whole(within: DataFrame) -> DataFrame:
-    """Return one row per entity and period with sums over all brokers: amounts, the number of windows with
-    usage and of windows with throttling, and the sorted numbers of mutations per window.
+def _rows(numbered: pl.DataFrame, seconds: int, window_s: int) -> pl.DataFrame:
+    """Return one row per owner and period of `seconds`: `owner`, `start_ms`, `SUMS`, `active_s`,
+    `throttled_s.QUOTA`, and `RATE.p50`, … per rate, null without use.
     """
-    anywhere = within.groupBy(*_KEYS, "window_ms").agg(
-        *(sql.sum(name).alias(name) for name in SUMS), sql.max("sessions").alias("sessions")
+    length_ms = seconds * 1000
+    number = pl.col("window_ms") // length_ms
+    first, last = (numbered.select(number.min()).item(), numbered.select(number.max()).item())
+    count = (last or 0) - (first or 0) + 1
+    within = numbered.with_columns(period=pl.col("owner") * count + (number - first))
+    rows = (
+        within.lazy()
+        .group_by("period")
+        .agg(
+            pl.col(SUMS).sum(),
+            (pl.len() * float(window_s)).alias("active_s"),
+            *(
+                ((pl.col(name) > 0).sum() * float(window_s)).alias(f"throttled_s.{quota}")
+                for quota, name in zip(QUOTAS, THROTTLES, strict=True)
+            ),
+        )
+        .collect(engine="streaming")
     )
-    return anywhere.groupBy(*_KEYS).agg(
-        *(sql.sum(name).alias(name) for name in SUMS),
-        sql.max("sessions").alias("sessions_max"),
-        sql.count(sql.lit(1)).alias("windows"),
-        *(sql.count_if(sql.col(name) > 0).alias(f"windows_{name}") for name in THROTTLES),
-        _values("controller_mutation_rate", "mutations"),
-    )
-
-
-def _rates(within: DataFrame) -> DataFrame:
-    """Return one row per entity and period: for each rate, the array of its amounts in all windows at all
-    brokers.
-    """
-    return within.groupBy(*_KEYS).agg(
-        *(_values(name, amount) for name, (amount, _unit) in _AT_BROKERS.items())
-    )
-
-
-def _values(rate: str, amount: str) -> Column:
-    """Return the column `<rate>_values`: the sorted array of the amounts above 0, at most one per window and
-    broker. Windows without usage do not count, because a quota must allow the rate of active windows.
-    """
-    above = sql.collect_list(sql.when(sql.col(amount) > 0, sql.col(amount)))
-    return sql.sort_array(above).alias(f"{rate}_values")
-
-
-def _brokers(within: DataFrame) -> DataFrame:
-    """Return one row per entity and period: the number of brokers, the mean of their bytes, and the busiest
-    broker with its amounts.
-    """
-    names = [amount for amount, _unit in _AT_BROKERS.values()]
-    at_each = within.groupBy(*_KEYS, "broker").agg(
-        sql.sum(sql.col("bytes_in") + sql.col("bytes_out")).alias("bytes"),
-        *(sql.sum(name).alias(name) for name in ("requests", *names)),
-    )
-    order = ("bytes", "requests", (-sql.col("broker")).alias("nearness"))
-    return at_each.groupBy(*_KEYS).agg(
-        sql.count(sql.lit(1)).alias("brokers"),
-        sql.avg("bytes").alias("bytes_mean"),
-        sql.max(sql.struct(*order, *names)).alias("busiest"),
+    for name, rate in RATES.items():
+        spread = _spread(within.select("period", value=rate.amount), name, rate.unit / window_s)
+        rows = rows.join(spread, on="period", how="left")
+    return rows.with_columns(
+        owner=(pl.col("period") // count).cast(pl.UInt32),
+        start_ms=(pl.col("period") % count + first) * length_ms,
     )
 
 
-def _shaped(joined: DataFrame, seconds: int, window_s: int) -> DataFrame:
-    level = sql.element_at(sql.array(*map(sql.lit, LEVELS)), sql.col("level") + 1)
+def _spread(values: pl.DataFrame, name: str, unit: float) -> pl.DataFrame:
+    """Return the percentiles and the maximum of the values above 0 by `period`, each times `unit`."""
+    above = values.filter(pl.col("value") > 0).sort("period", "value")
+    counts = above.group_by("period", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("count"))
+    begin, last = counts["count"].cum_sum() - counts["count"], counts["count"] - 1
+    ordered = above["value"]
+
+    def at(share: float) -> pl.Series:
+        rank = last * share
+        low = ordered.gather(begin + rank.floor().cast(pl.Int64))
+        high = ordered.gather(begin + rank.ceil().cast(pl.Int64))
+        return (low + (high - low) * (rank - rank.floor())) * unit
+
+    shares = {**SHARES, "max": 1.0}
+    return counts.select("period", *(at(share).alias(f"{name}.{each}") for each, share in shares.items()))
+
+
+def _shaped(rows: pl.DataFrame, owners: pl.DataFrame, seconds: int, window_s: int) -> pl.DataFrame:
+    """Return the columns of `ROLLUP`."""
+    named = rows.join(owners, on="owner")
+    level = pl.col("level")
     columns = {
-        "level": level,
-        "user": sql.when(sql.col("level") != LEVELS.index("client-id"), sql.col("user")),
-        "client_id": sql.when(sql.col("level") != LEVELS.index("user"), sql.col("client_id")),
-        "seconds": sql.lit(seconds),
-        **{name: sql.col(name) for name in ("start_ms", "sessions_max", "brokers", *AMOUNTS)},
-        **{
-            name: _rate(name, sql.col(f"busiest.{amount}") * (unit / seconds), unit / window_s)
-            for name, (amount, unit) in _AT_BROKERS.items()
-        },
-        "controller_mutation_rate": _rate(
-            "controller_mutation_rate", sql.col("mutations") / seconds, 1 / window_s
-        ),
-        "active_s": sql.col("windows") * window_s,
-        "throttle_ms": _by_quota(*map(sql.col, THROTTLES)),
-        "violations": _by_quota(*map(sql.col, VIOLATIONS)),
-        "throttled_s": _by_quota(*(sql.col(f"windows_{name}") * window_s for name in THROTTLES)),
-        "busiest_broker": -sql.col("busiest.nearness"),
-        "skew": sql.when(
-            sql.col("bytes_mean") > 0, sql.col("busiest.bytes") / sql.col("bytes_mean")
-        ).otherwise(1),
-        "day": sql.to_date(sql.timestamp_millis("start_ms")),
+        "seconds": pl.lit(seconds, pl.Int64),
+        "day": pl.from_epoch("start_ms", time_unit="ms").dt.date(),
+        "level": level.replace_strict(dict(enumerate(LEVELS)), return_dtype=pl.String),
+        "user": pl.when(level != LEVELS.index("client-id")).then("user"),
+        "client_id": pl.when(level != LEVELS.index("user")).then("client_id"),
+        "window_s": pl.lit(window_s, pl.Int64),
+        **{name: _rate(name, rate) for name, rate in RATES.items()},
+        **{name: _by_quota(name) for name in ("throttle_ms", "violations", "throttled_s")},
     }
-    return joined.select(
-        *(columns[field.name].cast(field.dataType).alias(field.name) for field in ROLLUP.fields)
-    )
+    return named.select(columns.get(name, pl.col(name)).alias(name) for name in ROLLUP.names)
 
 
-def _rate(rate: str, mean: Column, unit: float) -> Column:
-    values = sql.col(f"{rate}_values")
-    shares = ((_percentile(values, share) * unit).alias(name) for name, share in _SHARES.items())
-    most = _value(values, sql.size(values) - 1) * unit
-    return sql.struct(mean.alias("mean"), *shares, most.alias("max"))
+def _rate(name: str, rate: Rate) -> pl.Expr:
+    spread = (pl.col(f"{name}.{share}").alias(share) for share in (*SHARES, "max"))
+    return pl.when(pl.col(rate.amount) > 0).then(pl.struct(*spread))
 
 
-def _percentile(values: Column, share: float) -> Column:
-    """Return the column with the exact percentile (`share`, 0 to 1) of a sorted array, interpolated between
-    the two nearest values; 0 for an empty array.
-    """
-    at = (sql.size(values) - 1) * share
-    below = sql.floor(at)
-    part = at - below
-    return _value(values, below) * (1 - part) + _value(values, sql.ceil(at)) * part
-
-
-def _value(values: Column, at: Column) -> Column:
-    return sql.coalesce(sql.get(values, at.cast("int")), sql.lit(0))
-
-
-def _by_quota(*columns: Column) -> Column:
-    named = zip(columns, BY_QUOTA.fields, strict=True)
-    return sql.struct(*(column.alias(field.name) for column, field in named))
+def _by_quota(name: str) -> pl.Expr:
+    fields = [pl.col(f"{name}.{quota}") for quota in QUOTAS]
+    named = (field.alias(quota) for field, quota in zip(fields, QUOTAS, strict=True))
+    return pl.when(pl.any_horizontal(field > 0 for field in fields)).then(pl.struct(*named))

@@ -6,104 +6,100 @@ counts in the window in which its interval began.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import polars as pl
 from pyspark.sql import functions as sql
 
-from weir.pipeline.tables import BY_QUOTA, LEVELS
-from weir.usage.groups import Group
+from weir.pipeline.rollup.columns import (
+    AMOUNTS,
+    ANY_BROKER,
+    CHARGED,
+    ENTITY,
+    LEVELS,
+    OF_MUTATIONS,
+    SUMS,
+    THROTTLES,
+    TOTALS,
+    VIOLATIONS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-ENTITY: Final = ("level", "user", "client_id")
-"""Columns that identify an entity. `level` is the index of its kind in `tables.LEVELS` (pair of user and
-client-id, user, client-id). A part that the kind lacks is "", because a join would drop nulls.
+BY_QUOTA: Final = (*THROTTLES, *VIOLATIONS)
+WINDOW: Final = (*ENTITY, "broker", "window_ms")
+"""Columns that identify a window of an entity at a broker. `level` is an index into `LEVELS`; the name that
+the level lacks is "".
 """
-AMOUNTS: Final = (
-    *("records", "requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "request_time_us"),
-    *("mutations", "errors"),
-)
-"""Columns that are summed up over time, brokers and entities."""
-THROTTLES: Final = tuple(f"throttle_ms_{field.name}" for field in BY_QUOTA.fields)
-VIOLATIONS: Final = tuple(f"violations_{field.name}" for field in BY_QUOTA.fields)
-SUMS: Final = (*AMOUNTS, *THROTTLES, *VIOLATIONS)
-MOSTS: Final = ("interval_ms",)
-"""Columns for which a merged row gets the maximum of the rows instead of the sum."""
+_PAIR: Final = tuple(name for name in WINDOW if name != "level")
 
 
-def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
-    """Return one row per entity, broker and window: `ENTITY`, `broker`, `window_ms` (beginning of the
-    window), `SUMS`, `interval_ms` (longest interval of a record), `sessions`. `usage` has the columns of
-    `tables.USAGE`.
-
-    `sessions` of a pair of user and client-id is the maximum of its records; that of a user or client-id is
-    the sum over its pairs.
-
-    Rows are shuffled by time first, which spreads the records of a dominant entity over all tasks; pairs,
-    users and client-ids then need no further shuffle before their sums. The result is shuffled by entity;
-    each entity has at most one row per window and broker.
+def needed(usage: DataFrame, window_ms: int) -> DataFrame:
+    """Return the columns of usage records that windows need, without nulls except `by_quota`: an array of
+    the columns `BY_QUOTA`, null if all are 0, as in most records.
     """
-    pairs = (
-        by_time(usage, window_ms, partitions)
-        .groupBy("user", "client_id", "broker", "window_ms")
-        .agg(
-            *(sql.sum(name).alias(name) for name in SUMS),
-            *(sql.max(name).alias(name) for name in (*MOSTS, "sessions")),
-        )
-    )
-    return _levels(pairs).repartition(partitions, *ENTITY)
-
-
-def by_time(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
-    """Return the needed columns of usage records, with 0 for missing numbers, partitioned by window."""
-    flat = usage.select(
-        _text("user"),
-        _text("client_id"),
-        sql.coalesce("broker", sql.lit(-1)).alias("broker"),
+    by_quota = [_count(name) for name in BY_QUOTA]
+    any_above_0 = sql.greatest(*by_quota) > 0
+    return usage.select(
+        *(sql.coalesce(name, sql.lit("")).alias(name) for name in ("cluster", "user", "client_id")),
+        sql.coalesce("broker", sql.lit(ANY_BROKER)).alias("broker"),
         (sql.col("time_ms") - sql.pmod("time_ms", sql.lit(window_ms))).alias("window_ms"),
-        sql.lit(1).alias("records"),
-        *(_count(name) for name in ("requests", "bytes_in", "bytes_out", "mutations", "errors", "sessions")),
-        _charged(Group.PRODUCE).alias("produced_bytes"),
-        _charged(Group.FETCH).alias("fetched_bytes"),
-        _count("request_time_us"),
-        *(_count(f"throttle_ms.{field.name}", f"throttle_ms_{field.name}") for field in BY_QUOTA.fields),
-        *(_count(f"violations.{field.name}", f"violations_{field.name}") for field in BY_QUOTA.fields),
-        _count("interval_ms"),
+        *(_count(name).alias(name) for name in TOTALS),
+        *(
+            sql.when(sql.col("api") == group.value, _count("charged_bytes")).otherwise(0).alias(name)
+            for name, group in CHARGED.items()
+        ),
+        sql.when(any_above_0, sql.array(*by_quota)).alias("by_quota"),
     )
-    return flat.repartition(partitions, "window_ms")
 
 
-def _text(name: str) -> Column:
-    return sql.coalesce(name, sql.lit("")).alias(name)
+def _count(name: str) -> Column:
+    return sql.coalesce(name, sql.lit(0))
 
 
-def _count(name: str, alias: str | None = None) -> Column:
-    return sql.coalesce(name, sql.lit(0)).alias(alias or name)
-
-
-def _charged(group: Group) -> Column:
-    return sql.when(sql.col("api") == group.value, _count("charged_bytes")).otherwise(0)
-
-
-def _levels(pairs: DataFrame) -> DataFrame:
-    """Return the rows of all three kinds of entities: pairs of user and client-id, users (sums of their
-    pairs), and client-ids (sums of their pairs). The entity is in the columns `ENTITY`.
+def windows(records: pl.DataFrame) -> pl.DataFrame:
+    """Return windows (columns `WINDOW` and `SUMS`) of all levels, from the columns of `needed`. Mutations are
+    counted at `ANY_BROKER`, and so are throttle times that they caused.
     """
-    nobody = sql.lit("")
-    entities = sql.array(
-        _entity("user-client-id", sql.col("user"), sql.col("client_id")),
-        _entity("user", sql.col("user"), nobody),
-        _entity("client-id", nobody, sql.col("client_id")),
+    by_quota = (
+        pl.col("by_quota").list.get(index, null_on_oob=True).fill_null(0).alias(name)
+        for index, name in enumerate(BY_QUOTA)
     )
-    by_level = pairs.select(sql.inline(entities), "broker", "window_ms", *SUMS, "sessions", *MOSTS)
-    return by_level.groupBy(*ENTITY, "broker", "window_ms").agg(
-        *(sql.sum(name).alias(name) for name in (*SUMS, "sessions")),
-        *(sql.max(name).alias(name) for name in MOSTS),
-    )
+    flat = records.select(*_PAIR, *AMOUNTS, *by_quota)
+    pairs = _mutations_apart(_summed(flat, _PAIR))
+    return pl.concat([_of_level(pairs, level) for level in LEVELS])
 
 
-def _entity(level: str, user: Column, client_id: Column) -> Column:
-    return sql.struct(
-        sql.lit(LEVELS.index(level)).alias("level"), user.alias("user"), client_id.alias("client_id")
-    )
+def merged(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return windows in which each window occurs once."""
+    return _summed(pl.concat(parts), WINDOW)
+
+
+def _summed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    return rows.lazy().group_by(*keys).agg(pl.col(SUMS).sum()).collect(engine="streaming")
+
+
+def _mutations_apart(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Move the columns `OF_MUTATIONS` to rows of their own."""
+    with_mutations = pairs.filter(pl.any_horizontal(pl.col(OF_MUTATIONS) > 0))
+    at_any_broker = pl.lit(ANY_BROKER, pairs.schema["broker"]).alias("broker")
+    others = (name for name in SUMS if name not in OF_MUTATIONS)
+    apart = with_mutations.with_columns(at_any_broker, *(_zero(pairs, name) for name in others))
+    return pl.concat([pairs.with_columns(_zero(pairs, name) for name in OF_MUTATIONS), apart])
+
+
+def _zero(rows: pl.DataFrame, name: str) -> pl.Expr:
+    return pl.lit(0, rows.schema[name]).alias(name)
+
+
+def _of_level(pairs: pl.DataFrame, level: str) -> pl.DataFrame:
+    """Return the windows of one level. `pairs` stay as they are, because `merged` sums up later."""
+    index = pl.lit(LEVELS.index(level), pl.Int8).alias("level")
+    match level:
+        case "user":
+            pairs = _summed(pairs.with_columns(client_id=pl.lit("")), _PAIR)
+        case "client-id":
+            pairs = _summed(pairs.with_columns(user=pl.lit("")), _PAIR)
+    return pairs.select(index, *_PAIR, *SUMS)

@@ -13,8 +13,10 @@ from click.testing import CliRunner
 from bench.pipeline.__main__ import main
 from bench.pipeline.comparing import differences
 from bench.pipeline.generator import FIRST_MS, Plan, batches, client_ids, users
-from bench.pipeline.plain import with_pandas, with_polars
-from bench.pipeline.tables import write_json, write_parquet
+from bench.pipeline.jobs import NAME, QUOTAS, JobError, measured
+from bench.pipeline.plain import PERIODS, with_pandas, with_polars
+from bench.pipeline.tables import write_delta, write_json
+from weir.quotas import QuotaKey, parse
 from weir.usage.groups import GROUPS
 from weir.usage.records import UsageRecord
 
@@ -77,10 +79,10 @@ def test_generated_clients_are_distinct_pairs_of_user_and_client_id() -> None:
     assert len(set(zip(users(plan), client_ids(plan), strict=True))) == plan.entities
 
 
-def test_generated_parquet_files_hold_the_records_of_the_json_files(
+def test_the_generated_delta_table_holds_the_records_of_the_json_files(
     records: list[UsageRecord], tmp_path: Path
 ) -> None:
-    write_parquet(PLAN, tmp_path)
+    write_delta(PLAN, tmp_path)
     rows = pl.scan_parquet(tmp_path / "**/*.parquet", hive_partitioning=True)
     found = rows.select("time_ms", "user", "client_id", "bytes_in", "throttle_ms").collect()
     by_hand = Counter(
@@ -88,7 +90,7 @@ def test_generated_parquet_files_hold_the_records_of_the_json_files(
         for each in records
     )
     assert Counter((*row[:4], row[4]["producer_byte_rate"]) for row in found.iter_rows()) == by_hand
-    assert {path.parent.parent.name for path in tmp_path.rglob("*.parquet")} == {
+    assert {path.parent.name for path in tmp_path.rglob("*.parquet")} == {
         "day=2026-01-01",
         "day=2026-01-02",
     }
@@ -99,13 +101,13 @@ def test_results_of_two_engines_are_compared(tmp_path: Path) -> None:
     usage, lake, other = (tmp_path / name for name in ("usage", "lake", "pandas"))
     other.mkdir()
     (lake / "rollup").mkdir(parents=True)
-    write_parquet(PLAN, usage)
+    write_delta(PLAN, usage)
     with_pandas(usage, other)
     with_polars(usage, lake / "rollup")
-    for period in ("hour", "day"):
+    for period, seconds in PERIODS.items():
         file = lake / "rollup" / f"{period}.parquet"
-        (lake / "rollup" / period).mkdir()
-        file.rename(lake / "rollup" / period / "part.parquet")
+        (lake / "rollup" / f"seconds={seconds}").mkdir()
+        file.rename(lake / "rollup" / f"seconds={seconds}" / "part.parquet")
     assert differences(lake, other) == []
     rows = pl.read_parquet(other / "day.parquet")
     off = rows.with_columns(
@@ -118,12 +120,13 @@ def test_results_of_two_engines_are_compared(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_are_compared_exactly(tmp_path: Path) -> None:
-    row = {"level": "user", "user": "u", "client_id": "c", "start_ms": 0, "requests": 10**12, "skew": 1.5}
-    for period in ("hour", "day"):
-        directory = tmp_path / "lake" / "rollup" / period
+    entity = {"cluster": "c", "level": "user", "user": "u", "client_id": "c", "broker": 1}
+    row = {**entity, "start_ms": 0, "requests": 10**12, "active_s": 1.5}
+    for period, seconds in PERIODS.items():
+        directory = tmp_path / "lake" / "rollup" / f"seconds={seconds}"
         directory.mkdir(parents=True)
         pl.DataFrame([row]).write_parquet(directory / "part.parquet")
-        other = row | {"requests": 10**12 + (period == "day"), "skew": 1.5 + 1e-12}
+        other = row | {"requests": 10**12 + (period == "day"), "active_s": 1.5 + 1e-12}
         pl.DataFrame([other]).write_parquet(tmp_path / f"{period}.parquet")
     assert differences(tmp_path / "lake", tmp_path) == ["day: requests differs in 1 rows"]
 
@@ -132,3 +135,27 @@ def test_an_unknown_job_name_is_refused() -> None:
     result = CliRunner().invoke(main, ["--jobs", "rollup,sleep"])
     assert result.exit_code == 2
     assert "sleep; known: ingest, rollup" in result.output
+
+
+def test_the_replay_job_has_a_limit_for_each_generated_client() -> None:
+    table = parse(QUOTAS)
+    limits = {table.limits(QuotaKey.CONSUMER_BYTE_RATE).resolve("user-00000", name) for name in ("a", "b")}
+    assert None not in limits
+    assert len(limits) == 2, "each client-id has its own budget"
+
+
+@pytest.mark.parametrize("names", [[], ["recorded"]], ids=["no rows", "recorded hours only"])
+def test_a_replay_without_hours_of_its_quota_file_is_refused(names: list[str]) -> None:
+    with pytest.raises(JobError, match="nothing was replayed"):
+        measured(_outcome(names), "replay")
+
+
+def test_a_replay_with_hours_of_its_quota_file_is_measured() -> None:
+    assert measured(_outcome(["recorded", NAME]), "replay") == 1.5
+    assert measured(b'{"seconds": 2.5}', "ingest") == 2.5
+
+
+def _outcome(names: list[str]) -> bytes:
+    """Return the outcome of a replay with one row for each of these names of quota files."""
+    rows = [["producer_byte_rate", name, "0", 0, 0, "0.0", "0.0", 0] for name in names]
+    return msgspec.json.encode({"seconds": 1.5, "listings": [{"title": "by quota", "rows": rows}]})

@@ -11,6 +11,7 @@ from weir.cli.main import weir
 from weir.cli.pipeline import demo as cli_pipeline_demo
 from weir.demo.client_specs import CLIENTS, quota_table
 from weir.demo.pipeline_verdict import Verdict
+from weir.pipeline.replay.summary import Range
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +30,21 @@ if TYPE_CHECKING:
 def test_pipeline_demo_passes_or_fails_by_replayed_throttle_time(
     recorded_s: float, in_force_s: float, passed: bool, words: str
 ) -> None:
-    verdict = Verdict(recorded_s, in_force_s, 12.34)
+    verdict = Verdict(recorded_s, in_force_s, Range(12.34, 12.34))
     assert verdict.passed is passed
     assert words in verdict.lines()[0]
     assert verdict.lines()[1] == "Under the recommended quotas it would have been 12.3 s."
+
+
+def test_pipeline_demo_tells_a_range_for_clients_that_were_held_back() -> None:
+    """The same clients under the recommended quotas were told to wait for 161.4 s."""
+    _accuracy, told = Verdict(160.2, 160.2, Range(0.0, 181.0)).lines()
+    assert told == (
+        "Under the recommended quotas it may be anything from 0.0 to 181.0 s: "
+        "the quotas held clients back, so nobody knows how much more they would have sent."
+    )
+    _accuracy, told = Verdict(160.2, 160.2, Range(0.0, None)).lines()
+    assert told.startswith("Under the recommended quotas it may be 0.0 s or any longer time: ")
 
 
 def test_pipeline_demo_gives_some_clients_a_quota() -> None:
@@ -49,11 +61,11 @@ def test_pipeline_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> 
 
 
 def test_pipeline_demo_reports_a_missing_package_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_pipeline_demo, "find_spec", lambda name: None if name == "plotly" else name)
+    monkeypatch.setattr(cli_pipeline_demo, "find_spec", lambda name: None if name == "jinja2" else name)
     outcome = CliRunner().invoke(weir, ["pipeline", "demo"])
     assert outcome.exit_code == 2
     assert outcome.output == (
-        "weir: the demonstration needs plotly: pip install '.[demo,pipeline]' in a checkout, or use "
+        "weir: the demonstration needs jinja2: pip install '.[demo,pipeline]' in a checkout, or use "
         "`make pipeline-demo`\n"
     )
 

@@ -27,6 +27,8 @@ def test_pipeline_demo_runs_all_jobs_and_replays_the_recorded_throttle_time(tmp_
     found: dict[str, Any] = msgspec.json.decode(shown)
     assert found["passed"]
     assert found["recorded_throttle_s"] == pytest.approx(found["replayed_throttle_s"], rel=0.02)
+    lower_s, upper_s = found["recommended_throttle_s"]
+    assert upper_s is None or lower_s < found["recorded_throttle_s"] < 1.5 * upper_s, "clients are flat out"
     jobs = {job["job"]: job for job in found["jobs"]}
     assert list(jobs) == ["ingest", "rollup", "recommend", "replay", "report"]
     assert jobs["ingest"]["wrote"]["usage records"] == jobs["rollup"]["read"]["records"] > 0

@@ -20,8 +20,6 @@ def spark() -> Iterator[SparkSession]:
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        "spark.sql.codegen.wholeStage": "false",  # for a few rows, compiling takes longer than running
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     with session("tests", master="local[2]", settings=settings) as spark:
         yield spark

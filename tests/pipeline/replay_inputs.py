@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from weir.pipeline.lake import Lake
-from weir.pipeline.tables import TRACE_RECORD, USAGE_RECORD, replace
+from weir.pipeline.lake import Lake, replace
+from weir.pipeline.tables import TRACE_RECORD, USAGE_RECORD
 from weir.usage.records import VERSION, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def put(spark: SparkSession, lake: Lake, records: Sequence[TraceRecord] | Sequen
     rows = lines.select(F.from_json("line", columns).alias("record")).select("record.*")
     day = F.to_date(F.timestamp_millis("time_ms"))
     path = lake.trace if is_trace else lake.usage
-    replace(rows.withColumns({"day": day, "batch": F.lit(0)}).coalesce(1), path, "day", "batch")
+    replace(rows.withColumns({"day": day, "cluster": F.lit("default")}).coalesce(1), path)
 
 
 def file(directory: Path, name: str, text: str) -> Path:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from html.parser import HTMLParser
 from typing import Final
 
-EMPTY: Final = frozenset({"meta"})
+EMPTY: Final = frozenset({"input", "meta"})
 HOSTILE: Final = (
     "<script>alert(1)</script>",
     "</script><img src=x onerror=alert(1)>",
@@ -31,7 +30,6 @@ class Page(HTMLParser):
         self.text = ""
         self.scripts: list[str] = []
         self.styles: list[str] = []
-        self.json: dict[str, object] = {}
         self.comments: list[str] = []
         self._open: list[tuple[str, dict[str, str | None]]] = []
         self.feed(text)
@@ -48,10 +46,8 @@ class Page(HTMLParser):
         assert opened == tag, f"</{tag}> closes <{opened}>"
 
     def handle_data(self, data: str) -> None:
-        tag, attributes = self._open[-1] if self._open else ("", {})
-        if tag == "script" and attributes.get("type") == "application/json":
-            self.json[attributes["id"] or ""] = json.loads(data)
-        elif tag == "script":
+        tag, _ = self._open[-1] if self._open else ("", {})
+        if tag == "script":
             self.scripts.append(data)
         elif tag == "style":
             self.styles.append(data)

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 
 from tests.pipeline.usage_files import NOON_MS, clients, put, usage
-from weir.pipeline import java
+from weir.pipeline import jars, java
 from weir.pipeline.lake import Lake
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def archive(path: Path) -> Path:
 
 def submit(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive(tmp_path / "weir.zip"))]
+    command += ["--jars", ",".join(map(str, jars.provided()))]
     with java.launcher(local=True):
         return subprocess.run(
             [*command, str(ENTRY), *options], capture_output=True, text=True, check=False, cwd=tmp_path

@@ -62,7 +62,7 @@ def test_ingest_reads_each_record_of_a_topic_once(kafka_cluster: StartCluster, t
         "usage lines": ROWS + 2,
         "trace lines": 0,
     }  # the topic weir-usage-trace does not exist
-    assert outcome["wrote"] == {"usage records": ROWS, "trace records": 0, "malformed usage": 2}
+    assert outcome["wrote"] == {"usage records": ROWS, "trace records": 0, "rejected usage": 2}
 
     send(bootstrap, "weir-usage", usage(NOON_MS, "more"))
     second = json.loads(ingest(tmp_path, bootstrap, "weir-usage").stdout)

@@ -1,4 +1,4 @@
-"""Spark's Kafka connector: locked jars, the cache, and jars of the user."""
+"""The jars of Delta Lake and Spark's Kafka connector: locked jars, the cache, and jars of the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weir.pipeline.outcome import PipelineError
 
 def test_the_locked_kafka_connector_has_pysparks_version() -> None:
     locked = [jar.coordinates for jar in jars.locked()]
-    assert jars.CONNECTOR in locked
+    assert {jars.CONNECTOR, jars.DELTA} <= set(locked)
     assert jars.CONNECTOR.endswith(f":{pyspark.__version__}")
 
 
@@ -23,7 +23,17 @@ def test_no_locked_jar_is_bundled_with_pyspark() -> None:
         path.name.rpartition("-")[0] for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")
     }
     assert brought
-    assert not [jar for jar in jars.locked() if jar.coordinates.split(":")[1] in brought]
+    doubled = {jar.coordinates.rpartition(":")[0] for jar in jars.locked(s3=True)} & {
+        f"{jar.coordinates.split(':')[0]}:{name}" for jar in jars.locked(s3=True) for name in brought
+    }
+    assert doubled == {"software.amazon.awssdk:annotations"}, "PySpark's are those of JetBrains"
+
+
+def test_the_locked_jars_of_s3_have_the_version_of_pysparks_hadoop_and_one_version_of_the_sdk() -> None:
+    (hadoop,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    only_s3 = [jar.coordinates.split(":") for jar in jars.locked(s3=True) if jar not in jars.locked()]
+    assert ["org.apache.hadoop", "hadoop-aws", hadoop.stem.rpartition("-")[2]] in only_s3
+    assert len({version for group, _artifact, version in only_s3 if group == "software.amazon.awssdk"}) == 1
 
 
 def test_downloaded_jars_are_kept_in_the_configured_directory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,24 +44,24 @@ def test_downloaded_jars_are_kept_in_the_configured_directory(monkeypatch: pytes
     assert jars.cache_directory() == Path("/elsewhere")
 
 
-def test_given_connector_jars_are_used_without_a_download(
+def test_given_spark_jars_are_used_without_a_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEIR_MAVEN_REPOSITORY", "http://127.0.0.1:1/")
     mine = tmp_path / "mine.jar"
     mine.touch()
-    assert jars.connector([mine], print) == [mine]
-    assert jars.settings([mine]) == {"spark.jars": str(mine)}
+    assert jars.provided([mine], print) == [mine]
+    assert jars.loading([mine]) == {"spark.jars": str(mine)}
 
 
 def test_a_missing_connector_jar_is_named(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"mine\.jar: no such jar"):
-        jars.connector([tmp_path / "mine.jar"], print)
+        jars.provided([tmp_path / "mine.jar"], print)
 
 
 def test_a_jar_path_with_a_comma_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="comma"):
-        jars.settings([tmp_path / "a,b.jar"])
+        jars.loading([tmp_path / "a,b.jar"])
 
 
 def test_an_unreachable_jar_repository_is_reported_in_one_line_with_the_remedy(
@@ -60,6 +70,6 @@ def test_an_unreachable_jar_repository_is_reported_in_one_line_with_the_remedy(
     monkeypatch.setenv("WEIR_CACHE", str(tmp_path))
     monkeypatch.setenv("WEIR_MAVEN_REPOSITORY", "http://127.0.0.1:1/")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with pytest.raises(JarError, match=r"kafka-clients-.*WEIR_MAVEN_REPOSITORY to a mirror") as error:
-        jars.connector([], print)
+    with pytest.raises(JarError, match=r"WEIR_MAVEN_REPOSITORY to a mirror") as error:
+        jars.provided([], print)
     assert "\n" not in str(error.value)

@@ -15,11 +15,11 @@ from tests.quotas.strategies import byte_rates, tables, texts
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.recommend import capacity as recommend_capacity
 from weir.pipeline.recommend import plan as recommend_plan
-from weir.pipeline.recommend.capacity import fit
+from weir.pipeline.recommend.capacity import fitting
 from weir.pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
 from weir.pipeline.recommend.file import Proposed, lines
+from weir.pipeline.recommend.notes import of_run
 from weir.pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
-from weir.pipeline.recommend.summary import notes_of_run
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.entry_places import entry_spans
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
@@ -93,31 +93,14 @@ def test_recommend_accepts_its_default_parameters() -> None:
     assert Plan(now=NOW, floors={PRODUCE: 7.0}).floor(FETCH) == 1_000_000
 
 
-@given(st.lists(amounts, min_size=1, max_size=20), amounts, st.floats(1, 1e13))
-def test_the_cut_factor_is_the_largest_that_fits_the_capacity(
-    above: list[float], floor: float, room: float
+@given(st.lists(amounts, min_size=1, max_size=20), amounts)
+def test_the_factor_of_the_capacity_is_the_largest_of_a_grid_that_fits(
+    peaks: list[float], room: float
 ) -> None:
-    floors = len(above) * floor
-    proposed = sum(floor + each for each in above)
-    if floors > room and proposed > room:
-        with pytest.raises(ValueError, match="the floors alone are"):
-            fit(proposed=proposed, floors=floors, room=room)
-        return
-    factor = fit(proposed=proposed, floors=floors, room=room)
-    given = sum(floor + factor * each for each in above)
-    assert 0 <= factor <= 1
-    assert given <= room * (1 + 1e-9)
-    assert factor == 1 or given >= room * (1 - 1e-9)
-
-
-@given(amounts, amounts, st.floats(1, 1e13), st.floats(0, 1e12))
-def test_a_larger_capacity_never_lowers_a_proposal(
-    floors: float, above: float, room: float, more: float
-) -> None:
-    if floors <= room:
-        proposed = floors + above
-        less = fit(proposed=proposed, floors=floors, room=room)
-        assert fit(proposed=proposed, floors=floors, room=room + more) >= less
+    peaks = sorted(peaks)
+    index = fitting(peaks, room)
+    assert all(peak <= room * (1 + 1e-8) for peak in peaks[: index + 1])
+    assert all(peak > room for peak in peaks[index + 1 :])
 
 
 NOWS = QuotaTable(
@@ -281,7 +264,7 @@ def test_a_recommended_file_keeps_the_replication_throttles_of_the_current_file(
     current = parse(throttles)
     rest = kept(current, PLAN, PAIRS, [])
     assert parse("".join(lines([], [], PLAN, PAIRS, rest))).replication == current.replication
-    assert "2 values are kept from quotas.toml" in list(notes_of_run(PLAN, PAIRS, rest))
+    assert "2 values are kept from quotas.toml" in list(of_run(PLAN, PAIRS, rest))
 
 
 def test_kept_entries_keep_their_pacing_and_scope() -> None:

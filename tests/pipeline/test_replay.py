@@ -14,11 +14,11 @@ import pytest
 from tests.pipeline.replay_inputs import SUNDAY_MS, file, put, used
 from tests.pipeline.session_cases import CASES
 from tests.pipeline.sessions import Habits, World
-from weir.pipeline.lake import Lake
+from weir.pipeline.lake import Lake, read
 from weir.pipeline.outcome import Outcome
 from weir.pipeline.replay.candidates import RECORDED
 from weir.pipeline.replay.job import Options, replay
-from weir.pipeline.tables import REPLAY, read
+from weir.pipeline.tables import REPLAY
 from weir.quotas import Entity, QuotaTable, parse
 from weir.quotas.replay_hours import HOUR_MS
 from weir.usage.records import ByQuota
@@ -64,10 +64,11 @@ class Replayed:
             for row in self.hours
             if (row.candidate, row.quota) == (candidate, quota) and row.client_id not in CASES
         ]
-        throttled_s = round(sum(row.throttled_s for row in rows), 3)
+        assert all(row.throttle_ms_lower == row.throttle_ms_upper for row in rows)
+        throttled_s = round(sum(row.throttled_s_upper for row in rows), 3)
         return (
             sum(row.violations for row in rows),
-            sum(row.throttle_ms for row in rows),
+            sum(row.throttle_ms_upper for row in rows),
             throttled_s,
             sum(row.given_up for row in rows),
         )
@@ -115,7 +116,7 @@ def test_replay_and_recording_cover_the_same_budgets_and_hours(replayed: Replaye
     """The simulation spans the end of an hour; all users of a client-id share its quota."""
     budgets = {
         name: {
-            (row.quota, row.user, row.client_id, row.broker, row.start_ms, row.charges, row.throttled_s)
+            (row.quota, row.user, row.client_id, row.broker, row.start_ms, row.charges, row.throttled_s_upper)
             for row in replayed.hours
             if row.candidate == name
         }
@@ -127,13 +128,15 @@ def test_replay_and_recording_cover_the_same_budgets_and_hours(replayed: Replaye
     assert len({start for _q, _u, _c, _b, start, *_ in budgets[RECORDED]}) == 2
 
 
-def test_replay_of_a_loose_candidate_throttles_no_client(replayed: Replayed) -> None:
+def test_replay_knows_no_throttles_of_flat_out_clients_under_a_loose_candidate(replayed: Replayed) -> None:
     rows = [row for row in replayed.hours if row.candidate == "loose.toml"]
     assert {(row.quota, row.user, row.client_id, row.limit) for row in rows} == {
         ("producer_byte_rate", "ANONYMOUS", None, 1e6),
         ("consumer_byte_rate", "ANONYMOUS", None, 1e6),
     }
-    assert not any(row.violations or row.throttle_ms or row.throttled_s or row.first_ms for row in rows)
+    assert not any(row.violations or row.first_ms for row in rows)
+    assert {row.demand for row in rows} == {"unknown"}, "the limit is 100 times the recorded use"
+    assert {(row.throttle_ms_lower, row.throttled_s_upper) for row in rows} == {(None, None)}
     charged = [row.charged for row in replayed.hours if row.candidate == RECORDED and row.quota in QUOTAS[:2]]
     assert sum(row.charged for row in rows) == sum(charged), "everybody's bytes"
 
@@ -150,6 +153,7 @@ def test_the_outcome_of_replay_counts_inputs_and_compares_candidates(replayed: R
         if (quota, name) != ("request_percentage", "loose.toml")
     ]
     assert longest.columns == (
+        "cluster",
         "quota",
         "user",
         "client_id",
@@ -158,7 +162,9 @@ def test_the_outcome_of_replay_counts_inputs_and_compares_candidates(replayed: R
         "in-force.toml",
         "loose.toml",
     )
-    assert all(row[4] == row[5] and row[6] is None for row in longest.rows)
+    shared = [row for row in longest.rows if row[2] == "ANONYMOUS"]
+    assert {row[5:] for row in shared} == {(None, None, "0.0 to unknown")}
+    assert all(row[5] == row[6] and row[7] is None for row in longest.rows if row not in shared)
     assert len(longest.rows) == 10
 
 
@@ -176,7 +182,8 @@ def test_replay_of_one_second_usage_is_close_to_that_of_traces(replayed: Replaye
 
     def sums(hours: list[Row], candidate: str) -> tuple[float, float]:
         rows = [r for r in hours if (r.candidate, r.client_id, r.quota) == (candidate, client_id, key)]
-        return sum(row.throttle_ms for row in rows) / 1000, sum(row.throttled_s for row in rows)
+        told_ms = sum(row.throttle_ms_upper for row in rows)
+        return told_ms / 1000, sum(row.throttled_s_upper for row in rows)
 
     trace, usage = sums(replayed.hours, "in-force.toml"), sums(replayed.of_usage, "in-force.toml")
     told, recorded = sums(replayed.hours, RECORDED), sums(replayed.of_usage, RECORDED)
@@ -226,7 +233,7 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     outcome = replay(spark, lake, [file(tmp_path, "q.toml", quotas)], options)
     hours = read(spark, lake.replay, REPLAY).collect()
     rows = [row for row in hours if row.candidate == "q.toml"]
-    waits = sorted((row.client_id, row.broker, row.start_ms, row.throttle_ms) for row in rows)
+    waits = sorted((row.client_id, row.broker, row.start_ms, row.throttle_ms_upper) for row in rows)
     saturday, sunday = SUNDAY_MS - HOUR_MS, SUNDAY_MS
     assert waits == [
         ("app", 0, saturday, 0),
@@ -240,7 +247,7 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
     (creator,) = (row for row in rows if row.client_id == "creator")
     assert (creator.charged, creator.charges) == (40.0, 3), "one of them once more, 9 s later"
     (bob,) = (row for row in hours if row.user == "bob")
-    assert (bob.candidate, bob.client_id, bob.throttled_s) == (RECORDED, "unlimited", 1.1)
+    assert (bob.candidate, bob.client_id, bob.throttled_s_upper) == (RECORDED, "unlimited", 1.1)
     assert outcome.read == {"records": 9}, "not those of other days"
 
 
@@ -279,4 +286,4 @@ def test_replay_of_enormous_numbers_writes_a_bounded_number_of_rows(
     hours = read(spark, lake.replay, REPLAY).collect()
     (charged,) = {row.charged for row in hours if row.candidate == RECORDED and row.user == "alice"}
     assert charged == 10**15
-    assert sum(row.throttled_s for row in hours if row.user == "bob") == (2**31 - 1) / 1000
+    assert sum(row.throttled_s_upper for row in hours if row.user == "bob") == (2**31 - 1) / 1000

@@ -132,8 +132,16 @@ def test_replayed_clients_have_the_pacing_and_the_scope_of_their_entry() -> None
         '[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n'
     )
     found = [list(_draws([Candidate("q", text)], user, "", "", Pacing.SMOOTH)) for user in ("alice", "bob")]
-    drawn = [row[8:] for rows in found for row in rows]
+    drawn = [row[8:10] for rows in found for row in rows]
     assert drawn == [("kafka", "cluster"), ("smooth", "broker")]
+
+
+def test_replay_knows_the_limit_in_force_of_the_same_budget_only() -> None:
+    quotas = '[[quota]]\nuser = "alice"\nproducer_byte_rate = {}\n'
+    other = '[[quota]]\nuser = "alice"\nclient_id = "app"\nproducer_byte_rate = 3\n'
+    files = [Candidate("a", quotas.format(1)), Candidate("b", quotas.format(2)), Candidate("c", other)]
+    drawn = list(_draws(files, "alice", "app", ""))
+    assert [(row[0], row[7], row[10]) for row in drawn] == [("a", 1, 1), ("b", 2, 1), ("c", 3, None)]
 
 
 def once(name: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from weir.pipeline.replay.candidates import RECORDED
-from weir.pipeline.replay.summary import Total, differences, held_back, listed, share
+from weir.pipeline.replay.summary import Range, Total, differences, held_back, listed, share
 
 KEY = "producer_byte_rate"
 
 
 def total(candidate: str, throttle_s: float, throttled_s: float) -> Total:
     violations = 3 if throttle_s else 0
-    return Total(KEY, candidate, 1, 2, violations, throttle_s, throttled_s, 0)
+    throttle, throttled_time = Range(throttle_s, throttle_s), Range(throttled_s, throttled_s)
+    throttled = 2 if throttle_s else 0
+    return Total(KEY, candidate, 1, (throttled, throttled), 0, violations, throttle, throttled_time, 0)
 
 
 def test_the_replay_summary_compares_sources_where_clients_are_throttled() -> None:
@@ -44,4 +46,10 @@ def test_the_replay_summary_formats_shares_as_percentages() -> None:
 
 
 def test_the_replay_summary_rounds_totals() -> None:
-    assert listed([total("a", 1.25, 1.0 / 3)]).rows == ((KEY, "a", 2, 3, 1.2, 0.3, 0),)
+    assert listed([total("a", 1.25, 1.0 / 3)]).rows == ((KEY, "a", "2", 0, 3, "1.2", "0.3", 0),)
+
+
+def test_the_replay_summary_lists_ranges_where_demand_was_held_back() -> None:
+    found = Total(KEY, "a", 1, (1, 3), 2, None, Range(0.0, 161.4), Range(2.0, None), None)
+    (row,) = listed([found]).rows
+    assert row == (KEY, "a", "1 to 3", 2, None, "0.0 to 161.4", "2.0 to unknown", None)

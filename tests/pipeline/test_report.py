@@ -1,259 +1,215 @@
-"""The report's queries on Spark: sums, shown entities, and bounds."""
+"""The report's queries on Spark, over tables that ingest and rollup write. Expected values are computed by
+hand.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from tests.pipeline.report_examples import DAY, START_MS, Values, frame, rolled, write_rollup
 from tests.pipeline.report_pages import HOSTILE, Page
+from tests.pipeline.usage_rows import FIRST_DAY, FIRST_MS, ingest, record
 from weir.pipeline import tables
-from weir.pipeline.ingest.ledger import LEDGER
-from weir.pipeline.lake import Lake
+from weir.pipeline.lake import Lake, replace
+from weir.pipeline.report import data
 from weir.pipeline.report.data import Wanted, find
 from weir.pipeline.report.job import report
-from weir.pipeline.report.model import (
-    DAY_MS,
-    HOUR_MS,
-    Broker,
-    Candidate,
-    Ingested,
-    Replayed,
-    Span,
-    ThrottledEntity,
-)
+from weir.pipeline.report.model import DAY_MS, HOUR_MS, Bounds, Candidate, Counts, Ingested, Use
 from weir.pipeline.report.names import Entity
-from weir.pipeline.report.plans import recommendations, replay
-from weir.pipeline.report.sections import RUN
+from weir.pipeline.report.view import RUN
+from weir.pipeline.rollup.job import rollup
+from weir.usage.records import ByQuota
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 pytestmark = pytest.mark.spark
 
-EVERY_THIRD = 3
+A, B = Entity("u", "a"), Entity("u", "b")
+_THROTTLED = [name for name in tables.REPLAY.names if name.startswith("throttled_s")] * 2
+"""The columns with bounds of throttled time, or twice the one column that has both."""
+NOTHING = dict.fromkeys(ByQuota.__struct_fields__, 0)
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """Return an empty lake."""
-    return Lake(str(tmp_path / "lake"))
+def write(spark: SparkSession, path: str, columns: StructType, *rows: dict[str, object]) -> None:
+    """Write a table; missing values are null."""
+    full = [{name: row.get(name) for name in columns.names} for row in rows]
+    replace(spark.createDataFrame(pa.Table.from_pylist(full, to_arrow_schema(columns)), columns), path)
 
 
-def write_table(spark: SparkSession, path: str, columns: StructType, rows: list[Values]) -> None:
-    frame(spark, columns, rows).coalesce(1).write.parquet(path)
+def produced(time_ms: int, client_id: str, bytes_: int, **values: object) -> dict[str, object]:
+    """Return a usage record of a second in which a client produced."""
+    amounts = {"requests": 1, "bytes_in": bytes_, "bytes_out": 0, "charged_bytes": bytes_}
+    return record(time_ms, client_id=client_id, **amounts, **values)
 
 
-def used(broker: int, **values: object) -> Values:
-    """Return a usage record."""
-    return {"broker": broker, "day": DAY, "batch": 0, "bytes_in": 0, "bytes_out": 0, "requests": 1, **values}
+def used(spark: SparkSession, lake: Lake, wanted: Wanted | None = None) -> Use:
+    use = find(spark, lake, wanted or Wanted()).use
+    assert use is not None
+    return use
 
 
-def replayed(candidate: str, client_id: str, throttled_s: float, **values: object) -> Values:
-    """Return an hour of a replay."""
-    quota = {"quota": "producer_byte_rate", "start_ms": START_MS, "violations": 1, "given_up": 0}
-    return {"candidate": candidate, "client_id": client_id, "throttled_s": throttled_s, **quota, **values}
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Return a lake with two clients on two days: `a` at brokers 1 and 2, `b` at broker 1."""
+    lake = Lake(str(tmp_path_factory.mktemp("lake")))
+    waited = NOTHING | {"producer_byte_rate": 500}
+    made = [
+        produced(0, "a", 30_000, broker=1),
+        produced(0, "a", 10_000, broker=2),
+        produced(10_000, "b", 20_000, throttle_ms=waited, violations=waited),
+        produced(2 * HOUR_MS, "a", 40_000, broker=1),
+        produced(DAY_MS, "b", 5_000),
+        produced(0, "elsewhere", 10**9, cluster="other"),
+        record(0, client_id="a", api="mutations", requests=1, mutations=36),
+    ]
+    ingest(spark, lake, made)
+    rollup(spark, lake)
+    line: dict[str, object] = {"kind": "usage", "cluster": "default", "line": "x", "reason": "no JSON"}
+    write(spark, lake.rejected, tables.REJECTED, line, line, line | {"kind": "trace"})
+    return lake
 
 
-def test_the_report_without_tables_names_the_jobs_to_run(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_without_tables_names_the_jobs_to_run(spark: SparkSession, tmp_path: Path) -> None:
     pages: list[str] = []
-    outcome = report(
-        spark,
-        lake,
-        "report.html",
-        wanted=Wanted(),
-        made=datetime(2026, 11, 27, tzinfo=UTC),
-        version="1",
-        write=pages.append,
-    )
+    made = datetime(2026, 11, 27, tzinfo=UTC)
+    lake = Lake(str(tmp_path / "none"))
+    outcome = report(spark, lake, "r.html", wanted=Wanted(), made=made, version="1", write=pages.append)
     assert outcome.notes == tuple(RUN.values())
-    assert outcome.read == {"entities": 0}
-    assert outcome.where["sections"] == "report.html"
-    (page,) = pages
-    assert all(said in Page(page).text for said in RUN.values())
+    assert outcome.where["pages"] == "r.html"
+    text = Page(pages[0]).text
+    assert all(said in text for job, said in RUN.items() if job != "rollup")
 
 
-def test_the_report_sums_entities_that_it_does_not_show(spark: SparkSession, lake: Lake) -> None:
-    """Of seven entities two are shown; the n-th has n bytes per hour, and every third is throttled."""
-    rows = [
-        rolled(
-            "u",
-            f"c{n}",
-            hour,
-            produced_bytes=n,
-            bytes_in=10 * n,
-            bytes_out=n,
-            requests=1,
-            producer_byte_rate={"max": float(n + hour)},
-            throttle_ms={"producer_byte_rate": 1000 * n} if n % EVERY_THIRD == 0 else {},
-        )
-        for n in range(1, 8)
-        for hour in (0, 2)
+def test_the_report_of_an_unknown_cluster_names_the_clusters(spark: SparkSession, lake: Lake) -> None:
+    made = datetime(2026, 11, 27, tzinfo=UTC)
+    wanted = Wanted("nowhere")
+    outcome = report(spark, lake, "r", wanted=wanted, made=made, version="1", write=lambda _: None)
+    assert outcome.notes[-1] == "There are roll-ups of these clusters: default, other."
+
+
+def test_the_report_reads_one_cluster(spark: SparkSession, lake: Lake) -> None:
+    use = used(spark, lake, Wanted("other"))
+    assert [(each.entity.client_id, each.bytes_in) for each in use.clients] == [("elsewhere", 10**9)]
+
+
+def test_the_report_finds_the_recorded_time(spark: SparkSession, lake: Lake) -> None:
+    """The first record begins an hour, and the last one lasts a second."""
+    columns = used(spark, lake).columns
+    assert (columns.from_ms, columns.count, columns.word) == (FIRST_MS, 25, "hour")
+    assert [(at, s) for at, s in enumerate(columns.recorded_s) if s] == [(0, 3600), (2, 3600), (24, 1)]
+
+
+def test_rates_of_the_report_are_over_half_a_recorded_minute(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    ingest(spark, lake, [produced(1000 * second, "a", 1_000_000) for second in range(100, 130)])
+    rollup(spark, lake)
+    use = used(spark, lake)
+    assert use.columns.recorded_s == (30.0,)
+    assert use.columns.rate(use.bytes_) == 1_000_000
+    assert use.brokers[0].loads["producer_byte_rate"] == (1_000_000.0,)
+    assert use.clients[0].means["producer_byte_rate"] == (1_000_000.0,)
+
+
+def test_the_report_sums_up_entities_brokers_and_columns(spark: SparkSession, lake: Lake) -> None:
+    use = used(spark, lake)
+    assert [(at, value) for at, value in enumerate(use.bytes_) if value] == [(0, 6e4), (2, 4e4), (24, 5e3)]
+    assert (use.count, use.brokers_left) == (2, 0)
+    first, second = use.brokers
+    assert (first.broker, second.broker) == (1, 2)
+    assert first.loads["producer_byte_rate"][0] == 50_000 / 3600
+    assert second.loads["producer_byte_rate"][0] == 10_000 / 3600
+    clients = {each.entity: each for each in use.clients}
+    a, b = clients[A], clients[B]
+    peaks = {"producer_byte_rate": 4000, "controller_mutation_rate": 3.6}
+    assert (a.entity, a.bytes_in, a.requests, a.peaks) == (A, 80_000, 4, peaks)
+    assert (a.brokers, a.busiest_broker, a.skew) == (2, 1, 70_000 / 40_000)
+    assert a.means["producer_byte_rate"][0] == 30_000 / 3600  # at the busiest broker
+    assert (a.throttle_s, b.throttle_s) == ({}, {"producer_byte_rate": 0.5})
+    assert (b.entity, b.highs["producer_byte_rate"][24], b.bytes_[24]) == (B, 500, 5000)
+
+
+def test_the_report_compares_the_last_week_with_the_week_before(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    waited = NOTHING | {"producer_byte_rate": 2000}
+    made = [
+        produced(0, "a", 1, throttle_ms=waited),
+        produced(0, "b", 1),
+        produced(8 * DAY_MS, "b", 1, throttle_ms=waited),
     ]
-    others = [rolled("u", None, produced_bytes=10**9, level="user")]
-    write_rollup(spark, lake, rows + others)
-    found = find(spark, lake, Wanted(top=2))
+    ingest(spark, lake, made)
+    rollup(spark, lake)
+    assert used(spark, lake).weeks == (Counts(1, 1, 2.0), Counts(2, 1, 2.0))
 
-    assert found.overview is not None
-    assert found.overview.span == Span(START_MS, START_MS + 3 * HOUR_MS)
-    assert (found.overview.entities, found.overview.throttled_entities) == (7, 2)
-    assert (found.overview.requests, found.overview.bytes_in, found.overview.bytes_out) == (14, 560, 56)
-    assert (found.overview.busiest, found.overview.busiest_bytes) == (Entity("u", "c7"), 154)
-    assert found.overview.throttle_s == 18.0
 
-    (produced,) = found.talkers  # no other measure has usage
-    assert [(row.entity.client_id, row.total, row.peak) for row in produced.rows] == [
-        ("c7", 14, 9.0),
-        ("c6", 12, 8.0),
-    ]
-    assert (produced.rest, produced.rest_count, produced.total) == (30, 5, 56)
-
-    (heat,) = found.heats
-    third = START_MS + 2 * HOUR_MS
-    assert list(heat.rows) == [
-        (Entity("u", "c7"), {START_MS: 7, third: 7}),
-        (Entity("u", "c6"), {START_MS: 6, third: 6}),
-    ]
-    assert heat.rest == {START_MS: 15, third: 15}
-    assert heat.rest_count == 5
-
-    assert found.throttled is not None
-    assert found.throttled.rows == (
-        ThrottledEntity(Entity("u", "c6"), {"producer_byte_rate": 12.0}),
-        ThrottledEntity(Entity("u", "c3"), {"producer_byte_rate": 6.0}),
-    )
-    assert (found.throttled.rest, found.throttled.rest_count) == ({"producer_byte_rate": 0}, 0)
-    assert [each.title for each in found.throttled.heats] == ["producer_byte_rate"]
-    assert found.spread is None  # the lake has roll-ups, but no records
+def test_the_report_of_a_long_time_has_daily_columns(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    ingest(spark, lake, [produced(0, "a", 100), produced(20 * DAY_MS, "a", 300)])
+    rollup(spark, lake)
+    use = used(spark, lake)
+    assert (use.columns.word, use.columns.count) == ("day", 21)
+    assert (use.clients[0].bytes_[0], use.clients[0].bytes_[20]) == (100, 300)
 
 
 def test_the_report_shows_users_of_the_chosen_days(spark: SparkSession, lake: Lake) -> None:
-    def of_user(user: str, hour: int, produced: int) -> Values:
-        return rolled(user, None, hour, level="user", produced_bytes=produced)
-
-    rows = [of_user("alice", 0, 5), of_user("alice", 24, 7), of_user("", 25, 8), of_user("bob", 48, 9)]
-    write_rollup(spark, lake, rows)
-    second = DAY + timedelta(days=1)
-    found = find(spark, lake, Wanted(days=(second, second), level="user"))
-    (talkers,) = found.talkers
-    assert [(row.entity, row.total) for row in talkers.rows] == [
-        (Entity("", None), 8),
-        (Entity("alice", None), 7),
-    ]
-    assert found.heats[0].rows[1] == (Entity("alice", None), {START_MS + DAY_MS: 7})
+    second = FIRST_DAY + timedelta(days=1)
+    use = used(spark, lake, Wanted(level="user", days=(second, second)))
+    assert [(each.entity, each.total) for each in use.clients] == [(Entity("u", None), 5000)]
 
 
-def test_the_report_of_a_long_time_reads_daily_rollups(spark: SparkSession, lake: Lake) -> None:
-    write_rollup(spark, lake, [rolled("u", "c", hour, produced_bytes=1) for hour in (5, 24 * 11)])
-    days = [rolled("u", "c", day * 24, seconds=86_400, produced_bytes=100 + day) for day in (0, 11)]
-    write_rollup(spark, lake, days, "day")
-    (heat,) = find(spark, lake, Wanted()).heats
-    assert (heat.columns.step_ms, heat.columns.count) == (DAY_MS, 12)
-    assert heat.rows == ((Entity("u", "c"), {START_MS: 100, START_MS + 11 * DAY_MS: 111}),)
+def test_the_report_counts_entities_that_it_does_not_show(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "CLIENTS", 1)
+    monkeypatch.setattr(data, "BROKERS", 1)
+    use = used(spark, lake)
+    assert (use.count, len(use.clients), len(use.brokers), use.brokers_left) == (2, 1, 1, 1)
+    assert sum(use.bytes_) == 105_000
 
 
-def test_the_report_shows_brokers_and_clients_that_use_them_unevenly(spark: SparkSession, lake: Lake) -> None:
-    records = [
-        used(1, bytes_in=100, bytes_out=50),
-        used(1, bytes_in=1),
-        used(2, bytes_in=60, request_time_us=2e6),
-    ]
-    tables.replace(frame(spark, tables.USAGE, records), lake.usage, "day", "batch")
-    skewed: Values = {"bytes_in": 300, "bytes_out": 100, "brokers": 2, "skew": 1.5, "busiest_broker": 2}
-    write_rollup(
-        spark, lake, [rolled("u", "even", bytes_in=900, brokers=3), rolled("u", "skewed", 0, **skewed)]
-    )
-    spread = find(spark, lake, Wanted()).spread
-    assert spread is not None
-    assert spread.brokers == (Broker(1, 2, 2, 101, 50, 0.0), Broker(2, 1, 1, 60, 0, 2.0))
-    (uneven,) = spread.uneven
-    assert (uneven.entity.client_id, uneven.skew, uneven.busiest_broker) == ("skewed", 1.5, 2)
-    assert uneven.excess_bytes == 100  # 300 of 400 at one of two brokers, whose mean is 200
-
-
-def test_the_report_shows_recommendations_with_their_flags(spark: SparkSession, lake: Lake) -> None:
-    def proposal(client_id: str, used: float, current: float | None, *flags: str) -> Values:
-        values = {"quota": "consumer_byte_rate", "proposed": 50.0, "in_default": False, "reason": "why"}
-        return {
-            "user": "u",
-            "client_id": client_id,
-            "used": used,
-            "current": current,
-            "flags": list(flags),
-            **values,
-        }
-
-    rows = [
-        proposal("a", 1.0, 10.0, "never near"),
-        proposal("b", 3.0, 70.0, "never near", "new"),
-        proposal("c", 2.0, None),
-    ]
-    write_table(spark, lake.recommendation, tables.RECOMMENDATION, rows)
-    (found,) = recommendations(spark, lake, 2)
-    assert [row.entity.client_id for row in found.rows] == ["b", "c"]
-    assert (found.quota, found.count, found.raised, found.lowered, found.new) == (
-        "consumer_byte_rate",
-        3,
-        1,
-        1,
-        1,
-    )
-    assert found.flags == (("never near", 2), ("new", 1))
-    assert (found.rows[0].used, found.rows[0].current, found.rows[0].flags) == (3, 70, ("never near", "new"))
-
-
-def test_the_report_compares_replay_candidates(spark: SparkSession, lake: Lake) -> None:
-    rows = [
-        *(replayed("recorded", name, 1.0) for name in "abc"),
-        replayed("a.toml", "a", 5.0, broker=1),
-        replayed("a.toml", "a", 2.0, broker=2, violations=4, given_up=3),
-        replayed("a.toml", "b", 3.0, quota="request_percentage"),
-        replayed("a.toml", "never", 0.0, violations=0),
-        replayed("a.toml", "another day", 99.0, start_ms=START_MS + DAY_MS),
-    ]
-    write_table(spark, lake.replay, tables.REPLAY, rows)
-    found = replay(spark, lake, (DAY, DAY), 1)
-    assert found is not None
-    nothing = dict.fromkeys(tables.BY_QUOTA.names, 0.0)
-    assert found.candidates == (
-        Candidate("recorded", nothing | {"producer_byte_rate": 3.0}, violations=3, given_up=0),
-        Candidate(
-            "a.toml",
-            nothing | {"producer_byte_rate": 7.0, "request_percentage": 3.0},
-            violations=6,
-            given_up=3,
-        ),
-    )
-    assert found.rows == (Replayed(Entity(None, "a"), (1.0, 7.0)),)
-    assert (found.rest, found.rest_count, found.left_out) == ((2.0, 3.0), 2, 0)
-    assert replay(spark, lake, (date(2020, 1, 1), date(2020, 1, 2)), 1) is None
-
-
-def test_the_report_shows_ingest_counts_and_reasons_of_malformed_lines(
+def test_the_report_shows_ingest_counts_and_reasons_of_rejected_lines(
     spark: SparkSession, lake: Lake
 ) -> None:
-    rows: list[Values] = [
-        {"batch": 0, "read": 10, "good": 10, "late": 0, "malformed": 0},
-        {"batch": 1, "read": 10, "good": 7, "late": 2, "malformed": 1},
-        {"batch": 2, "read": 5, "good": 4, "late": 0, "malformed": 1},
+    usage, trace = find(spark, lake, Wanted()).ingested
+    assert usage == Ingested("usage", 6, 2, (("no JSON", 2),))
+    assert trace == Ingested("trace", 0, 1, (("no JSON", 1),))
+
+
+def test_the_report_reads_proposals_and_replays(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    quota = {"quota": "producer_byte_rate", "cluster": "default"}
+    proposed = {"user": "u", "client_id": "a", "used": 1.0, "proposed": 3.0, "flags": ["new"], **quota}
+    write(spark, lake.recommendation, tables.RECOMMENDATION, proposed)
+    hour = {"client_id": "a", "start_ms": FIRST_MS, "violations": 1, "given_up": 0, **quota}
+    lower, upper = _THROTTLED[:2]
+    rows = [
+        hour | {"candidate": "next.toml", lower: 5.0, upper: 5.0},
+        hour | {"candidate": "next.toml", lower: 2.0, upper: 2.0, "broker": 2},
+        hour | {"candidate": "recorded", lower: 1.0, upper: 1.0},
+        hour | {"candidate": "unknown.toml", lower: None, upper: None},
     ]
-    tables.replace(frame(spark, LEDGER, rows), lake.ledger("usage"), "batch")
-    lines: list[Values] = [{"line": "x", "reason": "not JSON", "batch": batch} for batch in (1, 2)]
-    tables.replace(frame(spark, tables.MALFORMED, lines), lake.malformed("usage"), "batch")
-    (found,) = find(spark, lake, Wanted()).ingested
-    assert found == Ingested("usage", 3, 25, 21, 2, 2, ((2, 0, 1), (1, 2, 1)), (("not JSON", 2),))
+    write(spark, lake.replay, tables.REPLAY, *rows)
+    found = find(spark, lake, Wanted())
+    (proposal,) = found.proposals
+    assert (proposal.entity, proposal.used, proposal.current, proposal.flags) == (A, 1, None, ("new",))
+    assert found.candidates == (
+        Candidate("recorded", {"producer_byte_rate": Bounds(1, 1)}, 1, 0),
+        Candidate("next.toml", {"producer_byte_rate": Bounds(7, 7)}, 2, 0),
+        Candidate("unknown.toml", {"producer_byte_rate": Bounds(0, None)}, 1, 0),
+    )
+    day = FIRST_DAY - timedelta(days=1)
+    assert find(spark, lake, Wanted(days=(day, day))).candidates == ()
 
 
-def test_the_report_reads_hostile_names_from_spark_unchanged(spark: SparkSession, lake: Lake) -> None:
-    """Names pass through Spark unchanged; other tests check the page."""
-    write_rollup(spark, lake, [rolled(name, name, produced_bytes=1) for name in HOSTILE])
-    found = find(spark, lake, Wanted(top=5))
-    shown = [Entity(name, name) for name in sorted(HOSTILE)[:5]]  # equal values are ordered by name
-    assert [row.entity for row in found.talkers[0].rows] == shown
-    assert [entity for entity, _ in found.heats[0].rows] == shown
-    assert found.heats[0].rest == {START_MS: len(HOSTILE) - 5}
+def test_the_report_reads_hostile_names_from_spark_unchanged(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    ingest(spark, lake, [produced(0, name, 1) for name in HOSTILE])
+    rollup(spark, lake)
+    shown = [each.entity.client_id for each in used(spark, lake).clients]
+    assert shown == sorted(HOSTILE)  # equal values are ordered by name

@@ -1,4 +1,4 @@
-"""The report's page from hand-made findings, without Spark."""
+"""The report's page from findings that are made by hand, without Spark."""
 
 from __future__ import annotations
 
@@ -10,292 +10,356 @@ from datetime import UTC, datetime
 from typing import Final
 
 import pytest
-from plotly.graph_objects import Figure
-from plotly.offline import get_plotlyjs
 
+from tests.pipeline.report_findings import (
+    ALICE,
+    HOUR_S,
+    NOTHING,
+    START_MS,
+    broker,
+    client,
+    findings,
+    hours,
+    large,
+)
 from tests.pipeline.report_pages import HOSTILE, Page
-from weir.pipeline.report.figures import Series, bars, heat, points
+from weir.pipeline.report.actions import ACTIONS, actions
+from weir.pipeline.report.data import columns_of, proposal
 from weir.pipeline.report.model import (
-    DAY_MS,
     HOUR_MS,
-    MEASURES,
-    Broker,
+    Bounds,
     Candidate,
     Columns,
+    Counts,
     Findings,
-    Heat,
     Ingested,
-    Overview,
-    Recommendation,
-    Recommended,
-    Replay,
-    Replayed,
-    Span,
-    Spread,
-    Talker,
-    Talkers,
-    Throttled,
-    ThrottledEntity,
-    Uneven,
+    Proposal,
+    Use,
 )
-from weir.pipeline.report.names import Entity, named, visible
+from weir.pipeline.report.names import Entity, visible
 from weir.pipeline.report.page import render
-from weir.pipeline.report.sections import RUN, missing, page
-from weir.pipeline.report.units import BYTES, BYTES_PER_S, SECONDS
+from weir.pipeline.report.plot import HEIGHT, plot
+from weir.pipeline.report.units import BYTES_PER_S
+from weir.pipeline.report.view import RUN, Cell, missing, view
 
-MADE: Final = datetime(2026, 11, 27, 12, 30, tzinfo=UTC)
-START_MS: Final = 1_795_737_600_000
-"""2026-11-27 00:00 UTC (ms)."""
-NOTHING: Final = Findings("user-client-id", 30)
-ALICE: Final = Entity("alice", "app")
-SPAN: Final = Span(START_MS, START_MS + 2 * HOUR_MS)
+MADE: Final = datetime(2026, 11, 28, 12, 30, tzinfo=UTC)
+WEEK: Final = 7 * 24
 
 
-def findings(*entities: Entity) -> Findings:
-    """Return findings with all sections, for these entities."""
-    first = entities[0]
-    used = {START_MS: 1e6, START_MS + HOUR_MS: 2e6}
-    hot = Heat("produced bytes", BYTES, SPAN.columns, tuple((e, used) for e in entities), {START_MS: 7e5}, 3)
-    waits = {"producer_byte_rate": 90.0, "request_percentage": 30.0}
-    waited = tuple(ThrottledEntity(entity, waits) for entity in entities)
-    proposals = tuple(
-        Recommended(e, 1e6, 2e6, 1.5e6, in_default=False, flags=("never near",), reason=e.client_id or "")
-        for e in entities
-    )
-    seconds = {"producer_byte_rate": 60.0, "request_percentage": 0.0}
-    candidates = tuple(
-        Candidate(name, seconds, violations=4, given_up=0)
-        for name in ("recorded", entities[0].client_id or "")
-    )
-    return Findings(
-        "user-client-id",
-        30,
-        overview=Overview(SPAN, 5, 1, 12_345, 3_000_000, 9_000_000, 120.0, first, 6_000_000),
-        talkers=(Talkers(MEASURES[0], tuple(Talker(e, 3e6, 1e4) for e in entities), 1e6, 3),),
-        heats=(hot,),
-        throttled=Throttled(waited, dict.fromkeys(waits, 0.0), 0, (replace(hot, quantity=SECONDS),)),
-        spread=Spread((Broker(1, 10, 20, 30, 40, 5.0),), None, 0, (Uneven(first, 2, 1, 1.5, 1e6),)),
-        recommendations=(
-            Recommendation(
-                "producer_byte_rate", proposals, 9, 0, 1, 0, tuple((r.reason, 1) for r in proposals)
-            ),
-        ),
-        replay=Replay(candidates, 0, tuple(Replayed(e, (60.0, 30.0)) for e in entities), (0.0, 0.0), 0),
-        ingested=(Ingested("usage", 3, 100, 90, 4, 6, ((2, 4, 6),), tuple((n, 1) for n in HOSTILE)),),
-    )
+def rendered(found: Findings) -> str:
+    return render(view(found, made=MADE, version="1.2.3"))
 
 
-def rendered(found: Findings, plotly_js: str = "var Plotly;") -> str:
-    return render(page(found, made=MADE, version="1.2.3"), plotly_js)
+def text_of(found: Findings) -> str:
+    """Return the page's text, with one space between words and between cells."""
+    apart = re.sub(r"</(p|t[dh]|d[dt]|li|div)>", r" </\1>", rendered(found))
+    return " ".join(Page(apart).text.split())
 
 
-def as_figures(parsed: Page) -> list[dict[str, object]]:
-    charts = parsed.json["charts"]
-    assert isinstance(charts, dict)
-    return [view for views in charts.values() for view in views]
+def with_use(found: Findings, **values: object) -> Findings:
+    """Return the findings with other usage."""
+    assert found.use is not None
+    return replace(found, use=replace(found.use, **values))  # type: ignore[arg-type]  # checked by the tests
 
 
 def test_the_report_page_without_tables_names_the_jobs_to_run() -> None:
-    parsed = Page(rendered(NOTHING))
-    for said in RUN.values():
-        assert said in parsed.text
-    assert parsed.json == {"charts": {}}
-    assert parsed.scripts == []
+    text = text_of(NOTHING)
+    assert all(said in text for job, said in RUN.items() if job != "rollup")
     assert missing(NOTHING) == ["ingest", "rollup", "recommend", "replay"]
 
 
 @pytest.mark.parametrize(
-    ("left", "section", "there"),
+    ("left", "job"),
     [
-        ({"ingested": ()}, "How good the records are", "rollup recommend replay"),
-        ({"recommendations": ()}, "Recommended quotas", "ingest rollup replay"),
-        ({"replay": None}, "What other quotas", "ingest rollup recommend"),
-        ({"overview": None}, "Use by entity", "ingest recommend replay"),
+        ({"ingested": ()}, "ingest"),
+        ({"proposals": ()}, "recommend"),
+        ({"candidates": ()}, "replay"),
+        ({"use": None}, "rollup"),
     ],
     ids=["ingest", "recommend", "replay", "rollup"],
 )
-def test_the_report_page_names_missing_tables_and_shows_all_others(
-    left: dict[str, None], section: str, there: str
-) -> None:
-    found = replace(findings(ALICE), **left)  # type: ignore[arg-type]  # one field
-    parsed = Page(rendered(found))
-    assert section in parsed.text
-    for job, said in RUN.items():
-        assert (said in parsed.text) == (job not in there.split())
+def test_the_report_page_names_a_missing_table_and_shows_all_others(left: dict[str, None], job: str) -> None:
+    text = text_of(replace(findings(ALICE), **left))  # type: ignore[arg-type]  # one field
+    assert [said for said in RUN.values() if said in text] == [RUN[job]]
 
 
-def test_the_report_page_begins_with_the_main_numbers() -> None:
-    text = Page(rendered(findings(ALICE))).text
+def test_the_report_page_begins_with_three_sentences() -> None:
+    """10.8 MB in two hours are 1.5 kB/s, and 7.2 MB in the second hour 2 kB/s."""
+    text = text_of(findings(ALICE))
     assert (
-        "2026-11-27 00:00 to 2026-11-27 02:00 UTC: 5 pairs of user and client-id, 1 broker, 10 usage records."
-        in text
+        "4 clients moved 1.5 kB/s on average in 2 h of records, and 2 kB/s in the busiest hour, "
+        "Fri 27 Nov 01:00; alice / app moved 100%. "
+        "All of it went through broker 1, with at most 2 kB/s of produce. "
+        "Quotas told 1 of 4 clients to wait, 2 min in all; the recommendation changes 1 limit."
+    ) in text
+
+
+def test_report_averages_are_over_the_recorded_time() -> None:
+    """In half a minute 1 MB moved: 33.3 kB/s. An hour has 120 times as many seconds."""
+    columns = hours(1, seconds=30.0)
+    found = with_use(findings(ALICE), columns=columns, bytes_=(1e6,), brokers=(broker(1, 33.3e3),))
+    one = client(ALICE, (1e6,))
+    found = with_use(found, clients=(one,), count=1)
+    text = text_of(found)
+    assert "1 client moved 33.3 kB/s on average in 30 s of records; alice / app moved 100%." in text
+    assert "Traffic 33.3 kB/s average over the recorded time" in text
+
+
+def test_the_recorded_time_begins_with_the_first_record_and_ends_with_the_last() -> None:
+    """Half a minute around the second hour's end; then a recording of five hours without records in one."""
+    hour = HOUR_MS
+    short = columns_of([hour, 2 * hour], hour, (2 * hour - 20_000, 2 * hour + 10_000))
+    assert (short.from_ms, short.recorded_s) == (hour, (20.0, 10.0))
+    gap = columns_of([4 * hour, hour, 2 * hour, 5 * hour], hour, (hour + 60_000, 6 * hour - 30_000))
+    assert gap.recorded_s == (3540.0, 3600.0, 0.0, 3600.0, 3570.0)
+
+
+def test_hours_without_their_records_count_as_recorded_whole() -> None:
+    """Retention may have removed the records."""
+    assert columns_of([0, HOUR_MS], HOUR_MS, None).recorded_s == (3600.0, 3600.0)
+
+
+def test_report_figures_show_the_change_from_the_week_before() -> None:
+    bytes_ = (HOUR_S * 100,) * WEEK + (HOUR_S * 150,) * WEEK
+    found = with_use(
+        findings(ALICE),
+        columns=hours(2 * WEEK),
+        bytes_=bytes_,
+        brokers=(),
+        clients=(client(ALICE, bytes_),),
+        weeks=(Counts(6, 1, 5.0), Counts(5, 2, 1.0)),
     )
-    assert "3 MB417 B/s on average" in text  # 3 MB in two hours
-    assert "12,345" in text
-    assert "alice / app50% of all bytes" in text
-    assert "Throttle time2 min" in text
-    assert "20%1 of 5" in text
-    assert "Made by Weir 1.2.3 at 2026-11-27 12:30:00 UTC" in text
+    assert found.use is not None
+    shown = view(found, made=MADE, version="1").use
+    assert shown is not None
+    assert [(each.value, each.change, each.tone) for each in shown.figures] == [
+        ("150 B/s", "+50 % on the week before", ""),
+        ("150 B/s", "+50 % on the week before", ""),
+        ("6", "+20 % on the week before", ""),
+        ("1", "-50 % on the week before", "good"),
+    ]
 
 
-def test_chart_titles_of_the_report_state_the_main_finding() -> None:
-    text = Page(rendered(findings(ALICE))).text
-    assert "Produced bytes: most in the hour of 2026-11-27 01:00, 2 MB together" in text
-    assert "Most produced bytes: alice / app, 3 MB (75% of all)" in text
-    assert "Throttled most: alice / app, told to wait 2 min (100% of all)" in text
-    assert "Everything went through broker 1" in text
-    assert (
-        "producer_byte_rate: 0 raised, 1 lowered, 0 new, of 9 proposed; shown are the 1 that used most"
-        in text
+def test_report_figures_have_no_change_without_an_earlier_week() -> None:
+    assert "week before" not in text_of(findings(ALICE))
+
+
+def test_report_gauges_compare_the_highest_hour_with_the_capacity() -> None:
+    brokers = (broker(1, 95.0, 20.0), broker(2, 10.0, 75.0), broker(3, 1.0, 2.0))
+    found = replace(with_use(findings(ALICE), brokers=brokers), capacity={"producer_byte_rate": 100.0})
+    shown = view(found, made=MADE, version="1").use
+    assert shown is not None
+    assert [(each.broker, each.text, each.tone) for each in shown.gauges] == [
+        (1, "95 %", "bad"),
+        (2, "75 %", "warn"),
+        (3, "2 %", "good"),
+    ]
+    assert shown.loads[0].lines[0].text == "capacity 100 B/s"
+    assert "Broker 1 is the fullest: 95 % of its produce capacity (95 B/s of 100 B/s)." in text_of(found)
+
+
+def test_report_gauges_compare_brokers_with_the_highest_load_without_a_capacity() -> None:
+    found = with_use(findings(ALICE), brokers=(broker(1, 50.0, 20.0), broker(2, 10.0, 25.0)))
+    shown = view(found, made=MADE, version="1").use
+    assert shown is not None
+    assert [(each.text, each.share, each.tone) for each in shown.gauges] == [
+        ("50 B/s", 1.0, ""),
+        ("25 B/s", 0.5, ""),
+    ]
+    assert "Broker 1 has the highest load of 2 brokers: 50 B/s of produce." in text_of(found)
+
+
+def test_report_actions_begin_with_full_brokers_and_clients_that_were_held_back() -> None:
+    def proposed(name: str, current: float | None, proposed: float, *flags: str) -> Proposal:
+        entity = Entity("u", name)
+        return Proposal(entity, "producer_byte_rate", 1000.0, current, proposed, flags=flags, reason="why")
+
+    found = replace(
+        with_use(
+            findings(ALICE),
+            brokers=(broker(1, 90.0),),
+            clients=(client(Entity("u", "uneven"), (1e6, 0.0), skew=2.5, brokers=4),),
+        ),
+        capacity={"producer_byte_rate": 100.0},
+        proposals=(
+            proposed("lower", 5e3, 2e3, "never near"),
+            proposed("new", None, 2e3),
+            proposed("raise", 1e3, 2e3),
+            proposed("held", 1e3, 2e3, "held back"),
+            proposed("same", 2e3, 2e3),
+            replace(proposed("default", 3e3, 2e3), in_default=True),
+        ),
+    )
+    assert [(each.verb, str(each.text.striptags())) for each in actions(found)] == [
+        ("Relieve", "broker 1: 90 % of its capacity"),
+        ("Try", "u / held: producer_byte_rate 1 kB/s → 2 kB/s, in shadow mode or in steps"),
+        ("Raise", "u / raise: producer_byte_rate 1 kB/s → 2 kB/s"),
+        ("Limit", "u / new: producer_byte_rate 2 kB/s"),
+        ("Lower", "u / lower: producer_byte_rate 5 kB/s → 2 kB/s"),
+        ("Spread", "u / uneven"),
+    ]
+    assert actions(found)[1].why == "held back; why"
+    assert actions(found)[-1].why.startswith("broker 1 carries 2.5 times the mean of its 4 brokers: 375 kB")
+
+
+def test_report_actions_are_at_most_ten_of_several_kinds() -> None:
+    found = actions(large(clients=40, top=5, days=2))
+    assert len(found) == ACTIONS
+    assert len({each.verb for each in found}) >= 3
+
+
+def test_a_proposal_is_read_from_a_row_with_missing_and_further_columns() -> None:
+    row = {
+        "user": "u",
+        "client_id": None,
+        "quota": "consumer_byte_rate",
+        "proposed": 5.0,
+        "upper": 9.0,
+        "x": 1,
+    }
+    assert proposal(row) == Proposal(Entity("u", None), "consumer_byte_rate", proposed=5.0, upper=9.0)
+
+
+def test_a_report_plot_of_one_period_fills_its_box() -> None:
+    """A heat map of one column was blank."""
+    made = plot("one", hours(1, 30.0), BYTES_PER_S, {"load": [1e6]})
+    path = re.fullmatch(rf"M0 {HEIGHT}V(\d+)h{made.count}V{HEIGHT}Z", made.areas["load"])
+    assert path is not None
+    assert int(path[1]) < HEIGHT / 2
+    assert made.count == 1
+    assert made.times[0].text == "27 Nov"
+
+
+def test_a_report_plot_has_lines_of_quotas_and_names_those_far_above() -> None:
+    made = plot("p", hours(2), BYTES_PER_S, {"load": [50.0, 100.0]}, {"quota": 200.0, "capacity": 1e9})
+    assert [(each.at is None, each.text) for each in made.lines] == [
+        (False, "quota 200 B/s"),
+        (True, "capacity 1 GB/s, far above"),
+    ]
+    assert made.top >= 200
+
+
+def test_a_report_plot_of_a_long_time_keeps_the_highest_values() -> None:
+    columns = hours(360)
+    made = plot("p", columns, BYTES_PER_S, {"load": [0.0] * 359 + [7.0]})
+    assert (made.count, made.step_ms) == (180, 2 * HOUR_MS)
+    assert made.areas["load"].endswith(f"h179V{HEIGHT - round(HEIGHT * 7 / made.top)}h1V{HEIGHT}Z")
+
+
+def test_report_columns_of_weeks() -> None:
+    columns = hours(WEEK + 24)
+    assert (columns.week(0), columns.week(1)) == (slice(24, 24 + WEEK), slice(0, 24))
+    assert hours(5).week(1) == slice(0, 0)
+    assert Columns(START_MS, HOUR_MS, (0.0,)).rate((5.0,)) == 0
+    assert columns.latest(3) == replace(hours(3), from_ms=START_MS + (WEEK + 21) * HOUR_MS)
+
+
+def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
+    entities = [Entity("u", f"c{index}") for index in range(3)]
+    page = Page(rendered(replace(findings(*entities), top=2)))
+    pages = [attributes["id"] for name, attributes in page.elements if name == "article"]
+    links = [a["href"] for name, a in page.elements if name == "a" and a["href"] != "#overview"]
+    assert links == [f"#{name}" for name in pages] == ["#client-1", "#client-2"]
+    rows = [name for name, attributes in page.elements if attributes.get("class") == "spark"]
+    assert len(rows) == 3
+    assert "3 more clients used less." in page.text
+
+
+def test_a_clients_page_has_its_quota_and_the_proposal_as_lines() -> None:
+    shown = view(findings(ALICE), made=MADE, version="1").use
+    assert shown is not None
+    (row,) = shown.rows
+    assert row.plots is not None
+    assert [each.text for each in row.plots[0].lines] == ["quota 4 kB/s", "proposed 2 kB/s"]
+    assert row.quota_share == 2000 / 4000
+
+
+def test_the_profile_of_the_week_has_the_average_of_each_hour() -> None:
+    count = 3 * 24  # from Friday 00:00 to Sunday 24:00
+    bytes_ = tuple(HOUR_S * (900 if hour == 25 else 100) for hour in range(count))
+    found = with_use(findings(ALICE), columns=hours(count), bytes_=bytes_, brokers=(), clients=())
+    shown = view(found, made=MADE, version="1").use
+    assert shown is not None
+    days = dict(shown.week)
+    assert (days["Sat"][1].shade, days["Sat"][1].text) == (9, "Sat 01:00: 900 B/s")
+    assert days["Sat"][0].text == "Sat 00:00: 100 B/s"
+    assert days["Mon"][0] == Cell(0, "Mon 00:00: no records")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        (Bounds(60, 60), "1 min"),
+        (Bounds(6, 60), "6 s to 1 min"),
+        (Bounds(6, None), "at least 6 s"),
+        (Bounds(0, None), "unknown"),
+    ],
+    ids=str,
+)
+def test_uncertain_replay_results_are_bounds(bounds: Bounds, said: str) -> None:
+    candidates = (Candidate("next.toml", {"producer_byte_rate": bounds}, 2, 0),)
+    assert f"next.toml {said} 2 0" in text_of(replace(findings(ALICE), candidates=candidates))
+
+
+def hostile() -> Findings:
+    """Return findings with hostile texts in every place where others choose the text."""
+    entities = [Entity(name, other) for name, other in zip(HOSTILE, reversed(HOSTILE), strict=True)]
+    found = findings(*entities)
+    return replace(
+        found,
+        cluster=HOSTILE[0],
+        proposals=tuple(replace(p, reason=p.entity.user or "", flags=(HOSTILE[1],)) for p in found.proposals),
+        candidates=tuple(Candidate(name, {"producer_byte_rate": Bounds(1, 1)}, 0, 0) for name in HOSTILE),
+        ingested=(Ingested("usage", 90, 6, tuple((name, 1) for name in HOSTILE)),),
     )
 
 
 def test_hostile_names_are_plain_text_everywhere_on_the_report_page() -> None:
-    entities = [Entity(name, other) for name, other in zip(HOSTILE, reversed(HOSTILE), strict=True)]
-    parsed = Page(rendered(findings(*entities)))
-    harmless = {
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "header",
-        "h1",
-        "p",
-        "dl",
-        "div",
-        "dt",
-        "dd",
-    }
-    harmless |= {
-        "small",
-        "nav",
-        "a",
-        "main",
-        "section",
-        "h2",
-        "h3",
-        "details",
-        "summary",
-        "table",
-        "thead",
-        "tr",
-    }
-    harmless |= {"th", "td", "tbody", "bdi", "i", "footer", "script", "label", "select", "option"}
-    assert parsed.names() <= harmless
-    assert len(parsed.scripts) == 2
-    assert not parsed.comments
-    links = [attributes["href"] for name, attributes in parsed.elements if name == "a"]
-    assert all(re.fullmatch("#[a-z]+", link or "") for link in links)
-    assert not any(key.startswith("on") for _, attributes in parsed.elements for key in attributes)
+    page = Page(rendered(hostile()))
+    harmless = Page(rendered(findings(ALICE, Entity("", ""))))
+    assert page.names() == harmless.names()
+    assert len(page.scripts) == 1
+    assert not page.comments
+    links = [attributes["href"] for name, attributes in page.elements if name == "a"]
+    assert all(re.fullmatch(r"#[a-z]+(-\d+)?", link or "") for link in links)
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
     for name in HOSTILE:
-        assert visible(name) in parsed.text
+        assert visible(name) in page.text
+    assert not re.search("[\u202a-\u202e\x00-\x09]", page.text)
 
 
-def test_hostile_names_are_no_markup_in_report_charts() -> None:
-    entities = [Entity(name, name) for name in HOSTILE]
-    views = as_figures(Page(rendered(findings(*entities))))
-    texts = {text for view in views for text in _strings(view)}
-    assert any("script&gt;" in text for text in texts)
-    for text in texts:
-        assert re.sub(r"</?i>|<br>|<extra></extra>", "", text).count("<") == 0, text
-        assert not re.search("[\u202a-\u202e\x00-\x1f]", text)
-
-
-def test_report_templates_contain_no_client_names() -> None:
-    views = as_figures(Page(rendered(findings(Entity("%{x}", "%{y}")))))
-    traces = [trace for view in views for trace in view["data"]]  # type: ignore[attr-defined]  # JSON
-    templates = {trace["hovertemplate"] for trace in traces if "hovertemplate" in trace}
-    assert templates == {
-        "%{customdata[0]}<br>%{customdata[1]}<br>%{text}<extra></extra>",
-        "%{customdata[0]}<br>%{text}<extra></extra>",
-        "%{customdata[0]}<br>%{text}",
-    }
-
-
-def test_the_report_page_loads_nothing_and_runs_only_its_scripts() -> None:
-    library = get_plotlyjs()
-    parsed = Page(rendered(findings(ALICE), library))
-    loading = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "manifest"}
-    assert not any(loading & set(attributes) for _, attributes in parsed.elements)
-    assert parsed.names().isdisjoint({"link", "base", "iframe", "object", "embed", "img", "form"})
-    assert not re.search(r"url\(|@import|http", "".join(parsed.styles))
-    assert parsed.scripts[0] == library
-    assert "http" not in parsed.scripts[1]
-    hashes = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in parsed.scripts]
-    sources = " ".join(f"'sha256-{each}'" for each in hashes)
-    assert parsed.policy() == (
-        f"default-src 'none'; script-src {sources}; "
-        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+def test_the_report_page_loads_nothing_and_runs_only_its_script() -> None:
+    page = Page(rendered(findings(ALICE)))
+    loading = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "style"}
+    assert not any(loading & set(attributes) for _, attributes in page.elements)
+    assert page.names().isdisjoint(
+        {"link", "base", "iframe", "object", "embed", "img", "image", "form", "use"}
+    )
+    assert not re.search(r"url\(|@import|http", "".join(page.styles + page.scripts))
+    (style,), (script,) = (
+        [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in sources]
+        for sources in (page.styles, page.scripts)
+    )
+    assert page.policy() == (
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 
-def test_plotly_accepts_every_report_chart() -> None:
-    views = as_figures(Page(rendered(findings(ALICE, Entity("", "")))))
-    assert len(views) == 9  # use, talkers, two of brokers, two of throttles, recommended, two of the replay
-    for view in views:
-        Figure({"data": view["data"], "layout": view["layout"]})  # raises ValueError
+def test_the_report_of_many_clients_is_below_a_megabyte() -> None:
+    """The largest page: all of the table's rows and brokers, and the highest --top, of 15 days."""
+    assert len(rendered(large(clients=400, top=50)).encode()) < 1_000_000
 
 
-def test_every_report_chart_has_a_table_of_its_numbers() -> None:
-    parsed = Page(rendered(findings(ALICE)))
-    views = [attributes for _, attributes in parsed.elements if attributes.get("class") == "view"]
-    tables = [name for name, _ in parsed.elements if name == "details"]
-    assert len(views) == len(tables) == len(as_figures(parsed))
-
-
-def test_report_bars_use_the_unit_of_the_longest() -> None:
-    figure = bars([named("a"), named("b")], [Series("s", [1_500_000.0, 2_000.0])], BYTES, stacked=False)
-    assert figure.data[0]["x"] == [1.5, 0.002]
-    assert figure.data[0]["text"] == ["1.5 MB", "2 kB"]
-    assert figure.layout["xaxis"] == {"title": {"text": "MB"}, "rangemode": "tozero", "automargin": True}
-
-
-def test_report_heat_maps_are_logarithmic_with_gaps_for_zero() -> None:
-    columns = Columns(START_MS, HOUR_MS, 3)
-    figure = heat([named("a")], [{START_MS: 1000.0, START_MS + 2 * HOUR_MS: 0.0}], columns, BYTES)
-    (trace,) = figure.data
-    assert trace["z"] == [[3.0, None, None]]
-    assert trace["text"] == [["1 kB", "", ""]]
-    assert trace["x"] == ["2026-11-27 00:30", "2026-11-27 01:30", "2026-11-27 02:30"]  # the cells' middles
-    assert (trace["zmin"], trace["zmax"]) == (3, 4)
-    assert figure.columns[1] == "2026-11-27 01:00 UTC"
-
-
-def test_zero_has_no_mark_on_a_logarithmic_report_axis() -> None:
-    series = [Series("used", [0.0, 100.0]), Series("current", [None, 1000.0])]
-    figure = points([named("a"), named("b")], series, BYTES_PER_S)
-    lines, used, current = figure.data
-    assert (used["x"], current["x"]) == ([None, 100.0], [None, 1000.0])
-    assert (lines["x"], lines["y"]) == ([100.0, 1000.0, None], [1, 1, None])
-
-
-@pytest.mark.parametrize(
-    ("hours", "step_ms", "count", "word"),
-    [
-        (1, HOUR_MS, 1, "hour"),
-        (240, HOUR_MS, 240, "hour"),
-        (241, DAY_MS, 11, "day"),
-        (24 * 400, DAY_MS, 400, "day"),
-        (24 * 401, 2 * DAY_MS, 201, "2 days"),
-        (24 * 3650, 10 * DAY_MS, 365, "10 days"),
-    ],
-)
-def test_report_columns_of_a_long_time_are_longer(hours: int, step_ms: int, count: int, word: str) -> None:
-    columns = Span(START_MS, START_MS + hours * HOUR_MS).columns
-    assert (columns.from_ms, columns.step_ms, columns.count, columns.word) == (START_MS, step_ms, count, word)
-
-
-def test_the_report_page_explains_columns_longer_than_an_hour() -> None:
-    found = findings(ALICE)
-    long = replace(found.heats[0], columns=Span(START_MS, START_MS + 20 * DAY_MS).columns)
-    text = Page(rendered(replace(found, heats=(long,)))).text
-    assert "A column is a day: the time is too long for hours." in text
-
-
-def _strings(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for part in parts for text in _strings(part)]
+def test_the_report_of_idle_clients_has_no_division_by_zero() -> None:
+    nothing = (0.0, 0.0)
+    idle = client(ALICE, nothing, peaks={"producer_byte_rate": 0.0})
+    found = with_use(
+        findings(ALICE),
+        columns=hours(2, 0.0),
+        bytes_=nothing,
+        brokers=(broker(1, *nothing),),
+        clients=(idle,),
+    )
+    assert isinstance(found.use, Use)
+    assert "4 clients moved 0 B/s on average in 0 s of records" in text_of(found)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weir.pipeline.lake import read
+from weir.pipeline.tables import USAGE
 from weir.usage.records import TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
@@ -53,4 +55,4 @@ def put(directory: Path, name: str, *lines: bytes) -> None:
 
 
 def clients(spark: SparkSession, path: str) -> Counter[str]:
-    return Counter(row.client_id for row in spark.read.parquet(path).select("client_id").collect())
+    return Counter(row.client_id for row in read(spark, path, USAGE).select("client_id").collect())

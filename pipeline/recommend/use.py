@@ -1,0 +1,162 @@
+"""Query the roll-up for a recommendation: its span, its entities, and their use by quota, broker and hour.
+
+Every query reads the same version of the roll-up's table, so a roll-up that runs meanwhile changes nothing.
+Spark aggregates; the results, at most some rows per entity, are polars frames on the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import functions as fn
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from weir.pipeline.lake import empty
+from weir.pipeline.recommend.need import NEED, POT, needs
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, PERCENTILES, Plan, moment
+from weir.pipeline.rollup import reading
+from weir.quotas.table.bounded_names import OVERFLOW
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from weir.pipeline.lake import Lake
+
+NAMES: Final = ("user", "client_id")
+_KINDS: Final = {pl.String: StringType(), pl.Int64: LongType(), pl.Float64: DoubleType()}
+_ROWS_PER_TASK: Final = 500_000
+
+
+class Span(NamedTuple):
+    """The time that the roll-up covers for one kind of entity (user, client-id, or pair of both): number of
+    its rows, beginning and end (ms).
+    """
+
+    rows: int = 0
+    first_ms: int = 0
+    end_ms: int = 0
+
+    def __str__(self) -> str:
+        """Return the time as text: `BEGINNING to END`, both in UTC."""
+        return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
+
+
+def rows(spark: SparkSession, lake: Lake, plan: Plan, version: int | None) -> DataFrame:
+    """Return the hourly rows of the plan's cluster and days, at all levels, in a version of the table."""
+    return reading.rows(spark, lake, cluster=plan.cluster, days=plan.days, version=version)
+
+
+def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
+    """Return the level of the recommendation (`user`, `client-id` or the pair of both), and the time that its
+    hourly rows cover. With `AUTO`, the level is client-id if no user is authenticated, because then only
+    client-ids distinguish clients; else the pair.
+    """
+    named = fn.when(fn.col("user") != OVERFLOW, fn.col("user"))  # any user may be in the overflow entity
+    each = rows.groupBy("level").agg(
+        fn.count(fn.lit(1)),
+        fn.min("start_ms"),
+        fn.max(fn.col("start_ms") + fn.col("seconds") * 1000),
+        fn.min(named),
+        fn.max(named),
+    )
+    found = {level: others for level, *others in each.collect()}  # a row per level
+    level = plan.level
+    if level == AUTO:
+        users = {*found["user"][3:]} if "user" in found else set()
+        level = "client-id" if users == {ANONYMOUS} else "user-client-id"
+    return level, Span(*found[level][:3]) if level in found else Span()
+
+
+def of_level(rows: DataFrame, level: str) -> DataFrame:
+    """Return the rows of a level. A client of a user without a client-id gets the client-id null, because its
+    entry is that of the user.
+    """
+    found = rows.where(fn.col("level") == level)
+    if level != PAIRS:
+        return found
+    return found.withColumn("client_id", fn.nullif("client_id", fn.lit("")))
+
+
+def entities(rows: DataFrame) -> pl.DataFrame:
+    """Return one row per entity: `NAMES`, `hours` (number of hours with records) and `first_ms`."""
+    found = rows.groupBy(*NAMES).agg(
+        fn.count_distinct("start_ms").alias("hours"), fn.min("start_ms").alias("first_ms")
+    )
+    return collected(found)
+
+
+def hours(rows: DataFrame, plan: Plan, level: str, members: pl.DataFrame) -> DataFrame:
+    """Return the use of each budget by quota, broker and hour: the columns that `need.needs` reads, and
+    `mean`. `members` has the client-ids that share a prefix's quota: `NAMES`, `quota`, `prefix`.
+
+    The rates of a prefix are the sums of its client-ids' rates in the same hour: an upper bound, because the
+    client-ids may have had their highest rates at different times.
+    """
+    statistic = fn.col(PERCENTILES[plan.percentile]).alias("used")
+    quotas = [quota.value for quota in plan.quotas]
+    each = reading.rates(rows).where(fn.col("quota").isin(quotas))
+    own = each.select(
+        *NAMES,
+        fn.lit(None).cast("string").alias("client_id_prefix"),
+        *("quota", "broker", "start_ms", "day"),
+        *(statistic, "p95", "max", "mean", "active_s"),
+        fn.col("throttled_s").cast("double").alias("throttled_s"),
+        fn.lit(1).cast("long").alias("members"),
+    )
+    return own if members.is_empty() else _shared(own, level, members)
+
+
+def _shared(own: DataFrame, level: str, members: pl.DataFrame) -> DataFrame:
+    """Replace the rows of client-ids that share a prefix's quota by rows of the prefix, of each user if
+    `level` has users.
+    """
+    asked = fn.broadcast(in_spark(members, own.sparkSession)).alias("asked")
+    same = [own[name].eqNullSafe(asked[name]) for name in (*NAMES, "quota")]
+    both = own.join(asked, same, "left").select(*(own[name] for name in own.columns), asked["prefix"])
+    alone = both.where(fn.col("prefix").isNull()).select(*own.columns)
+    user = fn.col("user") if "user" in level else fn.lit(None).cast("string")
+    pots = both.where(fn.col("prefix").isNotNull()).groupBy(
+        user.alias("user"), "prefix", "quota", "broker", "start_ms", "day"
+    )
+    summed = pots.agg(
+        *(fn.sum(name).alias(name) for name in ("used", "p95", "max", "mean", "members")),
+        *(fn.max(name).alias(name) for name in ("active_s", "throttled_s")),
+    )
+    nameless = summed.withColumn("client_id", fn.lit(None).cast("string"))
+    return alone.unionByName(nameless.withColumnRenamed("prefix", "client_id_prefix"))
+
+
+def needed(hours: DataFrame, plan: Plan, span: Span) -> pl.DataFrame:
+    """Return `need.needs` of the rows of `hours`. Each task of Spark computes those of some budgets."""
+    columns = StructType([StructField(name, _KINDS[kind]) for name, kind in NEED.items()])
+    tasks = span.rows * len(plan.quotas) // _ROWS_PER_TASK + 1
+    parts = hours.drop("mean").repartition(tasks, *POT)
+    compute = partial(_needs, hours_percentile=plan.hours_percentile, kinds=to_arrow_schema(columns))
+    return collected(parts.mapInArrow(compute, columns))
+
+
+def _needs(
+    batches: Iterator[pa.RecordBatch], hours_percentile: float | None, kinds: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    whole = [batch for batch in batches if batch.num_rows]
+    if whole:
+        found = needs(pl.DataFrame(pa.Table.from_batches(whole)), hours_percentile)
+        yield from found.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(kinds).to_batches()
+
+
+def collected(rows: DataFrame) -> pl.DataFrame:
+    """Return all rows on the driver."""
+    return pl.DataFrame(rows.toArrow())
+
+
+def in_spark(rows: pl.DataFrame, spark: SparkSession, columns: StructType | None = None) -> DataFrame:
+    """Return the rows as a frame of Spark, with the types of `columns` if given."""
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    if rows.is_empty():  # PySpark 4.0.2 cannot convert a table without rows
+        return empty(spark, columns or from_arrow_schema(table.schema))
+    return spark.createDataFrame(table if columns is None else table.cast(to_arrow_schema(columns)))

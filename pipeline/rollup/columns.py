@@ -1,0 +1,91 @@
+"""The columns of roll-ups. To roll up a new field of usage records as a sum, add its name to `TOTALS`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
+
+from weir.pipeline.tables import BY_QUOTA, CLUSTER, DAY, SECONDS, USAGE_RECORD
+from weir.usage.groups import Group
+
+HOUR_S: Final = 3600
+DAY_S: Final = 86_400
+PERIODS: Final = {"hour": HOUR_S, "day": DAY_S}
+"""Length (s) of each kind of period."""
+LEVELS: Final = ("user-client-id", "user", "client-id")
+"""Levels of entities: pairs of user and client-id, users, client-ids."""
+ANY_BROKER: Final = -1
+"""Broker id in rows of mutations, which Kafka limits in the whole cluster, and in rows of records without a
+known broker.
+"""
+
+TOTALS: Final = ("requests", "bytes_in", "bytes_out", "request_time_us", "mutations", "errors")
+"""Fields of usage records that roll-ups sum up."""
+CHARGED: Final = {"produced_bytes": Group.PRODUCE, "fetched_bytes": Group.FETCH}
+"""Sums of `charged_bytes` over the records of one API group."""
+AMOUNTS: Final = (*TOTALS, *CHARGED)
+QUOTAS: Final = tuple(BY_QUOTA.names)
+THROTTLES: Final = tuple(f"throttle_ms.{quota}" for quota in QUOTAS)
+VIOLATIONS: Final = tuple(f"violations.{quota}" for quota in QUOTAS)
+SUMS: Final = (*AMOUNTS, *THROTTLES, *VIOLATIONS)
+"""All columns of windows that are summed up, each by quota as `column.quota`."""
+OF_MUTATIONS: Final = tuple(
+    name for name in SUMS if name == "mutations" or name.endswith(".controller_mutation_rate")
+)
+"""Columns of the broker `ANY_BROKER`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate that a quota of the same name limits."""
+
+    amount: str
+    """Name of the column that is divided by the time (s)."""
+    unit: float = 1.0
+    """Factor from amount/s to the quota's unit."""
+
+
+RATES: Final = {
+    "producer_byte_rate": Rate("produced_bytes"),
+    "consumer_byte_rate": Rate("fetched_bytes"),
+    "request_percentage": Rate("request_time_us", 1e-4),
+    "controller_mutation_rate": Rate("mutations"),
+}
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+"""Percentiles of windows, as shares of 1."""
+
+RATE: Final = StructType([StructField(name, DoubleType()) for name in (*SHARES, "max")])
+"""A rate of one entity at one broker in one period: percentiles and maximum over the windows in which the
+rate was above 0; null without use.
+"""
+SECONDS_BY_QUOTA: Final = StructType([StructField(quota, DoubleType()) for quota in QUOTAS])
+ENTITY: Final = ("cluster", "level", "user", "client_id")
+"""Columns that identify an entity of a roll-up."""
+
+
+def _kind(name: str) -> DataType:
+    return USAGE_RECORD[name].dataType if name in TOTALS else LongType()
+
+
+ROLLUP: Final = StructType(
+    [
+        CLUSTER,
+        SECONDS,
+        DAY,
+        StructField("level", StringType()),  # one of LEVELS
+        StructField("user", StringType()),  # null at level client-id
+        StructField("client_id", StringType()),  # null at level user
+        StructField("broker", LongType()),
+        StructField("start_ms", LongType()),
+        StructField("window_s", LongType()),  # length of the windows
+        *(StructField(name, _kind(name)) for name in AMOUNTS),
+        *(StructField(name, RATE) for name in RATES),
+        StructField("active_s", DoubleType()),  # total length of the windows with records
+        StructField("throttle_ms", BY_QUOTA),  # null if all are 0; so are the next two
+        StructField("violations", BY_QUOTA),
+        StructField("throttled_s", SECONDS_BY_QUOTA),  # total length of the windows with throttle times
+    ]
+)
+"""One row per entity, broker and period."""

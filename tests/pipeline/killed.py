@@ -1,0 +1,92 @@
+"""Kill jobs of the pipeline (-9, with their JVMs) at chosen places, and read their output meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import msgspec
+from pyspark.sql import functions as fn
+
+from weir.pipeline.lake import latest, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+Rows = tuple[str, ...]
+"""All rows of a table as JSON, sorted."""
+SEED: Final = 20261123
+_ROOT: Final = Path(__file__).parents[2]
+
+
+class Kill(NamedTuple):
+    """Place and time of a kill; `killed_job` describes them."""
+
+    place: str
+    when: str
+    number: int = 1
+    seed: int = SEED
+
+
+def seen_until_killed(kill: Kill, look: Callable[[], T], job: str, *options: str) -> list[T]:
+    """Run `weir pipeline JOB OPTIONS` until `kill`, and call `look` in a loop. Return its different results,
+    also those from before and after the run, in order.
+
+    Fails if the job ends in another way, or prints a part of its JSON.
+    """
+    states = [look()]
+    with _begun(kill, job, *options) as process:
+        while process.poll() is None:
+            states.append(look())
+        output, errors = process.communicate()
+    assert process.returncode == -signal.SIGKILL, f"{output}\n{errors}"
+    assert not output or isinstance(msgspec.json.decode(output), dict)
+    return without_repetitions([*states, look()])
+
+
+def _begun(kill: Kill, job: str, *options: str) -> subprocess.Popen[str]:
+    script = Path(__file__).with_name("killed_job.py")
+    common = ("--master", "local[2]", "--driver-memory", "1GiB", "--json")
+    return subprocess.Popen(
+        [sys.executable, str(script), *map(str, kill), "--", "pipeline", job, *common, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+    )
+
+
+def without_repetitions(states: Iterable[T]) -> list[T]:
+    """Return the states without those that equal the state before them."""
+    different: list[T] = []
+    for state in states:
+        if different[-1:] != [state]:
+            different.append(state)
+    return different
+
+
+def is_part(states: Iterable[T], of: Iterable[T]) -> bool:
+    """Return True if the states occur in `of`, in this order."""
+    rest = iter(of)
+    return all(state in rest for state in states)
+
+
+def content(spark: SparkSession, path: str, columns: StructType, version: int | None = None) -> Rows:
+    rows = read(spark, path, columns, version).select(fn.to_json(fn.struct("*")).alias("row"))
+    return tuple(sorted(row["row"] for row in rows.collect()))
+
+
+def versions(spark: SparkSession, path: str, columns: StructType, first: int) -> Sequence[Rows]:
+    """Return the content of the table at `path` in each version from `first`."""
+    last = latest(spark, path)
+    assert last is not None
+    return [content(spark, path, columns, version) for version in range(first, last + 1)]

@@ -1,0 +1,101 @@
+"""A job that kills itself and its JVM: `killed_job.py PLACE WHEN NUMBER SEED -- ARGUMENTS OF weir`.
+
+PLACE is the name of a table, the first word of an SQL statement, or `file`: the job's output. NUMBER counts
+the writes there. WHEN is `before` or `after` that write, or `during`: at a time chosen by SEED after the
+write of a table begins, or when a part of the file, chosen by SEED, is written.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from weir.cli.main import weir
+from weir.pipeline import lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import DataFrameWriter
+
+T = TypeVar("T")
+MOMENT_S = 3.0
+"""Time (s), roughly, that a write takes."""
+
+
+def die() -> NoReturn:
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError("still alive")
+
+
+class Death:
+    """Ends the process before, during or after the chosen one of the writes at `place`."""
+
+    def __init__(self, place: str, when: str, number: int, seed: int) -> None:
+        self.place, self.when = place, when
+        self._left, self.random = number, random.Random(seed)
+
+    def around(self, place: str, write: Callable[[], T]) -> T:
+        self._left -= place == self.place
+        if place != self.place or self._left:
+            return write()
+        if self.when == "before":
+            die()
+        if self.when == "during":
+            threading.Timer(self.random.uniform(0, MOMENT_S), die).start()
+        written = write()
+        if self.when == "after":
+            die()
+        return written
+
+
+def patch_tables(death: Death) -> None:
+    save, sql = lake._save, SparkSession.sql
+
+    def dying_save(writer: DataFrameWriter, path: str) -> None:
+        death.around(path.rpartition("/")[2], lambda: save(writer, path))
+
+    def dying_sql(spark: SparkSession, query: str, *arguments: Any, **named: Any) -> DataFrame:
+        return death.around(query.split()[0], lambda: sql(spark, query, *arguments, **named))
+
+    lake._save = dying_save
+    SparkSession.sql = dying_sql  # type: ignore[assignment, method-assign]  # only this process does
+
+
+def patch_file(death: Death) -> None:
+    """Patch the functions that `cli.output_file` writes with."""
+    fdopen, replace = os.fdopen, Path.replace
+
+    def dying_fdopen(fd: int, mode: str = "r", **named: Any) -> Any:
+        file = fdopen(fd, mode, **named)
+
+        def write_part(lines: Iterable[str]) -> NoReturn:
+            text = "".join(lines)
+            file.write(text[: death.random.randrange(1, len(text))])
+            file.flush()
+            die()
+
+        if mode == "w":
+            file.writelines = write_part  # type: ignore[assignment, method-assign]  # of this file only
+        return file
+
+    def dying_replace(path: Path, target: Path) -> Path:
+        return death.around("file", lambda: replace(path, target))
+
+    if death.when == "during":
+        os.fdopen = dying_fdopen  # type: ignore[assignment]  # only this process does
+    Path.replace = dying_replace  # type: ignore[assignment, method-assign]  # only this process does
+
+
+if __name__ == "__main__":
+    place, when, number, seed = sys.argv[1:5]
+    death = Death(place, when, int(number), int(seed))
+    patch_file(death) if place == "file" else patch_tables(death)
+    weir(sys.argv[6:])

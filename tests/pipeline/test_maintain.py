@@ -1,0 +1,95 @@
+"""`weir pipeline maintain`: rejected lines are taken in again, old rows deleted, files compacted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pipeline.usage_files import NOON_MS, clients, usage
+from weir.pipeline import tables
+from weir.pipeline.ingest.batch import take
+from weir.pipeline.ingest.parse import DAY_MS, SOURCE, USAGE, parsed
+from weir.pipeline.lake import Lake, read
+from weir.pipeline.maintain import Retained, maintain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def lines(spark: SparkSession, taken_ms: int, *values: bytes) -> DataFrame:
+    rows = [("here", bytearray(value), taken_ms) for value in values]
+    return parsed(spark.createDataFrame(rows, SOURCE), USAGE, files=False)
+
+
+def test_rejected_lines_that_are_valid_by_now_are_taken_in(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    ahead = usage(NOON_MS + 2 * DAY_MS, "ahead")
+    rejected = lines(spark, NOON_MS, ahead, b"never", usage(NOON_MS, "a"))
+    assert take(rejected, lake, USAGE, "east", "stream", 0).rejected == 2
+    assert take(lines(spark, NOON_MS, ahead), lake, USAGE, "west", "stream of west", 0).rejected == 1
+    assert maintain(spark, lake, Retained(), NOON_MS + 1).wrote == {"usage records": 0, "trace records": 0}
+
+    later = maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+    assert later.wrote == {"usage records": 2, "trace records": 0}
+    assert clients(spark, lake.usage) == Counter({"a": 1, "ahead": 2})
+    (row,) = read(spark, lake.rejected, tables.REJECTED).collect()
+    assert (row.line, row.cluster, row.taken_ms) == ("never", "east", NOON_MS)
+
+
+def test_rejected_lines_taken_in_by_a_killed_maintain_are_taken_in_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(str(tmp_path))
+    ahead = usage(NOON_MS + 2 * DAY_MS, "ahead")
+    take(lines(spark, NOON_MS, ahead), lake, USAGE, "east", "stream", 0)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("weir.pipeline.maintain.replace", die)
+    with pytest.raises(KeyboardInterrupt):
+        maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+    monkeypatch.undo()
+    assert clients(spark, lake.usage) == Counter(["ahead"])
+    maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+    assert clients(spark, lake.usage) == Counter(["ahead"])
+    assert read(spark, lake.rejected, tables.REJECTED).count() == 0
+
+
+def test_maintain_deletes_old_days_and_compacts_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    for batch in range(3):
+        new, old = usage(NOON_MS + batch, f"new {batch}"), usage(NOON_MS - 10 * DAY_MS, f"old {batch}")
+        take(lines(spark, NOON_MS, new, old), lake, USAGE, "default", "stream", batch)
+    take(lines(spark, NOON_MS - 10 * DAY_MS, b"old and bad"), lake, USAGE, "default", "stream", 3)
+    take(lines(spark, NOON_MS, b"bad"), lake, USAGE, "default", "stream", 4)
+    outcome = maintain(spark, lake, Retained(days=5), NOON_MS)
+    assert outcome.notes[:2] == (
+        "deleted: 4 rows older than 5 days",
+        f"{lake.usage}: 3 files became 1",
+    )
+    assert clients(spark, lake.usage) == Counter(f"new {batch}" for batch in range(3))
+    assert [row.line for row in read(spark, lake.rejected, tables.REJECTED).collect()] == ["bad"]
+
+
+def test_maintain_with_json_prints_one_object_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta's VACUUM prints a line to Java's standard output."""
+    lake = Lake(str(tmp_path / "lake"))
+    take(lines(spark, NOON_MS, usage(NOON_MS, "a")), lake, USAGE, "default", "stream", 0)
+    command = [sys.executable, "-m", "weir.cli", "pipeline", "maintain", "--lake", lake.root, "--json"]
+    done = subprocess.run(
+        [*command, "--master", "local[2]"],
+        stdout=subprocess.PIPE,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert json.loads(done.stdout)["job"] == "maintain"
