@@ -26,7 +26,7 @@ def exposed_metrics() -> dict[str, str]:
         registry = QuotaRegistry(QuotaTable())
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
         state, replication = StoreHealth(lambda: 0.0), ReplicationQuotas()
-        sources = Sources(server, registry, state, lambda: 0, Tally(), replication)
+        sources = Sources(server, registry, state, lambda: 0, Tally(), replication, Tally())
         found = [family for family in families(sources, ready=True) if family is not None]
         return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     finally:

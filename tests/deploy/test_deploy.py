@@ -14,8 +14,15 @@ from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from tests.wire.frames import request, response
+from weir.cli.main import weir
 from weir.cli.run import run as run_command
+from weir.conformance.capture import CaptureWriter
+from weir.conformance.capture import Run as CaptureRun
+from weir.conformance.events import Bytes, Side
+from weir.protocol.messages import MetadataRequest, MetadataResponse
 from weir.proxy.config import config
 from weir.proxy.control.stores.file import read_quota_file
 
@@ -97,7 +104,7 @@ def test_the_images_exposed_ports_are_those_of_its_configuration() -> None:
     first, last = map(int, brokers.split("-"))
     assert settings.admin is not None
     assert (int(bootstrap), int(admin)) == (settings.listen.port, settings.admin.port)
-    assert (first, last) == (settings.ports.first, settings.ports.last)
+    assert (first, last) == (settings.ports.ranges[0].first, settings.ports.ranges[0].last)
 
 
 def test_the_image_does_not_run_as_root_and_copies_existing_paths() -> None:
@@ -165,9 +172,41 @@ def test_the_files_that_the_image_copies_make_a_wheel_with_every_committed_modul
     assert needed - found == set()
 
 
+def test_the_documented_commands_of_the_image_exist() -> None:
+    pages = [DOCKERFILE, *(file.read_text("utf-8") for file in (ROOT / "docs").rglob("*.md"))]
+    written = {
+        name for page in pages for name in re.findall(r"docker run (?:-[^\n`]* )?weir ([a-z]+)\b", page)
+    }
+    assert written <= {*weir.commands}
+    assert {"run", "check", "capture", "verify"} <= written
+
+
+def test_the_image_records_and_verifies_with_its_variables(tmp_path: Path) -> None:
+    """They are set for every command, also for those without a configuration file."""
+    events = [Bytes(1, 0, Side.CLIENT, request(MetadataRequest(), 1))]
+    events.append(Bytes(1, 1, Side.SERVER, response(MetadataResponse(), 1)))
+    file = tmp_path / "session.weircap"
+    with CaptureWriter(file, CaptureRun(1)) as writer:
+        for event in events:
+            writer.write(event)
+    image = {key: value for key, value in variables().items() if key.startswith("WEIR_")}
+
+    def ran(*arguments: str) -> Result:
+        return CliRunner().invoke(weir, [*arguments], env=image)
+
+    assert ran("verify", str(file)).exit_code == 0
+    lines = ran("capture", "convert", str(file), "--to", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["api"] for line in lines] == ["Metadata", "Metadata"]
+    refused = ran("capture", "--out", str(file), "--upstream", "a:1", "--listen", "nonsense")
+    assert refused.exit_code == 2
+    assert "listen is 'nonsense'" in refused.output
+
+
 def test_compose_runs_weir_with_prometheus_that_scrapes_it_and_grafana_that_shows_it() -> None:
     scraped = (DEPLOY / "prometheus.yml").read_text("utf-8")
-    assert f'targets: ["weir:{variables()["WEIR_ADMIN"].removeprefix(":")}"]' in scraped
+    assert f'targets: ["weir:{variables()["WEIR_ADMIN"].rpartition(":")[2]}"]' in scraped
+    assert 'WEIR_ADMIN: ":9644"' in COMPOSE
+    assert "WEIR_ADMIN_TOKEN_FILE: /token/token" in COMPOSE, "else it does not start off loopback"
     assert all(
         re.search(rf"^  {name}:$", COMPOSE, re.MULTILINE) for name in ("weir", "prometheus", "grafana")
     )
@@ -193,11 +232,11 @@ def test_compose_publishes_every_advertised_port() -> None:
         first, _, last = text.partition("-")
         ports |= set(range(int(first), int(last or first) + 1))
     assert settings.admin is not None
-    needed = {settings.listen.port, settings.ports.first, settings.admin.port}
+    needed = {settings.listen.port, settings.ports.ranges[0].first, settings.admin.port}
     assert needed <= ports
     assert (settings.listen.port, settings.settings.advertised_host) == (19092, "localhost")
     (node_id,) = re.findall(r'KAFKA_NODE_ID: "(\d+)"', COMPOSE)
-    assert settings.ports.port(int(node_id)) == settings.ports.first
+    assert settings.ports.port(int(node_id)) == settings.ports.ranges[0].first
     assert f"PLAINTEXT://{settings.settings.upstream}" in COMPOSE
 
 
