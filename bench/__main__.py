@@ -26,6 +26,7 @@ from bench.rows import ROWS
 from bench.run import PARTS, UPSTREAMS, Plan, run, total_steps
 from bench.targets import TARGETS, TargetError
 from bench.targets.weir import other_tree
+from bench.targets.weir_watched import WEIR_WATCHED
 from tests.kafka import ClusterError, JarError, JavaMissingError
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -54,6 +55,11 @@ FAILURES: Final = (
 )
 @click.option(
     "--tree", type=click.Path(path_type=Path), multiple=True, help="Also measure the Weir of this checkout."
+)
+@click.option(
+    "--watched",
+    is_flag=True,
+    help="Also measure Weir while the page, `weir top` and Prometheus read from it.",
 )
 @click.option("--seconds", default=2.0, show_default=True, help="Duration (s) of each measurement.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
@@ -86,6 +92,7 @@ def main(
     rows: str,
     targets: str,
     tree: tuple[Path, ...],
+    watched: bool,
     seconds: float,
     rounds: int,
     behind: str,
@@ -98,7 +105,7 @@ def main(
         for section in report.SECTIONS:
             document.check(page, section)
     trees = [path.resolve() for path in tree]
-    others = [other_tree(path) for path in trees]
+    others = [*map(other_tree, trees), *([WEIR_WATCHED] if watched else [])]
     if len({target.name for target in others}) < len(others):
         raise click.BadParameter("two directories of the same name", param_hint="--tree")
     chosen_rows = command.chosen(rows, (*ROWS, *REPLICA_ROWS), "--rows", attrgetter("name"))

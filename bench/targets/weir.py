@@ -28,7 +28,7 @@ NEVER_REACHED: Final = 10**15
 """A quota so high that Weir charges all requests but throttles none; used for all keys, whatever their unit.
 """
 THIS_TREE: Final = Path(bench.__file__).parent.parent
-_MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from weir.cli.main import main; main()"
+MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from weir.cli.main import main; main()"
 
 
 def start(
@@ -45,7 +45,7 @@ def start(
     """
     port = free_range(1 + BROKER_PORTS)
     command = [
-        *(sys.executable, "-c", _MAIN, str(tree), "run"),
+        *(sys.executable, "-c", MAIN, str(tree), "run"),
         *("--upstream", f"{HOST}:{surroundings.broker_port}"),
         *("--listen", f"{HOST}:{port}"),
         *("--broker-ports", f"{port + 1}-{port + BROKER_PORTS}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.clients.worker_admin import WorkerAdmin
 from tests.clients.worker_client import WorkerClient
 
 
@@ -15,3 +16,7 @@ class Aiokafka(WorkerClient):
 
     library = "aiokafka"
     worker = Path(__file__).with_name("aiokafka_worker.py")
+
+
+class AiokafkaAdmin(WorkerAdmin, Aiokafka):
+    """Its admin client."""

@@ -18,7 +18,8 @@ from aiokafka import (
     __version__,
 )
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import CommitFailedError
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.errors import CommitFailedError, for_code
 
 _MAX_BYTES = 2 << 20
 _NO_THROTTLES = {"throttle_max_ms": 0.0, "throttle_ms": []}
@@ -32,14 +33,19 @@ async def produce(job: dict[str, Any]) -> dict[str, Any]:
         acks=job["acks"],
         **({"max_request_size": _MAX_BYTES} | job["config"]),
     )
+    transactional = "transactional_id" in job["config"]
     await producer.start()
     try:
+        if transactional:
+            await producer.begin_transaction()
         began = time.monotonic()
         values = [base64.b64decode(message) for message in job["messages"]]
         answers = [await producer.send(job["topic"], value, partition=job["partition"]) for value in values]
         async with asyncio.timeout(job["timeout_s"]):
             await asyncio.gather(*answers)
         seconds = time.monotonic() - began
+        if transactional:
+            await producer.commit_transaction()
     finally:
         await producer.stop()
     return _NO_THROTTLES | {"seconds": seconds}
@@ -67,6 +73,36 @@ async def consume(job: dict[str, Any]) -> dict[str, Any]:
         await consumer.stop()
     rows = [(r.partition, r.offset, base64.b64encode(r.value).decode(), at) for r, at in records]
     return _NO_THROTTLES | {"seconds": seconds, "records": rows}
+
+
+async def administer(job: dict[str, Any]) -> dict[str, Any]:
+    """Make the calls of an admin client; see `admin.py`."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=job["bootstrap"], client_id=job["client_id"])
+    await admin.start()
+    try:
+        return {"outcomes": [await _outcome(admin, step["do"], step["topics"]) for step in job["steps"]]}
+    finally:
+        await admin.close()
+
+
+async def _outcome(admin: AIOKafkaAdminClient, do: str, topics: dict[str, int]) -> dict[str, Any]:
+    began, codes, found = time.monotonic(), dict[str, int](), []
+    if do == "create":
+        answer = await admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()])
+        codes = {error[0]: error[1] for error in answer.topic_errors}
+    elif do == "grow":  # raises errors
+        await admin.create_partitions({name: NewPartitions(count) for name, count in topics.items()})
+    elif do == "delete":
+        codes = dict((await admin.delete_topics(list(topics))).topic_error_codes)
+    else:
+        found = await admin.describe_topics(list(topics))
+        codes = {topic["topic"]: topic["error_code"] for topic in found}
+    return {
+        "errors": {name: for_code(code).__name__ if code else "" for name, code in codes.items()},
+        "throttle_ms": {},
+        "partitions": {topic["topic"]: len(topic["partitions"]) for topic in found},
+        "seconds": time.monotonic() - began,
+    }
 
 
 async def member(job: dict[str, Any]) -> dict[str, Any]:
@@ -133,10 +169,11 @@ class _Provider(AbstractTokenProvider):  # type: ignore[misc]  # the library has
 
 
 async def _do(job: dict[str, Any]) -> dict[str, Any]:
-    token = job["config"].pop("sasl_oauth_token", None)
+    token = job.setdefault("config", {}).pop("sasl_oauth_token", None)
     if token is not None:
         job["config"]["sasl_oauth_token_provider"] = _Provider(token)
-    return await {"produce": produce, "consume": consume, "member": member}[job["do"]](job)
+    jobs = {"produce": produce, "consume": consume, "member": member, "administer": administer}
+    return await jobs[job["do"]](job)
 
 
 def _say(what: dict[str, Any]) -> None:

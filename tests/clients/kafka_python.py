@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from tests.clients.admin import Outcome
+from tests.clients.worker_admin import WorkerAdmin
 from tests.clients.worker_client import WorkerClient
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.clients.admin import Step
-
-_ADMIN_S = 60.0
 
 
 class KafkaPython(WorkerClient):
@@ -26,17 +18,5 @@ class KafkaPython(WorkerClient):
     worker = Path(__file__).with_name("kafka_python_worker.py")
 
 
-class KafkaPythonAdmin(KafkaPython):
+class KafkaPythonAdmin(WorkerAdmin, KafkaPython):
     """Its admin client. What one topic is refused for is raised for all topics of the call."""
-
-    def __init__(self, bootstrap: str, client_id: str = "weir-tests") -> None:
-        super().__init__()
-        self._bootstrap = bootstrap
-        self._client_id = client_id
-
-    def run(self, *steps: Step) -> Sequence[Outcome]:
-        """See `admin.Admin`. Errors are classes of exceptions."""
-        calls = [step._asdict() | {"topics": dict(step.topics)} for step in steps]
-        job: dict[str, Any] = {"do": "administer", "steps": calls, "timeout_s": _ADMIN_S}
-        job |= {"bootstrap": self._bootstrap.split(","), "client_id": self._client_id}
-        return [Outcome(**outcome) for outcome in self._run(job)["outcomes"]]

@@ -27,12 +27,18 @@ def produce(job: dict[str, Any]) -> dict[str, Any]:
         acks=job["acks"],
         **({"max_request_size": _MAX_BYTES} | job["config"]),
     )
+    transactional = "transactional_id" in job["config"]
+    if transactional:
+        producer.init_transactions()
+        producer.begin_transaction()
     began = time.monotonic()
     values = [base64.b64decode(message) for message in job["messages"]]
     futures = [producer.send(job["topic"], value, partition=job["partition"]) for value in values]
     for future in futures:
         future.get(timeout=job["timeout_s"])
     seconds = time.monotonic() - began
+    if transactional:
+        producer.commit_transaction()
     metrics = producer.metrics()
     producer.close()
     return {"seconds": seconds, "throttle_max_ms": _throttle_max_ms(metrics)}

@@ -101,6 +101,10 @@ class Librdkafka:
         seen = _Seen()
         options = {"acks": acks, "message.max.bytes": MAX_MESSAGE_BYTES}
         producer = Producer(seen.options(bootstrap, client_id) | options | dict(config or {}))
+        transactional = "transactional.id" in (config or {})
+        if transactional:
+            producer.init_transactions(timeout_s)
+            producer.begin_transaction()
         began = time.monotonic()
         for message in messages:
             _send(producer, topic, message, partition, seen, began + timeout_s)
@@ -109,6 +113,8 @@ class Librdkafka:
         if left or seen.errors:
             what = "; ".join(sorted(set(seen.errors)))
             raise ClientError(f"{left} of {len(messages)} messages unanswered after {seconds:.1f} s; {what}")
+        if transactional:
+            producer.commit_transaction(timeout_s)
         return Produced(seconds, seen.throttle_max_ms, tuple(seen.throttle_ms))
 
     def consume(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ import pytest
 
 from tests.clients import Librdkafka, create_topic
 from tests.clients.exchange import assert_exchanged, assert_group_goes_on, some_messages
-from tests.integration.weir import BROKERS, Weir
+from tests.integration.capturing import SUMMARY, CapturingWeir
 from tests.integration.weir_log import assert_no_complaint
 from weir.conformance.capture import CaptureReader
 from weir.conformance.capture.json_lines import json_lines
@@ -24,24 +22,6 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
-
-SUMMARY = re.compile(
-    r"(\d+) connections, (\d+) bytes of clients, (\d+) bytes of brokers, (\d+) bytes dropped"
-)
-
-
-class CapturingWeir(Weir):
-    """A running `weir capture`."""
-
-    def __init__(self, upstream: str, out: Path, *options: str) -> None:
-        super().__init__(upstream)
-        self._command = [
-            *(sys.executable, "-m", "weir.cli", "capture", "--out", str(out)),
-            *("--upstream", upstream, "--listen", self.bootstrap),
-            *("--broker-ports", f"{self.port + 1}-{self.port + BROKERS}"),
-            *("--log-level", "debug", "--log-format", "json"),
-            *options,
-        ]
 
 
 def test_clients_notice_nothing_and_every_byte_of_theirs_is_in_the_capture(

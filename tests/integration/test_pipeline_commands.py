@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.pipeline_jobs import commands, outcome, rows
+from tests.proxy.usage_rigs import text_of
 from weir.cli.main import weir
 from weir.demo.client_specs import CLIENTS
 from weir.demo.pipeline_record import Files, record
@@ -24,7 +25,7 @@ LOCAL = ("--master", "local[2]")
 def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: Path) -> None:
     files = Files(tmp_path)
     record(None, SECONDS, files, lambda _cluster, _elapsed_s: None)
-    lines = sum(len(path.read_text().splitlines()) for path in files.records.glob("usage-*.jsonl"))
+    lines = sum(len(text_of(path).splitlines()) for path in files.records.glob("usage-*.jsonl.zst"))
 
     lake = files.lake
     ingested = outcome("ingest", lake, "--files", str(files.records), "--once")
@@ -49,7 +50,7 @@ def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: P
 NOTHING = {
     ("ingest", "--files", "empty", "--once"): "nothing new",
     ("rollup",): "no usage",
-    ("recommend", "--output", "new.toml"): "no usage: new.toml is not written",
+    ("recommend", "--output", "new.toml"): "no usage of cluster default: new.toml is not written",
     ("replay", "quotas.toml"): "nothing to replay",
     ("report", "--output", "report.html"): "weir pipeline ingest",
 }
@@ -73,5 +74,5 @@ def test_pipeline_commands_run_over_empty_and_malformed_input(tmp_path: Path) ->
         assert line in done.output
     assert not (tmp_path / "new.toml").exists()
     ingested, rolled_up = (msgspec.json.decode(done.output) for done in ended[len(NOTHING) :])
-    assert ingested["read"]["usage lines"] == ingested["wrote"]["malformed usage"] == 4
+    assert ingested["read"]["usage lines"] == ingested["wrote"]["rejected usage"] == 4
     assert ingested["wrote"]["usage records"] == rolled_up["read"]["records"] == 0

@@ -66,7 +66,7 @@ def test_replayed_throttle_times_equal_those_recorded_at_a_real_broker(
     create_topic(cluster.bootstrap, topic)
     create_topic(cluster.bootstrap, f"{topic}-full")
     Librdkafka().produce(cluster.bootstrap, f"{topic}-full", messages(BYTES), config=SMALL_BATCHES)
-    usage = ("--usage-dir", str(records), "--usage-trace-share", "1")
+    usage = ("--usage-dir", str(records), "--usage-interval-ms", "1000", "--usage-trace-share", "1")
     weir = start_weir(cluster.bootstrap, QUOTAS, options=usage)
     play(weir.bootstrap, topic)
     assert weir.stop() == 0
@@ -152,8 +152,9 @@ def by_client(lake: Path) -> tuple[Waits, Waits, Waits]:
     for row in rows(lake, "replay"):
         key = row["quota"], row["client_id"]
         waited = {"recorded": recorded, NAME: replayed}[row["candidate"]]
-        if row["throttle_ms"]:
-            waited[key] = waited.get(key, 0.0) + row["throttle_ms"] / 1000
+        assert row["throttle_ms_lower"] == row["throttle_ms_upper"], "exact under the quotas in force"
+        if row["throttle_ms_lower"]:
+            waited[key] = waited.get(key, 0.0) + row["throttle_ms_lower"] / 1000
         if row["candidate"] == "recorded":
             throttles[key] = throttles.get(key, 0) + row["violations"]
     return recorded, replayed, throttles

@@ -99,7 +99,7 @@ def test_the_usage_topic_has_every_record_once_and_each_clients_in_order(
     wait(writer, lambda: writer.tally.written[Kind.TRACE] == 1)
     writer.close(PATIENCE_S)
     assert writer.tally.dropped == dict.fromkeys(Loss, 0)
-    assert writer.tally.written == {Kind.USAGE: RECORDS, Kind.TRACE: 1}
+    assert writer.tally.written == {Kind.USAGE: RECORDS, Kind.TRACE: 1, Kind.EVENT: 0}
     check(records_in(bootstrap, topic), records(0))
     (trace,) = (value for values in records_in(bootstrap, f"{topic}-trace").values() for value in values)
     assert msgspec.json.decode(trace)["bytes_in"] == 7

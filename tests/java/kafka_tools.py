@@ -37,6 +37,7 @@ class KafkaTools:
         self._cluster = cluster
         self._bootstrap = bootstrap
         self._old = version_tuple(cluster.version) < (3, 0)
+        self._new_consumer = ["--new-consumer"] if version_tuple(cluster.version) < (2, 0) else []
 
     def run(self, main_class: str, *arguments: str) -> str:
         """What the tool printed; of 0.10.2.2, the last line of a table may run into a line of the log."""
@@ -62,7 +63,7 @@ class KafkaTools:
         """Read the topic from its start as a member of `group`; how many records it says came."""
         arguments = ["--topic", topic, "--messages", str(count), "--group", group, *options]
         if self._old:
-            arguments += ["--new-consumer", "--broker-list", self._bootstrap]
+            arguments += ["--broker-list", self._bootstrap, *self._new_consumer]
             return _number(_CONSUMED, self.run("kafka.tools.ConsumerPerformance", *arguments))
         arguments += ["--bootstrap-server", self._bootstrap, "--timeout", "60000"]
         return _number(_CONSUMED, self.run("org.apache.kafka.tools.ConsumerPerformance", *arguments))
@@ -70,10 +71,9 @@ class KafkaTools:
     # kafka-topics
 
     def topics(self, *arguments: str) -> str:
-        """kafka-topics with these arguments."""
-        return self.run(
-            "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self._bootstrap, *arguments
-        )
+        """kafka-topics with these arguments; before 2.2 it talks to ZooKeeper only."""
+        name = "kafka.admin" if self._old else "org.apache.kafka.tools"
+        return self.run(f"{name}.TopicCommand", "--bootstrap-server", self._bootstrap, *arguments)
 
     def list_topics(self) -> set[str]:
         """Every topic's name."""

@@ -34,8 +34,10 @@ class Processes:
             cwd="/",
         )
 
-    def start(self, name: str, command: Sequence[str]) -> None:
-        """Start a child, its output appended to `logs/<name>.log`. Raises ValueError if the name runs."""
+    def start(self, name: str, command: Sequence[str], *, pass_fds: Sequence[int] = ()) -> None:
+        """Start a child with these descriptors, its output appended to `logs/<name>.log`. Raises ValueError
+        if the name runs.
+        """
         if self.running(name):
             raise ValueError(f"{name} is running already")
         with self.log(name).open("ab") as log:
@@ -46,6 +48,7 @@ class Processes:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         self._children[name] = child
         self._tell(f"+{child.pid}")

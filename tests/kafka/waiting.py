@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ENDED = 20.0
+ENDED = 60.0
+"""Time (s) after which something is taken for a hang, also on a busy machine."""
 
 
 def is_gone(pid: int) -> bool:

@@ -75,6 +75,13 @@ def names(wheel: Path) -> list[str]:
         return file.namelist()
 
 
+def test_a_wheel_contains_the_files_of_the_page(wheel: Path) -> None:
+    static = Path("proxy/admin/page/static")
+    files = {f"weir/{static}/{file.name}" for file in (ROOT / static).iterdir()}
+    assert len(files) > 5
+    assert files <= set(names(wheel))
+
+
 def test_a_wheel_contains_each_module_once_and_no_room_at_the_top_level(wheel: Path, checkout: Path) -> None:
     found = names(wheel)
     assert {name.partition("/")[0] for name in found} == {

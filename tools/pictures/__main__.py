@@ -1,4 +1,4 @@
-"""`python -m tools.pictures [cost] [demo]`: draw the pictures, by default all."""
+"""`python -m tools.pictures [cost] [demo] [report]`: draw the pictures, by default all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 from tools.pictures import cost, rates
 from tools.pictures.errors import PictureError
 from weir.demo.errors import DemoError
+from weir.pipeline.outcome import PipelineError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TABLE: Final = ROOT / "docs/background/performance.md"
@@ -30,12 +31,19 @@ def _demo() -> None:
     _write("before-after.svg", rates.draw(recording.rates(), footnote))
 
 
+def _report() -> None:
+    from tools.pictures.report import draw  # needs PySpark and Chromium
+
+    for picture in draw(IMAGES):
+        print(f"wrote {picture.relative_to(ROOT)}", flush=True)
+
+
 def _write(name: str, picture: str) -> None:
     (IMAGES / name).write_text(picture, "utf-8")
     print(f"wrote {(IMAGES / name).relative_to(ROOT)}", flush=True)
 
 
-PICTURES: Final = {"cost": _cost, "demo": _demo}
+PICTURES: Final = {"cost": _cost, "demo": _demo, "report": _report}
 
 
 def main(names: list[str]) -> None:
@@ -46,7 +54,7 @@ def main(names: list[str]) -> None:
     try:
         for name in names or PICTURES:
             PICTURES[name]()
-    except (DemoError, PictureError) as error:
+    except (DemoError, PictureError, PipelineError) as error:
         sys.exit(str(error))
 
 

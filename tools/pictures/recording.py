@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
+from tools.pictures import svg
 from tools.pictures.errors import PictureError
 from tools.pictures.rates import Rates, by_second
 from weir.demo.measure import Result
@@ -26,7 +26,6 @@ COLUMNS: Final = 84
 TEXT: Final = (230, 237, 243)
 THEME: Final = TerminalTheme((13, 17, 23), TEXT, [TEXT, (255, 123, 114), (86, 211, 100), *[TEXT] * 5])
 """Colours of a terminal: background, text, and those that are named, red and green."""
-_FONT: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 class Recording(PlainScreen):
@@ -76,7 +75,7 @@ class Recording(PlainScreen):
         print_opening(console, self._scene)
         print_results(console, self._results)
         picture = console.export_svg(title=f"make demo, {day}", theme=THEME, unique_id="weir-demo")
-        return _without_fonts(picture)
+        return svg.without_fonts(picture)
 
 
 def _of_producer(results: Sequence[Result]) -> Result:
@@ -84,13 +83,6 @@ def _of_producer(results: Sequence[Result]) -> Result:
         if result.spec.client_id == CLIENT_ID:
             return result
     raise PictureError(f"the demonstration has no results of {CLIENT_ID!r}")
-
-
-def _without_fonts(picture: str) -> str:
-    """Remove the fonts that a picture of rich loads from a server. The picture has the length of each text,
-    so columns stay aligned in any font.
-    """
-    return "\n".join(line.rstrip() for line in _FONT.sub("", picture).splitlines()) + "\n"
 
 
 def record() -> Recording:

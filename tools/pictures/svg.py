@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 from xml.sax.saxutils import escape
 
 WIDTH: Final = 760
 MARGIN: Final = 24
+_FONT: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 _STYLE: Final = """\
 text { font: 13px -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; fill: #1f2328; }
@@ -61,3 +63,10 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 def bar(x: float, y: float, width: float, height: float, kind: str) -> str:
     """Return a rectangle of at least one pixel's width."""
     return f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{max(width, 1):.1f}" height="{height:g}"/>'
+
+
+def without_fonts(picture: str) -> str:
+    """Remove the fonts that a picture of rich loads from a server. The picture has the length of each text,
+    so columns stay aligned in any font.
+    """
+    return "\n".join(line.rstrip() for line in _FONT.sub("", picture).splitlines()) + "\n"

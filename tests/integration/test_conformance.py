@@ -1,0 +1,67 @@
+"""Real clients, Weir and real brokers keep to the protocol, as `weir verify` judges recorded bytes.
+
+Captures in front of Weir and behind it show each peer's bytes. Weir's own have no finding; those of clients
+and brokers are known, and explained in docs/background/conformance-findings.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.integration.known_findings import complaints, missing
+from tests.integration.mutable import RELEASES
+from tests.integration.recorded import answered, findings, recording
+from tests.integration.sessions import QUOTAS, SESSIONS, TRANSACTIONS
+from tests.kafka.jars import version_tuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+APIS: Final = {
+    "ApiVersions",
+    "Metadata",
+    "CreateTopics",
+    "DeleteTopics",
+    "Produce",
+    "Fetch",
+    "JoinGroup",
+    "OffsetCommit",
+}
+TRANSACTIONAL: Final = {"InitProducerId", "EndTxn"}
+
+
+def marks(client: str, version: str) -> list[pytest.MarkDecorator]:
+    """Codecs of the Python clients are fetched."""
+    if client in {"kafka-python", "aiokafka"}:
+        return [pytest.mark.oracle]
+    return [pytest.mark.core] if (client, version) == ("librdkafka", "3.9.1") else []
+
+
+PAIRS: Final = [
+    pytest.param(client, version, id=f"{client}-{version}", marks=marks(client, version))
+    for version in RELEASES
+    for client in SESSIONS
+]
+
+
+@pytest.mark.parametrize(("client", "version"), PAIRS)
+def test_weirs_bytes_have_no_finding_and_those_of_its_peers_are_known(
+    kafka_cluster: StartCluster, topic: str, tmp_path: Path, client: str, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    with recording(cluster.bootstrap, QUOTAS, tmp_path) as recorded:
+        SESSIONS[client](cluster, recorded.bootstrap, topic)
+    front, back = findings(recorded.front), findings(recorded.back)
+    assert complaints(client, front, back) == []
+    assert missing(client, version, front) == []
+    said = answered(recorded.front)
+    assert set(said) >= APIS, "the session leaves out a part"
+    assert version_tuple(version) < TRANSACTIONS or set(said) >= TRANSACTIONAL
+    assert {"Produce", "Fetch"} <= {api for api, longest_ms in said.items() if longest_ms}
+    assert not any(answered(recorded.back).values()), "brokers throttle, too"
