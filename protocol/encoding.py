@@ -200,6 +200,9 @@ def tags_writer(layout: Layout, types: Types) -> Put:
     known = frozenset(tag for tag, *_ in tagged)
 
     def write(out: bytearray, value: Value) -> None:
+        if not tagged and not value.unknown_tagged_fields:
+            out.append(0)
+            return
         present: list[tuple[int, bytes | bytearray]] = []
         if value.unknown_tagged_fields:
             _check_unknown([tag for tag, _ in value.unknown_tagged_fields], known)

@@ -11,7 +11,7 @@ from tests.attacks.walk import BUSY, TURN_US, Case, cases
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-TRIES: Final = 3
+TRIES: Final = 10
 """The shortest of so many counts: other processes can only make a turn longer."""
 SMALL: Final = 8_000
 LARGE: Final = (64_000, 250_000)
