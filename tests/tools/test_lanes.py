@@ -7,7 +7,9 @@ import io
 import itertools
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from _pytest.mark.expression import Expression
@@ -16,6 +18,7 @@ from rich.console import Console
 
 from tests.selection import is_in_part, parse_part
 from tools.lanes import __main__ as command
+from tools.lanes.again import FAILED_MAX, again
 from tools.lanes.lane import LANES, ROOT, Extent, Lane, modules
 from tools.lanes.results import Case, Outcome, plain_counts, read_cases, slowest
 from tools.lanes.runner import Background, run_lane
@@ -237,3 +240,65 @@ def test_the_exit_code_is_1_if_a_lane_has_failed(monkeypatch: pytest.MonkeyPatch
 
 def test_every_module_of_a_lane_exists() -> None:
     assert all((ROOT / Path(path)).exists() for lane in LANES for path in lane.paths())
+
+
+def outcome_of(module: Path, report: Path) -> Outcome:
+    """Run a test module as a lane does."""
+    lane = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    subprocess.run([*lane, str(module)], cwd=ROOT, check=False, capture_output=True)
+    return Outcome("brokers", read_cases(report), 1.0, ok=False, is_timed=True, is_complete=True)
+
+
+@pytest.fixture
+def passes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a test module whose test fails in its first run only. It is in the checkout, as tests are whose
+    names pytest can find again.
+    """
+    monkeypatch.setattr("tools.lanes.again.REPORTS", tmp_path)
+    (ROOT / "build").mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=ROOT / "build", prefix="lanes_") as folder:
+        module = Path(folder) / "test_loaded.py"
+        module.write_text(
+            "from pathlib import Path\n"
+            "RAN = Path(__file__).with_suffix('.ran')\n"
+            "def test_first():\n"
+            "    ran = RAN.exists()\n"
+            "    RAN.touch()\n"
+            "    assert ran\n"
+        )
+        yield module
+
+
+@pytest.mark.slow
+def test_a_timed_test_that_passes_alone_passes_and_is_named(passes_alone: Path, tmp_path: Path) -> None:
+    first = outcome_of(passes_alone, tmp_path / "first.xml")
+    [outcome] = again([first], lambda _text: None)
+    assert outcome.ok
+    assert outcome.passed_alone == tuple(case.node_id for case in first.cases)
+    printed = io.StringIO()
+    show(Console(file=printed, width=160), [outcome], [], 1.0)
+    assert f"and passed alone: {first.cases[0].node_id}" in printed.getvalue()
+    assert printed.getvalue().splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
+
+
+@pytest.mark.slow
+def test_a_test_that_fails_alone_too_has_failed(passes_alone: Path, tmp_path: Path) -> None:
+    passes_alone.write_text(passes_alone.read_text() + "def test_second():\n    assert 0\n")
+    [outcome] = again([outcome_of(passes_alone, tmp_path / "first.xml")], lambda _text: None)
+    assert not outcome.ok
+    assert [case.outcome for case in outcome.cases] == ["passed", "failed"]
+
+
+def test_only_a_few_failed_tests_of_a_complete_timed_lane_run_again() -> None:
+    failed = tuple(Case(f"test_a.py::test_{number}", 1.0, "failed") for number in range(FAILED_MAX + 1))
+    outcomes = [
+        Outcome("fast", failed[:1], 1.0, ok=False, is_complete=True),
+        Outcome("brokers", failed[:1], 1.0, ok=False, is_timed=True),
+        Outcome("brokers", failed, 1.0, ok=False, is_timed=True, is_complete=True),
+        Outcome("brokers", (), 1.0, ok=True, is_timed=True, is_complete=True),
+    ]
+    assert again(outcomes, pytest.fail) == outcomes
+
+
+def test_lanes_with_brokers_or_spark_are_timed() -> None:
+    assert [lane.name for lane in LANES if lane.is_timed] == ["spark", "brokers", "measured", "alone"]

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 from rich.console import Console
 
+from tools.lanes.again import again
 from tools.lanes.lane import FAST, LANES, ROOT, SPARK, Extent
 from tools.lanes.results import Outcome
 from tools.lanes.runner import Background, Say, run_checks, run_compiled, run_lane
@@ -63,11 +64,11 @@ def everything(seed: int | None) -> None:
 )
 def ci(part: str) -> None:
     """Run the tests of the command `test`, those of the compiled data path, and one part of the remaining
-    tests.
+    tests. Up to five failed tests of a lane with brokers, or with Spark, run again without neighbours.
     """
     outcomes = [*_beside_spark(Extent.CORE, []), run_compiled([], _say)]
     outcomes += _lanes(Extent.REST, [f"--part={part}"])
-    _finish(outcomes, [f"Of what `make test` leaves out, part {part} was run."])
+    _finish(again(outcomes, _say), [f"Of what `make test` leaves out, part {part} was run."])
 
 
 @main.command()

@@ -32,6 +32,12 @@ class Outcome:
     note: str = ""
     repeat: str = ".venv/bin/python -m pytest"
     """Command that runs a test of the lane again if the test's name is added."""
+    is_timed: bool = False
+    """True if the lane's tests have time limits, so that the machine's load may make them fail."""
+    is_complete: bool = False
+    """True if all tests of the lane were run, whether they failed or not."""
+    passed_alone: tuple[str, ...] = ()
+    """Tests that failed beside others, and passed when they ran again without neighbours."""
 
     def count(self, outcome: str) -> int:
         """Return the number of the lane's tests with this result."""

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final, TypeAlias
 from xml.etree import ElementTree as ET
@@ -16,6 +17,8 @@ from tools.lanes.lane import COMPILED, ROOT, Extent, Lane, check_commands
 from tools.lanes.results import Case, Outcome, read_cases
 
 Say: TypeAlias = Callable[[str], None]
+TESTS_FAILED: Final = 1
+"""Exit code of pytest if it ran all tests, and some failed."""
 NOTHING_COLLECTED: Final = 5
 """Exit code of pytest if it selected no test, as may happen for a part of a small lane."""
 
@@ -38,7 +41,8 @@ def run_lane(
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *lane.pytest(extent)]
     name = f"{lane.name} ({extent.value})" if lane.is_divided else lane.name
     repeat = " ".join([".venv/bin/python -m pytest", *options])
-    return _measured(name, report, lane.about, command, say, repeat, output, may_be_empty=bool(options))
+    outcome = measured(name, report, lane.about, command, say, repeat, output, may_be_empty=bool(options))
+    return replace(outcome, is_timed=lane.is_timed)
 
 
 class Background:
@@ -82,20 +86,23 @@ def run_compiled(options: Sequence[str], say: Say) -> Outcome:
     pytest_options = " ".join([f"--junitxml={report}", *options])
     command = ["make", "--no-print-directory", "check-compiled", f"PYTEST_OPTIONS={pytest_options}"]
     repeat = "make check-compiled PYTEST_OPTIONS=--last-failed #"
-    return _measured("compiled", report, COMPILED.about, command, say, repeat, may_be_empty=False)
+    return measured("compiled", report, COMPILED.about, command, say, repeat, may_be_empty=False)
 
 
-def _measured(
+def measured(
     name: str,
     report: Path,
     about: str,
     command: list[str],
     say: Say,
-    repeat: str,
+    repeat: str = "",
     output: IO[bytes] | None = None,
     *,
-    may_be_empty: bool,
+    may_be_empty: bool = False,
 ) -> Outcome:
+    """Run the command, which writes this JUnit file, and return the results. `repeat` is the command that
+    runs a test again; pytest prints to `output`.
+    """
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     say(f"{name}: {about}")
@@ -111,7 +118,7 @@ def _measured(
     note = (
         "" if ok else "it has no tests" if status == NOTHING_COLLECTED else f"it ended with status {status}"
     )
-    return Outcome(name, cases, seconds, ok, note, repeat)
+    return Outcome(name, cases, seconds, ok, note, repeat, is_complete=status in (0, TESTS_FAILED))
 
 
 def _succeeds(command: Sequence[str], say: Say) -> bool:

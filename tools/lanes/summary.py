@@ -25,7 +25,7 @@ def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str],
     for outcome in outcomes:
         for line in _skipped(outcome):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    for line in (*_repeat_commands(outcomes), *left_out):
+    for line in (*_passed_alone(outcomes), *_repeat_commands(outcomes), *left_out):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(plain_counts(outcomes), highlight=False)
 
@@ -62,6 +62,12 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
     for case in outcome.cases:
         if case.outcome == "skipped":
             yield f"Skipped in {outcome.name}: {case.node_id}: {case.detail}"
+
+
+def _passed_alone(outcomes: Iterable[Outcome]) -> Iterable[str]:
+    for outcome in outcomes:
+        for node_id in outcome.passed_alone:
+            yield f"Failed beside other tests in {outcome.name}, and passed alone: {node_id}"
 
 
 def _repeat_commands(outcomes: Sequence[Outcome]) -> Iterable[str]:
