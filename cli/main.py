@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
+from platform import python_version
 
 import click
 
@@ -22,6 +24,14 @@ from weir.cli.top.command import top
 from weir.cli.verify import verify
 from weir.cli.versions import versions
 from weir.proxy import logs
+from weir.proxy.build import build
+
+
+def _say_version(context: click.Context, _option: click.Parameter, value: bool) -> None:
+    """Print the versions of Weir and of Python, and whether Weir is compiled."""
+    if value and not context.resilient_parsing:
+        click.echo(f"weir, version {version('kafka-weir')} ({build()}, Python {python_version()})")
+        context.exit()
 
 
 @click.group(
@@ -31,7 +41,15 @@ from weir.proxy import logs
         "auto_envvar_prefix": "WEIR",
     }
 )
-@click.version_option(None, "-V", "--version", package_name="kafka-weir")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    callback=_say_version,
+    expose_value=False,
+    help="Show the version and exit.",
+)
 @click.pass_context
 def weir(context: click.Context) -> None:
     """A Kafka proxy that enforces Kafka's quotas on the wire, in front of unmodified brokers."""

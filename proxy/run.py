@@ -19,6 +19,7 @@ import structlog
 import trio
 
 from weir.proxy import file_watch
+from weir.proxy.build import build
 from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.cluster import broker_map
@@ -266,7 +267,8 @@ class _Process(NamedTuple):
         """
         config = self.config
         file = "none" if config.file is None else str(config.file)
-        log.info("started", version=version("kafka-weir"), python=python_version(), configuration=file)
+        versions = {"version": version("kafka-weir"), "build": build(), "python": python_version()}
+        log.info("started", **versions, configuration=file)
         mode, quotas = config.settings.quota_mode, len(self.quota_manager.table)
         log.info("quotas in force", store=self.store.name, quotas=quotas, mode=mode)
         _say_costs(config)

@@ -36,7 +36,7 @@ def _missing() -> str | None:
 
 
 def _version() -> str | None:
-    return output_of("kafka-proxy", "--version")
+    return output_of("kafka-proxy", "version")
 
 
 KAFKA_PROXY: Final = Target(

@@ -85,9 +85,9 @@ def start_process(
 
 
 def output_of(*command: str) -> str | None:
-    """Return the first line that a command prints; None if the command prints nothing."""
+    """Return the first line that a command prints; None if the command fails or prints nothing."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
-    return next(iter(done.stdout.splitlines()), None)
+    return None if done.returncode else next(iter(done.stdout.splitlines()), None)
 
 
 def _accepts(port: int) -> bool:

@@ -19,6 +19,7 @@ from weir.proxy.admin import quota_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
+from weir.proxy.build import build
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.records import KINDS
@@ -78,8 +79,8 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
 
 
 def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
-    build = {"version": version("kafka-weir"), "python": platform.python_version()}
-    yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
+    versions = {"version": version("kafka-weir"), "build": build(), "python": platform.python_version()}
+    yield InfoMetricFamily("weir_build", "Version and build of Weir, version of Python.", value=versions)
     yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
     yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", logs.lost_lines())
     nodes, port = server.address_book.nodes, server.address_book.port

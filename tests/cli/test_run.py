@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import resource
 import signal
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +31,7 @@ from weir.cli.settings.sections import SECTIONS
 from weir.protocol.messages import ProduceRequest, ProduceResponse
 from weir.proxy.addresses import PortRange
 from weir.proxy.config import config
+from weir.proxy.connection import connection
 from weir.proxy.port_ranges import PortRanges
 from weir.proxy.run import quota_registry
 from weir.quotas import Entity, QuotaKey, QuotaTable
@@ -388,6 +391,13 @@ def test_weir_answers_help_and_version(option: str) -> None:
     result = CliRunner().invoke(weir, [option])
     assert result.exit_code == 0
     assert "weir" in result.output
+
+
+def test_the_version_tells_compiled_weir_from_plain_python() -> None:
+    """The lane `compiled` runs this test with compiled modules."""
+    kind = "pure Python" if str(connection.__file__).endswith(".py") else "compiled"
+    said = CliRunner().invoke(weir, ["--version"]).output
+    assert said == f"weir, version {version('kafka-weir')} ({kind}, Python {platform.python_version()})\n"
 
 
 @pytest.mark.parametrize(
