@@ -107,7 +107,7 @@ _ANY_BROKER: Final = "(broker or oracle) and not spark"
 FAST: Final = Lane(
     "fast",
     "no broker, no Spark",
-    "not broker and not oracle and not spark",
+    "not broker and not oracle and not spark and not alone",
     core="not slow",
 )
 SPARK: Final = Lane(
@@ -140,7 +140,7 @@ MEASURED: Final = Lane(
 ALONE: Final = Lane(
     "alone",
     "what needs the machine for itself",
-    f"{_ANY_BROKER} and alone",
+    "alone and not spark",
     named=("alone",),
     workers="0",
     extents=(Extent.REST, Extent.ALL),
