@@ -57,12 +57,8 @@ def every_set_of_marks() -> list[set[str]]:
     marks_ = (*LANE_MARKS, "core", "slow")
     sizes = range(len(marks_) + 1)
     found = [set(each) for size in sizes for each in itertools.combinations(marks_, size)]
-    # `measured` is about tests with brokers, and no test is `measured` and `alone`.
-    return [
-        marks
-        for marks in found
-        if not {"measured", "alone"} <= marks and ("measured" not in marks or "broker" in marks)
-    ]
+    # `measured` is about tests with brokers.
+    return [marks for marks in found if "measured" not in marks or "broker" in marks]
 
 
 @pytest.mark.parametrize("marks", every_set_of_marks(), ids=lambda marks: "-".join(sorted(marks)) or "none")

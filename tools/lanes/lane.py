@@ -131,7 +131,7 @@ BROKERS: Final = Lane(
 MEASURED: Final = Lane(
     "measured",
     "rates and times at real brokers, two tests at once",
-    f"{_ANY_BROKER} and measured",
+    f"{_ANY_BROKER} and measured and not alone",
     named=("measured",),
     workers="2",
     options=ONE_BY_ONE,
