@@ -38,10 +38,12 @@ PURGE_MS: Final = 10_000
 class _Usage:
     """Usage of one limiter, by own clients and by others'. Older usage counts less."""
 
-    __slots__ = ("at_ms", "others", "others_total", "own", "own_total")
+    __slots__ = ("at_ms", "believed", "believed_ms", "others", "others_total", "own", "own_total")
 
     def __init__(self, now_ms: int) -> None:
-        self.at_ms = now_ms
+        self.at_ms = self.believed_ms = now_ms
+        self.believed = 0.0
+        """Units of others that were charged and that the limit has not allowed again since."""
         self.own = 0.0
         self.others = 0.0
         self.own_total = 0.0
@@ -53,6 +55,14 @@ class _Usage:
         self.own, self.others, self.at_ms = self.own * weight + own, self.others * weight + others, now_ms
         self.own_total += own
         self.others_total += others
+
+    def believe(self, units: float, burst: float, per_ms: float, now_ms: int) -> float:
+        """Return as many of `units` as others can have used: at most `burst` at once, and `per_ms` later."""
+        self.believed = max(self.believed - per_ms * max(now_ms - self.believed_ms, 0), 0.0)
+        self.believed_ms = now_ms
+        units = min(units, max(burst - self.believed, 0.0))
+        self.believed += units
+        return units
 
     @property
     def share(self) -> float | None:
@@ -229,22 +239,21 @@ class SharedLimiters:
     def _charge(
         self, quotas: SharedQuotas, limiter: Limiter, number: int, charge: Charge, now_ms: int
     ) -> None:
-        """Record units in the limiter, at most as many as the other Weirs may use in a window each."""
+        """Record units in the limiter, at most as many as the other Weirs can have used: after a gap, only a
+        window of each still counts.
+        """
         if limiter.limit == UNLIMITED or now_ms - charge.at_ms >= self._memory_ms:
             return
         scale = _scale(limiter)
-        units = min(charge.units / scale, self._units_max(quotas, limiter))
         usage = self._usage_of(number, now_ms)
+        limit = limiter.limit / self.part(number) * max(self._blindness.weirs - 1, 1)
+        units = usage.believe(charge.units / scale, limit * quotas.window_s, limit / 1000, now_ms)
         at_ms = charge.at_ms
         if limiter.charged or usage.others_total:  # samples of a limiter follow each other in time
             at_ms = max(at_ms, limiter.charged_ms)
         limiter.absorb(units, min(at_ms, now_ms))
         usage.note(0.0, charge.units, now_ms)
         self.others_units += charge.units
-
-    def _units_max(self, quotas: SharedQuotas, limiter: Limiter) -> float:
-        nominal = limiter.limit / self.part(quotas.number(limiter.tags))
-        return nominal * quotas.window_s * max(self._blindness.weirs - 1, 1)
 
     def _usage_of(self, number: int, now_ms: int) -> _Usage:
         usage = self._usage.get(number)
