@@ -24,14 +24,14 @@ PART_MIN: Final = 0.01
 
 
 class Sight(Enum):
-    """Whether a Weir hears the others."""
+    """State of hearing the other Weirs."""
 
     STARTING = "starting"
     """The last reports of the others are not read yet."""
     CLEAR = "clear"
     BLIND = "blind"
     """Own reports do not come back."""
-    ALONE = "alone"
+    NEVER = "never"
     """The reports could not be read since the start: limits apply as without sharing."""
 
 
@@ -56,7 +56,7 @@ class Blindness:
         """Take the time into account; return True if limits must be computed again."""
         before, self._now_ms = self.sight, now_ms
         if before is Sight.STARTING and now_ms - self._began_ms >= START_MS:
-            self.sight = Sight.ALONE
+            self.sight = Sight.NEVER
         elif before is Sight.CLEAR and now_ms - self._heard_ms >= BLIND_MS:
             self.sight, self._blind_ms = Sight.BLIND, now_ms
         return self.sight is not before or self.sight is Sight.BLIND

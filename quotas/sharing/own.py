@@ -118,6 +118,6 @@ class OwnUsage:
 
 
 def _parts(usages: list[Usage]) -> list[list[Usage]]:
-    """Return the usages in lists for one report each; one empty list if there are none."""
+    """Return the usages in lists for one report each; one empty list for no usages."""
     firsts = range(0, max(len(usages), 1), USAGES_MAX)
     return [usages[first : first + USAGES_MAX] for first in firsts]

@@ -139,7 +139,7 @@ class SharedLimiters:
 
     def part(self, number: int) -> float:
         """Return the part of its limit that the limiter of this number uses now."""
-        if self._blindness.sight in (Sight.CLEAR, Sight.ALONE):
+        if self._blindness.sight in (Sight.CLEAR, Sight.NEVER):
             return 1.0
         usage = self._usage.get(number)
         return self._blindness.part(None if usage is None else usage.share)

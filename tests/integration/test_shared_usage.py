@@ -6,13 +6,14 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.clients import create_topic
 from tests.integration.traffic import delete_topic
-from tests.raw import NEW, Behaviour, RawClient, drive, leaders, produce
+from tests.raw import NEW, Behaviour, RawClient, RawClientError, drive, leaders, produce
 from tests.raw.rates import mean_rate
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
     return timer
 
 
+def drive_until_lost(clients: Sequence[RawClient], seconds: float) -> None:
+    """Drive clients until they lose their connections, at most for this time."""
+    with suppress(RawClientError, OSError):
+        drive(clients, seconds)
+
+
 def test_a_killed_weir_leaves_the_whole_quota_to_the_other(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
@@ -95,8 +102,11 @@ def test_a_killed_weir_leaves_the_whole_quota_to_the_other(
     weirs = weirs_of(start_weir, cluster.bootstrap, 2)
     clients = clients_of(weirs, topic, 2)
     killed = later(SETTLED_S, lambda: os.kill(weirs[1].pid, signal.SIGKILL))
-    drive(clients, SETTLED_S + MINUTE_S)
+    lost = threading.Thread(target=drive_until_lost, args=([clients[1]], SETTLED_S + MINUTE_S))
+    lost.start()
+    drive([clients[0]], SETTLED_S + MINUTE_S)
     killed.join()
+    lost.join()
     found = rate(clients, SETTLED_S, SETTLED_S + MINUTE_S)
     print(f"one of two Weirs killed: {found:.3f} of the quota")
     assert found == pytest.approx(1, abs=TOLERANCE)

@@ -172,7 +172,7 @@ def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
         one, here = sharing_of(topic, clock)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one.run, int)
-            await until(lambda: clock_on(clock) and one.blindness.sight is Sight.ALONE)
+            await until(lambda: clock_on(clock) and one.blindness.sight is Sight.NEVER)
             await until(lambda: one.failure != "")
             assert [each.key for each in one.conditions()] == [("problem", "usage_not_shared")]
             assert throttle(here, "shared", 10_000, clock.now_ms) == 0

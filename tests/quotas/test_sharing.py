@@ -160,7 +160,7 @@ def test_blind_weirs_use_their_share_then_an_equal_one_and_never_nothing() -> No
 def test_limits_apply_as_without_sharing_if_the_topic_was_never_read() -> None:
     blindness = Blindness(0)
     blindness.look(5000)
-    assert blindness.sight is Sight.ALONE
+    assert blindness.sight is Sight.NEVER
     assert blindness.part(None) == 1
 
 

@@ -41,7 +41,7 @@ class Link(Protocol):
 
 
 class News(NamedTuple):
-    """What was read since the last hand-over."""
+    """Sums of the reports that were read since the last hand-over."""
 
     charges: dict[int, list[Charge]]
     """Number of a limiter → units that clients of other Weirs have used."""

@@ -61,7 +61,7 @@ class UsageSharing:
         self.own: Final = OwnUsage(weir, incarnation)
         """Usage of own clients."""
         self.blindness: Final = Blindness(clock_ms(), open_on_loss=on_loss == "open")
-        """Whether this Weir hears the others."""
+        """State of hearing the others, and the part of limits that follows."""
         self.limiters: Final = SharedLimiters(self.own, self.blindness, registry.memory_ms)
         """The limiters that take part."""
         self.weirs = 0
@@ -169,7 +169,7 @@ class UsageSharing:
 
     def conditions(self) -> Iterator[Condition]:
         """Yield the problem that reports do not get through, if it is present."""
-        if self.blindness.sight in (Sight.BLIND, Sight.ALONE):
+        if self.blindness.sight in (Sight.BLIND, Sight.NEVER):
             yield problem(
                 "usage_not_shared",
                 f"Quotas are not shared with other Weirs: {self.failure or 'own reports do not come back'}.",
