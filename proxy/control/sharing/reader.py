@@ -12,9 +12,11 @@ from weir.quotas.sharing.others import Charge, OthersUsage
 from weir.quotas.sharing.report import Report, ReportError, decode
 
 POLL_S: Final = 0.05
-RETRY_S: Final = 1.0
-SILENT_S: Final = 4.0
-"""Time (s) of reading without an own report after which the topic is opened again."""
+RETRY_S: Final = 0.5
+SILENT_S: Final = 1.5
+"""Time (s) of reading without an own report after which the topic is opened again: before the Weir counts as
+blind.
+"""
 BACKLOG_S: Final = 5.0
 """Maximum time (s) for which the reports from before the start are collected."""
 

@@ -128,9 +128,7 @@ def _read(message: Message) -> list[Read]:
         if error.code() in OF_GROUPS:
             return []
         raise KafkaException(error)
-    value = message.value()
-    data = value.encode() if isinstance(value, str) else value or b""
-    return [Read(data, message.timestamp()[1])]
+    return [Read(message.value() or b"", message.timestamp()[1])]
 
 
 def open_topic(topic: str, config: Config) -> ShareTopic:
