@@ -22,12 +22,14 @@ from weir.proxy import file_watch
 from weir.proxy.build import build
 from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.cluster import broker_map
 from weir.proxy.control.cluster.broker_map import BrokerMap
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
+from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
 from weir.proxy.control.stalls import Stalls
 from weir.proxy.control.stores.broker import broker_store
 from weir.proxy.control.stores.file import FileStore
@@ -161,7 +163,9 @@ async def _main(
         chosen.store, registry, chosen.table, config.admins, state, server.supervisor
     )
     server.quota_admin = quota_manager
-    process = _Process(config, reactor, server, quota_manager, state, recorded, events)
+    sharing = usage_sharing(config, registry, lambda: monotonic_us() // 1000)
+    process = _Process(config, reactor, server, quota_manager, state, recorded, events, sharing)
+    charges = _charges_file(config, registry, reactor, sharing, taken_over=taker is not None)
     kept = _broker_map(config)
     if kept is not None:
         server.remembered = kept.read()
@@ -177,6 +181,8 @@ async def _main(
         await nursery.start(quota_manager.run)
         systemd = of_this_process()
         process.start_tasks(nursery, load, systemd)
+        if charges is not None:
+            nursery.start_soon(server.supervisor.keep_running, Task.CHARGES, charges.keep)
         if follower is not None:
             quota_manager.on_altered_at_broker.append(follower.altered_at_broker)
             nursery.start_soon(server.supervisor.keep_running, Task.REPLICATION, follower.follow)
@@ -200,7 +206,7 @@ async def _main(
                 recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
-                nursery.start_soon(_hand_over, place, server, admin, reactor)
+                nursery.start_soon(_hand_over, place, server, admin, reactor, charges)
         nursery.cancel_scope.cancel()
 
 
@@ -214,6 +220,7 @@ class _Process(NamedTuple):
     store: StoreHealth
     recorded: Recording | None
     events: EventsTopic | None
+    sharing: UsageSharing | None
 
     @property
     def _tally(self) -> Tally | None:
@@ -234,6 +241,7 @@ class _Process(NamedTuple):
             self._tally,
             server.replication.quotas if config.replication.upstream else None,
             None if self.events is None else self.events.tally,
+            self.sharing,
         )
         opened = await endpoint.listen(config.admin, config.settings.connect_timeout_s, inherited)
         start = endpoint.prepare(config.admin, opened, sources, listening)
@@ -255,6 +263,10 @@ class _Process(NamedTuple):
         if self.events is not None:
             nursery.start_soon(self.events.run, server.events)
         nursery.start_soon(obey_signals, server, nursery.cancel_scope, systemd)
+        if self.sharing is not None:
+            self.sharing.join()
+            server.conditions.sources.append(self.sharing.conditions)
+            nursery.start_soon(keep_running, Task.SHARING, self.sharing.run)
         reload = Reload(server, load, quota_manager.set_mode)
         nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
         if self.config.file is not None:
@@ -288,7 +300,36 @@ class _Admin(NamedTuple):
                 self.start(nursery)
 
 
-async def _hand_over(place: Path, server: Server, admin: _Admin | None, reactor: Reactor) -> None:
+def _charges_file(
+    config: Config,
+    registry: QuotaRegistry,
+    reactor: Reactor,
+    sharing: UsageSharing | None,
+    *,
+    taken_over: bool,
+) -> ChargesFile | None:
+    """Return the file of what clients have used, after charging what it has; None if none is configured.
+    Shared quotas read theirs from the topic. After a take-over, the former Weir tells what clients have used.
+    """
+    if sharing is not None and taken_over:
+        sharing.inherited()
+    if not config.settings.charges_file:
+        return None
+    file = ChargesFile(
+        Path(config.settings.charges_file), lambda: registry.used(reactor.now_ms), registry.memory_ms
+    )
+    if not taken_over:
+        if sharing is not None:
+            sharing.join()
+        limiters = None if sharing is None else sharing.limiters
+        own = [each for each in file.read() if limiters is None or not limiters.shares(each.quotas)]
+        registry.absorb(own, reactor.now_ms)
+    return file
+
+
+async def _hand_over(
+    place: Path, server: Server, admin: _Admin | None, reactor: Reactor, charges: ChargesFile | None
+) -> None:
     """Wait for a new Weir at the Unix socket `place`, and hand the listeners over to it. Raises
     ConfigError.
     """
@@ -296,6 +337,8 @@ async def _hand_over(place: Path, server: Server, admin: _Admin | None, reactor:
     def leave() -> None:
         if admin is not None:
             admin.scope.cancel()
+        if charges is not None:
+            charges.abandon()
         server.stop()
 
     estate = Estate(

@@ -28,7 +28,7 @@ Connections look up mutation limiters at each request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from weir.quotas.limiters.budgets import UNLIMITED, Budget
 from weir.quotas.limiters.limiter import Limiter
@@ -50,6 +50,16 @@ A_co = TypeVar("A_co", bound=Limiter, covariant=True)
 B = TypeVar("B", bound=Budget)
 
 
+class Sharing(Protocol):
+    """Shares the limiters of one `ClientQuotas` with other Weirs (`quotas.sharing`)."""
+
+    def part(self, tags: Tags) -> float:
+        """Return the part of the limit, above 0 and at most 1, that this Weir uses now."""
+
+    def created(self, limiter: Limiter, now_ms: int) -> None:
+        """Note a new limiter, and charge it with what others have used under its limit."""
+
+
 class ClientQuotas(Generic[A_co]):
     """The limits of one quota key, and its limiters on one broker, or in one cluster."""
 
@@ -66,6 +76,7 @@ class ClientQuotas(Generic[A_co]):
         "on_created",
         "paced",
         "shadow",
+        "sharing",
     )
 
     def __init__(
@@ -90,6 +101,8 @@ class ClientQuotas(Generic[A_co]):
         Kafka's or smooth): the given limiter if it has this pacing already, else a new one with its usage.
         None if limiters of this quota key have no pacing.
         """
+        self.sharing: Sharing | None = None
+        """Shares the limiters with other Weirs; None if they count the usage at this Weir only."""
         self._scope: Scope | None = None
         """Scope (a budget per broker, or one for the cluster) of the entries that have limiters in this
         object; None for entries of both scopes.
@@ -195,13 +208,19 @@ class ClientQuotas(Generic[A_co]):
         return limiter
 
     def _new(self, limit: Limit, now_ms: int) -> A_co:
-        limiter = self._make(limit.tags, limit.value, now_ms)
+        limiter = self._make(limit.tags, self._value(limit), now_ms)
         if self.paced is not None:
             limiter = self.paced(limiter, limit.pacing)
         self._registry.put(limiter)
         if self.on_created is not None:
             self.on_created(limiter)
+        if self.sharing is not None:
+            self.sharing.created(limiter, now_ms)
         return limiter
+
+    def _value(self, limit: Limit) -> float:
+        """Return the value of the limit that this Weir uses: a part while it does not hear the others."""
+        return limit.value if self.sharing is None else limit.value * self.sharing.part(limit.tags)
 
     def restored(self, tags: Tags, now_ms: int) -> A_co | None:
         """Return the limiter with these tags, created without usage if missing; None if no entry limits its
@@ -210,7 +229,7 @@ class ClientQuotas(Generic[A_co]):
         limit = self._shared(tags)
         limiter = self._registry.get(tags)
         if limiter is None and limit.value != UNLIMITED and not self._registry.is_full(now_ms):
-            limiter = self._make(tags, limit.value, now_ms)
+            limiter = self._make(tags, self._value(limit), now_ms)
             if self.paced is not None:
                 limiter = self.paced(limiter, limit.pacing)
             self._registry.put(limiter)
@@ -251,6 +270,12 @@ class ClientQuotas(Generic[A_co]):
                         self._current(limiter, self._shared(limiter.tags))
                 yield
 
+    def apply_part(self, tags: Tags) -> None:
+        """Give the limiter with these tags the part of its limit that this Weir uses now (`Sharing.part`)."""
+        limiter = self._registry.get(tags)
+        if limiter is not None:
+            self._current(limiter, self._shared(tags))
+
     def _shared(self, tags: Tags) -> Limit:
         """Return the present limit of the clients that share these tags. Its value is `UNLIMITED` if no entry
         limits these clients, or if the entry has another scope than the limiters of this object.
@@ -265,8 +290,9 @@ class ClientQuotas(Generic[A_co]):
         """Give the limiter the value of `limit`, and the kind (pacing) that `limit` demands. Return the
         limiter, or the new limiter that replaces it because the kind has changed.
         """
-        if limiter.limit != limit.value:
-            limiter.set_limit(limit.value)
+        value = self._value(limit)
+        if limiter.limit != value:
+            limiter.set_limit(value)
         if self.paced is None:
             return limiter
         now_paced = self.paced(limiter, limit.pacing)

@@ -25,11 +25,12 @@ from weir.cli.quotas.show import (
     told,
 )
 from weir.cli.quotas.source import Source, json_option, source_options
+from weir.proxy.config.settings import Settings
 from weir.quotas.table.bounded_names import EMPTY
 from weir.quotas.table.explain import Charge, Explanation, Step, Verdict
 from weir.quotas.table.explain import explain as explained
 from weir.quotas.table.limits import Limit
-from weir.quotas.table.options import Pacing
+from weir.quotas.table.options import Pacing, Scope
 from weir.quotas.table.quota_table import QuotaKey
 
 EXAMPLES: Final = """\b
@@ -78,6 +79,8 @@ class ChargeJson(msgspec.Struct, omit_defaults=True):
     """Scope of the limit, broker or cluster, as in the quota file; only for byte rates and request time."""
     shadow_pacing: str | None = None
     shadow_scope: str | None = None
+    shared_over: str | None = None
+    """Topic over which other Weirs share the budgets (`usage_share_topic`); left out if they do not."""
 
 
 class Report(msgspec.Struct):
@@ -145,35 +148,37 @@ def explain(
     if as_json:
         echo_json(_report(source, found, time))
     else:
-        _show(found, time, show_all=show_all)
+        _show(found, time, settings, show_all=show_all)
         source.warn()
 
 
-def _show(found: Explanation, time: Spent, *, show_all: bool) -> None:
+def _show(found: Explanation, time: Spent, settings: Settings, *, show_all: bool) -> None:
     client_id = f"client-id {found.client_id}" if found.client_id else "no client-id"
     if found.taken_as != found.client_id:
         client_id += f" (taken as {found.taken_as})"
     click.echo(clean(f"user {found.user}, {client_id}"))
     for charge in found.charges:
         click.echo()
-        for line in _lines(charge, show_all=show_all):
+        for line in _lines(charge, settings, show_all=show_all):
             click.echo(line)
         if charge.key is QuotaKey.REQUEST_PERCENTAGE:
             for line in lines(time, is_limited=charge.limit is not None or charge.shadow is not None):
                 click.echo(line)
 
 
-def _lines(charge: Charge, *, show_all: bool) -> list[str]:
+def _lines(charge: Charge, settings: Settings, *, show_all: bool) -> list[str]:
     what = charge.key.value if charge.subject == "client" else f"{charge.key.value} of the {charge.subject}"
     limit = told(charge.key, charge.limit.value) if charge.limit is not None else "no limit"
     lines = [click.style(f"{what}: {limit}", bold=True)]
     if charge.limit is not None:
         lines.append(f"  shared by {clean(charge.shared_by)}")
         lines += _pacing(charge, charge.limit)
+        lines += _sharing(charge, charge.limit, settings)
     if charge.shadow is not None:
         lines.append(f"  in shadow: {told(charge.key, charge.shadow.value)}")
         lines.append(f"  shared by {clean(charge.shadow_shared_by)}")
         lines += _pacing(charge, charge.shadow)
+        lines += _sharing(charge, charge.shadow, settings)
     steps = [step for step in charge.steps if show_all or step.verdict is not Verdict.NO_ENTRY]
     if not steps:
         return [*lines, click.style("    no entry at any level", dim=True)]
@@ -186,6 +191,19 @@ def _lines(charge: Charge, *, show_all: bool) -> list[str]:
 
 def _pacing(charge: Charge, limit: Limit) -> list[str]:
     return ["  pacing: smooth"] if charge.is_paced and limit.pacing is Pacing.SMOOTH else []
+
+
+def _sharing(charge: Charge, limit: Limit, settings: Settings) -> list[str]:
+    topic = _shared_over(charge, limit, settings)
+    return [f"  and by clients of other Weirs, over the topic {topic}"] if topic else []
+
+
+def _shared_over(charge: Charge, limit: Limit | None, settings: Settings) -> str | None:
+    """Return the topic over which several Weirs share the budget of this limit; None if they do not."""
+    if limit is None or charge.subject != "client":
+        return None
+    of_cluster = limit.scope is Scope.CLUSTER or charge.key is QuotaKey.CONTROLLER_MUTATION_RATE
+    return settings.usage_share_topic or None if of_cluster or settings.share_usage else None
 
 
 def _value(step: Step) -> str:
@@ -211,6 +229,7 @@ def _report(source: Source, found: Explanation, time: Spent) -> Report:
                 [_step(step) for step in charge.steps],
                 *_options(charge, charge.limit),
                 *_options(charge, charge.shadow),
+                _shared_over(charge, charge.limit or charge.shadow, source.settings),
             )
             for charge in found.charges
         ],

@@ -24,6 +24,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.records import KINDS
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.stores.store import RESULTS, StoreHealth
 from weir.proxy.control.supervisor import Task
 from weir.proxy.control.usage.tally import OF_USAGE, Kind, Loss, Tally
@@ -34,6 +35,7 @@ from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.server import Server
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
+from weir.quotas.sharing.blindness import Sight
 
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""
@@ -54,6 +56,8 @@ class Sources:
     """Replication quotas; None without replication listeners."""
     events: Tally | None = None
     """Counts of events in their topic; None without an events topic."""
+    sharing: UsageSharing | None = None
+    """Sharing of quotas with other Weirs; None without it."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
@@ -74,6 +78,8 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from _events(server.events)
     if sources.events is not None:
         yield from _events_topic(sources.events)
+    if sources.sharing is not None:
+        yield from shared_usage(sources.sharing)
     if sources.usage is not None:
         yield from usage_records(sources.usage)
 
@@ -353,6 +359,37 @@ def _events_topic(tally: Tally) -> Iterator[Metric]:
         "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
     )
     yield WEIR.counter("events_topic_dropped", "Events that were not written.", sum(tally.dropped.values()))
+
+
+def shared_usage(sharing: UsageSharing) -> Iterator[Metric]:
+    """Yield the metrics of quotas that are shared with other Weirs."""
+    yield WEIR.counter(
+        "share_units",
+        "Units charged to shared quotas, by own clients and by those of other Weirs.",
+        {"own": sharing.own.units, "others": sharing.limiters.others_units},
+        "from",
+    )
+    yield WEIR.gauge(
+        "share_staleness_seconds",
+        "Time from sending an own report of usage to reading it back.",
+        sharing.staleness_ms() / 1000,
+    )
+    yield WEIR.gauge("share_weirs", "Weirs heard within ten seconds, this one included.", sharing.weirs)
+    yield WEIR.gauge(
+        "share_available",
+        "0 while reports of usage do not get through.",
+        sharing.blindness.sight in (Sight.CLEAR, Sight.STARTING),
+    )
+    yield WEIR.counter(
+        "share_reports_unsent", "Own reports of usage dropped because the topic is away.", sharing.unsent
+    )
+    yield WEIR.counter(
+        "share_ignored",
+        "Reports and usages of others that were not charged.",
+        {reason: sharing.ignored[reason] for reason in ("unreadable", "negative", "senders", "limiters")}
+        | {"waiting": sharing.limiters.dropped},
+        "reason",
+    )
 
 
 def usage_records(tally: Tally) -> Iterator[Metric]:

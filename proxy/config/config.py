@@ -89,14 +89,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_topics(self) -> frozenset[str]:
-        """Names of the cluster's topics in which Weir stores quotas, usage records and events. Only Weir is
-        to write to these topics.
+        """Names of the cluster's topics in which Weir stores quotas, usage records, events and shared usage.
+        Only Weir is to write to these topics.
         """
         settings = self.settings
         quotas = {settings.quota_topic} if settings.quota_store == "topic" else set()
         usage = {settings.usage_topic, f"{settings.usage_topic}-trace"} if settings.usage_topic else set()
-        events = {settings.events_topic} - {""}
-        return frozenset(quotas | usage | events)
+        others = {settings.events_topic, settings.usage_share_topic} - {""}
+        return frozenset(quotas | usage | others)
 
 
 class Draft(NamedTuple):
@@ -234,6 +234,7 @@ def _read(path: Path) -> dict[str, object]:
 def _check(settings: Settings) -> Config:
     """Return the checked settings. Raises ConfigError for the first mistake."""
     _check_usage(settings)
+    _check_sharing(settings)
     listen = _listen(settings)
     ports = _ports(settings)
     return Config(
@@ -258,6 +259,11 @@ def _check(settings: Settings) -> Config:
 def _check_usage(settings: Settings) -> None:
     if settings.usage_dir and settings.usage_topic:
         raise ConfigError("usage_dir and usage_topic are both set: leave out one of them")
+
+
+def _check_sharing(settings: Settings) -> None:
+    if settings.share_usage and not settings.usage_share_topic:
+        raise ConfigError("share_usage needs a topic: set usage_share_topic, for example to __weir_usage")
 
 
 def check_quota_store(settings: Settings) -> None:
@@ -357,6 +363,7 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     proxy_networks,
     _connections_per_ip,
     _check_usage,
+    _check_sharing,
     check_quota_store,
     _replication,
     credentials_of,

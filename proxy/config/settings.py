@@ -346,6 +346,24 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str,
         _key("Topic of the cluster for events, such as throttling; created if missing. Empty: no topic."),
     ] = ""
+    usage_share_topic: Annotated[
+        str,
+        _key(
+            "Topic over which several Weirs share quotas; created if missing. Empty: quotas are not shared."
+        ),
+    ] = ""
+    share_usage: Annotated[
+        bool,
+        _key("Share the quotas of each broker too, not only those of the cluster; with usage_share_topic."),
+    ] = False
+    share_on_loss: Annotated[
+        Literal["share", "open"],
+        _key("Limits while Weirs do not hear each other. share: this Weir's part; open: the whole limit."),
+    ] = "share"
+    charges_file: Annotated[
+        str,
+        _key("File that keeps what clients have used, so that a restart gives no quota again; empty: none."),
+    ] = ""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
     log_format: Annotated[
         Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
@@ -354,6 +372,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 FILES: Final = (
     "broker_map_file",
+    "charges_file",
     "quotas",
     "quota_snapshot",
     "request_costs",

@@ -52,6 +52,7 @@ class QuotaRegistry:
         self._in_force.prepared(QuotaTable())
         self._num_samples = num_samples
         self._window_s = window_s
+        self._controller_window_s = controller_num_samples * controller_window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.memory_ms: Final = 1000 * max(
             num_samples * window_s, controller_num_samples * controller_window_s
@@ -149,6 +150,17 @@ class QuotaRegistry:
             quotas = dict(self._all()).get(each.quotas)
             if quotas is not None:
                 absorb(quotas, each, now_ms)
+
+    def shared(self, *, every_broker: bool) -> Iterator[tuple[QuotasName, Quotas, float]]:
+        """Yield (name, quotas, length of a window or burst in s) of the quotas that several Weirs can share:
+        those of the cluster and, with `every_broker`, those of each broker with a known id.
+        """
+        for name, quotas in self._all():
+            node_id, kind, _is_shadow = name
+            if kind == "mutations":
+                yield name, quotas, self._controller_window_s
+            elif kind not in BROKER_QUOTAS or (every_broker and node_id is not None):
+                yield name, quotas, (self._num_samples - 1) * self._window_s
 
     def _all(self) -> Iterator[tuple[QuotasName, Quotas]]:
         """Yield all quotas of clients, enforced and shadow, by their names."""

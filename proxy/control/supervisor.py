@@ -25,6 +25,7 @@ class Task(StrEnum):
     ADMIN = "admin"
     BROKER_MAP = "broker_map"
     BROKERS = "brokers"
+    CHARGES = "charges"
     CONFIGURATION = "configuration"
     EVENTS = "events"
     EXPIRY = "expiry"
@@ -35,6 +36,7 @@ class Task(StrEnum):
     on after a failure: at most the callback's connection ends.
     """
     REPLICATION = "replication"
+    SHARING = "sharing"
     SNAPSHOTS = "snapshots"
     TAKEOVER = "takeover"
     THROTTLE_LOG = "throttle_log"

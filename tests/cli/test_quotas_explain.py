@@ -137,3 +137,32 @@ def test_quotas_explain_refuses_impossible_clients(
     file: Path, arguments: list[str], words: str, misused: Misused
 ) -> None:
     assert words in misused("quotas", "explain", "--quotas", str(file), *arguments)
+
+
+def test_quotas_explain_names_the_topic_over_which_weirs_share_a_budget(tmp_path: Path) -> None:
+    (tmp_path / "quotas.toml").write_text(
+        """
+[[quota]]
+user = "alice"
+producer_byte_rate = 1000
+consumer_byte_rate = 1000
+scope = "cluster"
+
+[[quota]]
+user = "bob"
+producer_byte_rate = 1000
+controller_mutation_rate = 5
+""",
+        "utf-8",
+    )
+    settings = 'upstream = "a:1"\nquotas = "quotas.toml"\nusage_share_topic = "__weir_usage"\n'
+    (tmp_path / "weir.toml").write_text(settings, "utf-8")
+    (tmp_path / "all.toml").write_text(f"{settings}share_usage = true\n", "utf-8")
+    shared = "  and by clients of other Weirs, over the topic __weir_usage"
+    of_alice = done("explain", "--config", str(tmp_path / "weir.toml"), "--user", "alice")
+    assert of_alice.splitlines().count(shared) == 2
+    of_bob = explained("--config", tmp_path / "weir.toml", "--user", "bob")
+    assert "shared_over" not in of_bob["client producer_byte_rate"]
+    assert of_bob["client controller_mutation_rate"]["shared_over"] == "__weir_usage"
+    everything = explained("--config", tmp_path / "all.toml", "--user", "bob")
+    assert everything["client producer_byte_rate"]["shared_over"] == "__weir_usage"

@@ -1,0 +1,122 @@
+"""ChargesFile: what clients have used, in a file, so that a restart gives no client its quota again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+import trio
+
+from weir.proxy import atomic_write
+from weir.proxy.outage import Outage
+from weir.quotas.handover import UsedUnits
+
+if TYPE_CHECKING:
+    from weir.proxy.control.supervisor import Works
+
+log = structlog.get_logger("weir.quotas")
+
+PERIOD_S: Final = 1.0
+"""Time (s) between the beginnings of two writes."""
+FILE_BYTES_MAX: Final = 512 * 1024 * 1024
+"""Largest file that is read: 100,000 limiters at each of ten brokers need less."""
+
+
+class Charges(msgspec.Struct, frozen=True):
+    """Content of the file."""
+
+    at_s: float
+    """Unix time (s) at which the ages of the charges were computed."""
+    used: list[UsedUnits]
+
+
+class ChargesFile:
+    """Reads the file once at the start, and then writes it every second and at the end."""
+
+    def __init__(
+        self,
+        path: Path,
+        used: Callable[[], Iterator[UsedUnits | None]],
+        memory_ms: int,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        """Begin without reading. `used` yields what clients have used, None after each step. `memory_ms`:
+        time (ms) for which a charge counts.
+        """
+        self._path = path
+        self._used = used
+        self._memory_ms = memory_ms
+        self._wall_s = wall_s
+        self._abandoned = False
+        self._outage = Outage(log, "used units not written to charges_file", "used units written again")
+
+    def read(self) -> list[UsedUnits]:
+        """Return what clients had used, with the ages of now. Return nothing if the file is missing, cannot
+        be read, is older than the time for which charges count, or is from the future.
+        """
+        try:
+            if self._path.stat().st_size > FILE_BYTES_MAX:
+                raise ValueError("the file is too large")
+            found = msgspec.json.decode(self._path.read_bytes(), type=Charges)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            log.warning("charges_file ignored: it cannot be read", file=str(self._path), reason=str(error))
+            return []
+        passed_ms = (self._wall_s() - found.at_s) * 1000
+        if not math.isfinite(passed_ms) or passed_ms < 0:
+            log.warning("charges_file ignored: it is from the future", file=str(self._path))
+            return []
+        used = [each for each in (_aged(one, int(passed_ms), self._memory_ms) for one in found.used) if each]
+        log.info("used units read", file=str(self._path), limiters=len(used), age_ms=int(passed_ms))
+        return used
+
+    def abandon(self) -> None:
+        """Write the file no more, because another process does."""
+        self._abandoned = True
+
+    async def keep(self, works: Works) -> None:
+        """Write the file every second until cancelled, then once more."""
+        try:
+            while True:
+                began_s = trio.current_time()
+                await self._write()
+                works()
+                await trio.sleep_until(began_s + PERIOD_S)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._write()
+
+    async def _write(self) -> None:
+        if self._abandoned:
+            return
+        at_s, used = self._wall_s(), []
+        for step in self._used():
+            if step is None:
+                await trio.lowlevel.checkpoint()
+            else:
+                used.append(step)
+        try:
+            await trio.to_thread.run_sync(self._replace, Charges(at_s, used))
+        except OSError as error:
+            self._outage.failed(file=str(self._path), reason=error.strerror or str(error))
+        else:
+            self._outage.over(file=str(self._path))
+
+    def _replace(self, charges: Charges) -> None:
+        if not self._abandoned:
+            atomic_write.replace(self._path, msgspec.json.encode(charges))
+
+
+def _aged(used: UsedUnits, passed_ms: int, memory_ms: int) -> UsedUnits | None:
+    """Return the charges as they are `passed_ms` later; None if none of them counts any more."""
+    throttle_ms = max(used.throttle_ms - passed_ms, 0)
+    charges = [(age_ms + passed_ms, units) for age_ms, units in used.charges]
+    if not throttle_ms:
+        charges = [each for each in charges if each[0] < memory_ms]
+    return used._replace(charges=charges, throttle_ms=throttle_ms) if charges else None

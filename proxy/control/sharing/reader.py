@@ -1,0 +1,164 @@
+"""Reader: a thread that reads the reports of all Weirs, and hands over what they add up to."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from weir.proxy.control.stores.store import StoreError
+from weir.quotas.sharing.others import Charge, OthersUsage
+from weir.quotas.sharing.report import Report, ReportError, decode
+
+POLL_S: Final = 0.05
+RETRY_S: Final = 0.5
+SILENT_S: Final = 1.5
+"""Time (s) of reading without an own report after which the topic is opened again: before the Weir counts as
+blind.
+"""
+BACKLOG_S: Final = 5.0
+"""Maximum time (s) for which the reports from before the start are collected."""
+
+
+class Read(NamedTuple):
+    """A record that was read."""
+
+    data: bytes
+    at_ms: int
+    """Time (ms) at which the broker has appended it, on the broker's clock."""
+
+
+class Link(Protocol):
+    """An opened topic."""
+
+    def send(self, data: bytes) -> bool:
+        """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
+
+    def read(self, timeout_s: float) -> list[Read]:
+        """Return the next records; wait for at most `timeout_s` (s). Raises StoreError."""
+
+    def close(self) -> None:
+        """Close the topic."""
+
+
+class News(NamedTuple):
+    """Sums of the reports that were read since the last hand-over."""
+
+    charges: dict[int, list[Charge]]
+    """Number of a limiter → units that clients of other Weirs have used."""
+    read_back: int
+    """Sequence of the newest own report that was read; -1 before the first one."""
+    weirs: int
+    """Number of Weirs that were heard recently, this one included."""
+    ignored: Counter[str]
+    """Number of reports and usages that were not charged, by reason, since the start."""
+
+
+class Reader:
+    """Reads the topic on a thread of its own, and opens it again after failures."""
+
+    def __init__(
+        self,
+        open_link: Callable[[], Link],
+        weir: str,
+        incarnation: int,
+        clock_ms: Callable[[], int],
+        hand_over: Callable[[News], None],
+        failed: Callable[[StoreError | None], None],
+    ) -> None:
+        """Begin without a thread. `clock_ms` is the clock (ms) of limiters. `hand_over` and `failed` are
+        called on the reader's thread; `failed` with None once the topic is open.
+        """
+        self._open_link = open_link
+        self._own = (weir, incarnation)
+        self._others = OthersUsage(weir, incarnation)
+        self._clock_ms = clock_ms
+        self._hand_over = hand_over
+        self._failed = failed
+        self._link: Link | None = None
+        self._stopping = threading.Event()
+        self._backlog: list[tuple[Report, int]] | None = []
+        """(Report, broker's time in ms) from before the first own report; None once that was read."""
+        self._began_ms = 0
+        self._silent_s = 0.0
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name="shared usage", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, and wait for its end. Blocks."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def send(self, data: bytes) -> bool:
+        """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
+        link = self._link
+        return link is not None and link.send(data)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._read_on()
+            except StoreError as error:
+                self._failed(error)
+                self._stopping.wait(RETRY_S)
+
+    def _read_on(self) -> None:
+        """Open the topic, and read it until stopped. Raises StoreError."""
+        link = self._open_link()
+        self._began_ms, self._silent_s = self._clock_ms(), 0.0
+        self._link = link
+        try:
+            self._failed(None)
+            while not self._stopping.is_set():
+                self._read(link)
+        finally:
+            self._link = None
+            link.close()
+
+    def _read(self, link: Link) -> None:
+        before_ms, before = self._clock_ms(), self._others.read_back
+        records = link.read(POLL_S)
+        now_ms = self._clock_ms()
+        for record in records:
+            self._take(record, now_ms)
+        if self._backlog and now_ms - self._began_ms >= 1000 * BACKLOG_S:
+            self._take_backlog(self._backlog[-1][1], now_ms)
+        if self._others.read_back > before:
+            self._silent_s = 0.0
+        else:
+            self._silent_s += min((now_ms - before_ms) / 1000, 2 * POLL_S)  # a stopped process did not read
+        if records and not self._backlog:
+            others = self._others
+            self._hand_over(
+                News(others.charges(), others.read_back, others.weirs(now_ms), Counter(others.ignored))
+            )
+        if self._silent_s >= SILENT_S:
+            raise StoreError("own reports of usage do not come back")
+
+    def _take(self, record: Read, now_ms: int) -> None:
+        try:
+            report = decode(record.data)
+        except ReportError:
+            self._others.ignored["unreadable"] += 1
+            return
+        if self._backlog is None:
+            self._others.take(report, now_ms)
+            return
+        self._backlog.append((report, record.at_ms))
+        if (report.weir, report.incarnation) == self._own:
+            self._take_backlog(record.at_ms, now_ms)
+
+    def _take_backlog(self, present_ms: int, now_ms: int) -> None:
+        """Count the reports from before the first own one, with their ages. `present_ms` is the present time
+        (ms) on the broker's clock.
+        """
+        backlog, self._backlog = self._backlog or [], None
+        for report, at_ms in backlog:
+            self._others.take(report, now_ms, now_ms - max(present_ms - at_ms, 0))

@@ -1,0 +1,209 @@
+"""UsageSharing: sends what own clients have used, and charges what others report."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from weir.proxy.config.settings import ConfigError
+from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.sharing.reader import Link, News, Reader
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.control.stores.topic import TOPIC_NAME
+from weir.proxy.outage import Outage
+from weir.quotas.sharing.blindness import Blindness, Sight
+from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.report import encode
+from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
+
+if TYPE_CHECKING:
+    from weir.proxy.config.config import Config
+    from weir.proxy.control.quota_registry import QuotaRegistry
+    from weir.proxy.control.supervisor import Works
+
+log = structlog.get_logger("weir.quotas")
+
+SENT_MAX: Final = 1000
+"""Maximum number of reports whose times are kept until they are read back."""
+
+
+class UsageSharing:
+    """The part of sharing that runs on the reactor's thread. It owns the limiters' side; the reader owns the
+    reports.
+    """
+
+    def __init__(
+        self,
+        registry: QuotaRegistry,
+        open_link: Callable[[], Link],
+        weir: str,
+        incarnation: int,
+        clock_ms: Callable[[], int],
+        *,
+        every_broker: bool = False,
+        on_loss: str = "share",
+    ) -> None:
+        """Begin without reading the topic. `weir` and `incarnation` name this process. `clock_ms` is the
+        limiters' clock (ms). `every_broker`: True to share the quotas of each broker too. `on_loss`: limits
+        while reports do not get through, "share" for a part, "open" for the whole.
+        """
+        self.weir: Final = weir
+        self._registry = registry
+        self._clock_ms = clock_ms
+        self._every_broker = every_broker
+        self.own: Final = OwnUsage(weir, incarnation)
+        """Usage of own clients."""
+        self.blindness: Final = Blindness(clock_ms(), open_on_loss=on_loss == "open")
+        """State of hearing the others, and the part of limits that follows."""
+        self.limiters: Final = SharedLimiters(self.own, self.blindness, registry.memory_ms)
+        """The limiters that take part."""
+        self.weirs = 0
+        """Number of Weirs heard recently, this one included; 0 before the topic was read."""
+        self.ignored: Counter[str] = Counter()
+        """Number of reports and usages that were not charged, by reason."""
+        self.unsent = 0
+        """Number of own reports that were dropped because the topic is not open."""
+        self.failure = ""
+        """Reason why the topic cannot be used; empty while it can."""
+        self._sent: dict[int, int] = {}
+        self._trip_ms = 0
+        self._brokers = -1
+        self._inherited = False
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._outage = Outage(
+            log,
+            "usage is not shared with other Weirs, trying again",
+            "usage is shared with other Weirs again",
+        )
+        self._reader = Reader(
+            open_link,
+            weir,
+            incarnation,
+            clock_ms,
+            lambda news: self._soon(partial(self._heard, news)),
+            lambda error: self._soon(partial(self._note_failure, error)),
+        )
+
+    def join(self) -> None:
+        """Share the quotas of brokers that were added since the last call."""
+        if len(self._registry.brokers) != self._brokers:
+            self._brokers = len(self._registry.brokers)
+            for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
+                self.limiters.join(name, quotas, window_s)
+
+    def inherited(self) -> None:
+        """Note that limiters have the usage of a former process already: what the topic has from before is
+        not charged a second time.
+        """
+        self._inherited = True
+
+    def staleness_ms(self) -> int:
+        """Return the time (ms) from sending an own report to reading it, or the time since the oldest one
+        that did not come back, if that is longer.
+        """
+        waiting_ms = self._clock_ms() - min(self._sent.values()) if self._sent else 0
+        return max(self._trip_ms, waiting_ms)
+
+    async def run(self, works: Works) -> None:
+        """Share until cancelled; then send the last usage."""
+        self._token = trio.lowlevel.current_trio_token()
+        self._reader.start()
+        log.info("sharing usage", weir=self.weir, every_broker=self._every_broker)
+        try:
+            while True:
+                self.look()
+                works()
+                await trio.sleep(LOOK_MS / 1000)
+        finally:
+            self.own.hurry()
+            self.look()
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(self._reader.stop)
+
+    def look(self) -> None:
+        """Collect what own clients have used, and send the reports that are due."""
+        now_ms = self._clock_ms()
+        self.join()
+        self.limiters.look(now_ms)
+        for report in self.own.due(now_ms):
+            self._sent[report.sequence] = now_ms
+            self.unsent += not self._reader.send(encode(report))
+        while len(self._sent) > SENT_MAX:
+            del self._sent[next(iter(self._sent))]
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        """Have the reactor's thread call `call`."""
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(call)
+        except trio.RunFinishedError:
+            return
+
+    def _heard(self, news: News) -> None:
+        now_ms = self._clock_ms()
+        if self._inherited and news.read_back >= 0:
+            self._inherited = False  # the last charges that limiters have already
+        elif not self._inherited:
+            self.limiters.absorb(news.charges, now_ms)
+        self.weirs, self.ignored = news.weirs, news.ignored
+        sent_ms = self._sent.get(news.read_back)
+        if sent_ms is not None:
+            self._trip_ms = now_ms - sent_ms
+            for sequence in [each for each in self._sent if each <= news.read_back]:
+                del self._sent[sequence]
+            self.blindness.heard(news.weirs, now_ms)
+
+    def _note_failure(self, error: StoreError | None) -> None:
+        self.failure = "" if error is None else str(error)
+        if error is None:
+            self._outage.over()
+        else:
+            self._outage.failed(reason=str(error))
+
+    def conditions(self) -> Iterator[Condition]:
+        """Yield the problem that reports do not get through, if it is present."""
+        if self.blindness.sight in (Sight.BLIND, Sight.NEVER):
+            yield problem(
+                "usage_not_shared",
+                f"Quotas are not shared with other Weirs: {self.failure or 'own reports do not come back'}.",
+                "Repair the cluster, or Weir's permissions on usage_share_topic.",
+            )
+
+
+def usage_sharing(
+    config: Config, registry: QuotaRegistry, clock_ms: Callable[[], int]
+) -> UsageSharing | None:
+    """Return the sharing that the configuration describes; None without `usage_share_topic`. It connects when
+    it runs. Raises ConfigError.
+    """
+    settings = config.settings
+    topic = settings.usage_share_topic
+    if not topic:
+        return None
+    if not TOPIC_NAME.fullmatch(topic):
+        raise ConfigError(
+            f"usage_share_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
+        )
+    try:
+        from weir.proxy.control.sharing.topic import open_topic  # an optional library of 20 MB
+    except ImportError:
+        raise ConfigError(
+            "usage_share_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
+        ) from None
+    name = f"{socket.gethostname()}:{config.listen.port}"
+    return UsageSharing(
+        registry,
+        lambda: open_topic(topic, config),
+        name,
+        time.time_ns(),
+        clock_ms,
+        every_broker=settings.share_usage,
+        on_loss=settings.share_on_loss,
+    )

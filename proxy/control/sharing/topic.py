@@ -1,0 +1,139 @@
+"""The topic of shared usage, accessed by librdkafka: one partition, kept for a minute."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import trio
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from weir.proxy.control.sharing.reader import Read
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.control.stores.topic import REPLICAS_MAX, cluster_facts
+from weir.proxy.control.stores.topic_log import (
+    ALL_BROKERS_DOWN,
+    EXISTS,
+    NOT_ALLOWED,
+    OF_GROUPS,
+    PARTITION,
+    UNSUPPORTED,
+    Properties,
+    awaited,
+    failures,
+    properties,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from weir.proxy.config.config import Config
+
+KEPT_MS: Final = 60_000
+"""Retention (ms) of the topic, and time for which a Weir reads back at its start."""
+ADMIN_S: Final = 5.0
+BATCH_MAX: Final = 1000
+DELIVERY_MS: Final = 1000
+"""Time (ms) after which a report that was not delivered is dropped: the next one has the same totals."""
+FLUSH_S: Final = 0.5
+TOPIC_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": str(KEPT_MS),
+    "segment.ms": str(KEPT_MS),
+    "message.timestamp.type": "LogAppendTime",
+}
+
+
+class ShareTopic:
+    """A producer and a consumer of the topic; implements `reader.Link`. `send` may be called from any thread,
+    the other methods from one thread.
+    """
+
+    def __init__(self, topic: str, config: Config) -> None:
+        """Create the topic if it is missing, and begin to read the last minute. Blocks. Raises StoreError."""
+        self._topic = topic
+        self._down: KafkaError | None = None
+        known = properties(config)
+        facts = trio.run(cluster_facts, config)
+        _make(topic, known, min(REPLICAS_MAX, facts.brokers))
+        with failures(f"cannot use the topic {topic}"):
+            self._producer = Producer(known | _OF_PRODUCER)
+            self._consumer = Consumer(known | _OF_CONSUMER | {"error_cb": self._note})
+            since_ms = int(time.time() * 1000) - KEPT_MS
+            wanted = [TopicPartition(topic, PARTITION, since_ms)]
+            (found,) = self._consumer.offsets_for_times(wanted, timeout=ADMIN_S)
+            self._consumer.assign([found])
+
+    def send(self, data: bytes) -> bool:
+        """Queue a report without waiting; return False if it was dropped."""
+        try:
+            self._producer.produce(self._topic, value=data, partition=PARTITION)
+        except (BufferError, KafkaException):
+            return False
+        return True
+
+    def read(self, timeout_s: float) -> list[Read]:
+        """Return the next records; wait for at most `timeout_s` (s). Raises StoreError."""
+        with failures(f"cannot read the topic {self._topic}"):
+            self._producer.poll(0)
+            first = self._consumer.poll(timeout_s)
+            if first is None:
+                if self._down is not None:
+                    raise KafkaException(self._down)
+                return []
+            return [found for each in [first, *self._consumer.consume(BATCH_MAX, 0)] for found in _read(each)]
+
+    def close(self) -> None:
+        """Send what is queued for at most `FLUSH_S`, and close."""
+        self._producer.flush(FLUSH_S)
+        self._producer.purge()
+        self._consumer.close()
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() == ALL_BROKERS_DOWN or error.fatal():
+            self._down = error
+
+
+_OF_PRODUCER: Final[Properties] = {
+    "acks": 1,
+    "linger.ms": 5,
+    "message.timeout.ms": DELIVERY_MS,
+    "queue.buffering.max.messages": 1000,
+}
+_OF_CONSUMER: Final[Properties] = {
+    "group.id": "weir",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 100,
+    "fetch.error.backoff.ms": 100,
+}
+
+
+def _make(topic: str, known: Properties, replication_factor: int) -> None:
+    """Create the topic if it is missing and Weir is authorized. Raises StoreError."""
+    admin = AdminClient(known)
+    wanted = NewTopic(topic, 1, replication_factor, config=TOPIC_CONFIG)
+    with failures(f"cannot make the topic {topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
+        awaited(admin.create_topics([wanted], request_timeout=ADMIN_S))
+
+
+def _read(message: Message) -> list[Read]:
+    """Return the record in a message; an empty list for an error of consumer groups, which Weir does not use.
+    Raises KafkaException.
+    """
+    error = message.error()
+    if error is not None:
+        if error.code() in OF_GROUPS:
+            return []
+        raise KafkaException(error)
+    return [Read(message.value() or b"", message.timestamp()[1])]
+
+
+def open_topic(topic: str, config: Config) -> ShareTopic:
+    """Return the opened topic. Blocks. Raises StoreError."""
+    try:
+        return ShareTopic(topic, config)
+    except TimeoutError as error:
+        raise StoreError(f"cannot use the topic {topic}: {error}") from None

@@ -1,0 +1,122 @@
+"""OthersUsage: what other Weirs report, as units to charge here.
+
+A former incarnation of this Weir counts as another Weir: so a restart gives no client its quota again.
+"""
+# mypyc: skip, because no request calls it.
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from weir.quotas.sharing.report import Report
+
+HEARD_MS: Final = 10_000
+"""Time (ms) for which a Weir counts as present after its last report."""
+KEPT_MS: Final = 60_000
+"""Time (ms) for which the total of a limiter is kept after the last report about it."""
+SENDERS_MAX: Final = 1000
+"""Maximum number of incarnations whose totals are kept."""
+TOTALS_MAX: Final = 200_000
+"""Maximum number of limiters whose totals are kept, of one incarnation."""
+MERGED_MS: Final = 500
+"""Charges of a limiter that are at most this time (ms) apart are added up."""
+
+
+class Charge(NamedTuple):
+    """Units that clients of other Weirs have used."""
+
+    at_ms: int
+    """Time (ms) at which they count as used."""
+    units: float
+
+
+class _Sender:
+    """Last totals of one incarnation of a Weir."""
+
+    __slots__ = ("heard_ms", "sequence", "totals")
+
+    def __init__(self) -> None:
+        self.heard_ms = 0
+        self.sequence = -1
+        self.totals: dict[int, tuple[float, int]] = {}
+        """Number of a limiter → (units, time in ms of the last report about it)."""
+
+
+class OthersUsage:
+    """Differences between the reports of other Weirs. One thread uses it."""
+
+    def __init__(self, weir: str, incarnation: int) -> None:
+        """Begin without reports; `weir` and `incarnation` name this Weir, whose own reports are not
+        charged.
+        """
+        self._own = (weir, incarnation)
+        self._senders: dict[tuple[str, int], _Sender] = {}
+        self._charges: dict[int, list[Charge]] = {}
+        self._next_forget_ms = 0
+        self.ignored: Counter[str] = Counter()
+        """Number of reports and usages that were not charged, by reason."""
+        self.read_back = -1
+        """Sequence of the newest own report that was read back; -1 before the first one."""
+
+    def take(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
+        """Count a report that was read at `now_ms`. Its units count as used at `at_ms`; None for now."""
+        key = (report.weir, report.incarnation)
+        sender = self._senders.get(key)
+        if sender is None:
+            if len(self._senders) >= SENDERS_MAX:
+                self.ignored["senders"] += 1
+                return
+            sender = self._senders[key] = _Sender()
+        sender.heard_ms = now_ms if at_ms is None else at_ms
+        if key == self._own:
+            self.read_back = max(self.read_back, report.sequence)
+            return
+        if report.sequence > sender.sequence:  # else a report that arrives again
+            sender.sequence = report.sequence
+            self._take(sender, report, now_ms, now_ms if at_ms is None else at_ms)
+        self._forget(now_ms)
+
+    def _take(self, sender: _Sender, report: Report, now_ms: int, at_ms: int) -> None:
+        for limiter, total, recent in report.usages:
+            before, heard_ms = sender.totals.get(limiter, (-1.0, now_ms))
+            known = before >= 0 and now_ms - heard_ms < KEPT_MS
+            units = total - before if known else recent
+            if units < 0:
+                self.ignored["negative"] += 1
+                continue
+            if before < 0 and len(sender.totals) >= TOTALS_MAX:
+                self.ignored["limiters"] += 1
+                continue
+            sender.totals[limiter] = (total, now_ms)
+            if units > 0:
+                self._charge(limiter, Charge(at_ms, units))
+
+    def _charge(self, limiter: int, charge: Charge) -> None:
+        charges = self._charges.setdefault(limiter, [])
+        if charges and charge.at_ms - charges[-1].at_ms <= MERGED_MS:
+            charge = Charge(charge.at_ms, charges.pop().units + charge.units)
+        charges.append(charge)
+
+    def charges(self) -> dict[int, list[Charge]]:
+        """Return what was reported since the last call: the charges of each limiter, the oldest first."""
+        charges, self._charges = self._charges, {}
+        return charges
+
+    def weirs(self, now_ms: int) -> int:
+        """Return the number of Weirs, this one included, that were heard within `HEARD_MS`."""
+        since_ms = now_ms - HEARD_MS
+        heard = {weir for (weir, _), sender in self._senders.items() if sender.heard_ms > since_ms}
+        return len(heard | {self._own[0]})
+
+    def _forget(self, now_ms: int) -> None:
+        """Forget totals and incarnations about which no report came for `KEPT_MS`."""
+        if now_ms < self._next_forget_ms:
+            return
+        self._next_forget_ms = now_ms + KEPT_MS // 6
+        old_ms = now_ms - KEPT_MS
+        for key in [each for each, sender in self._senders.items() if sender.heard_ms < old_ms]:
+            del self._senders[key]
+        for sender in self._senders.values():
+            for limiter in [each for each, (_, heard_ms) in sender.totals.items() if heard_ms < old_ms]:
+                del sender.totals[limiter]

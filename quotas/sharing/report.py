@@ -1,0 +1,108 @@
+"""Report: what one Weir tells the others about the usage of its clients.
+
+Totals are cumulative, so a lost report is made good by the next one, and a report that arrives twice changes
+nothing. A receiver that knows no former total of a limiter counts `recent` instead.
+"""
+# mypyc: skip, because no request calls it.
+
+from __future__ import annotations
+
+import math
+import struct
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from weir.quotas.handover import QuotasName
+
+if TYPE_CHECKING:
+    from weir.quotas.table.entities import Tags
+
+USAGES_MAX: Final = 10_000
+"""Maximum number of limiters in one report: 240 KB, below the brokers' limit for a record."""
+NAME_BYTES_MAX: Final = 255
+UNITS_MAX: Final = 1e18
+"""Largest total that is believed: at 100 GB/s reached after four months."""
+_HEAD: Final = struct.Struct(">3sB")
+_NUMBERS: Final = struct.Struct(">QQI")
+_USAGE: Final = struct.Struct(">Qdd")
+_MAGIC: Final = b"WU\x01"
+"""First bytes of each report; the last one is the version of the format."""
+
+
+class ReportError(Exception):
+    """Error: bytes are no report, or one with numbers that cannot be true."""
+
+
+class Usage(NamedTuple):
+    """Usage of one limiter by the clients of one Weir."""
+
+    limiter: int
+    """Number of the limiter, equal at all Weirs (`limiter_number`)."""
+    total: float
+    """Units since the start of the Weir's incarnation. Units of request time are µs."""
+    recent: float
+    """Units in about the last ten seconds, at most `total`."""
+
+
+class Report(NamedTuple):
+    """Usage of the clients of one Weir. A report without usage tells that the Weir lives."""
+
+    weir: str
+    """Name of the Weir, which stays the same when it restarts."""
+    incarnation: int
+    """Number of this process: another one after each restart."""
+    sequence: int
+    """Number of the report in its incarnation, counted from 0."""
+    usages: tuple[Usage, ...] = ()
+    """The limiters whose usage has changed since the former report."""
+
+
+def limiter_number(quotas: QuotasName, tags: Tags) -> int:
+    """Return the number (64 bits) of the limiter with these tags at all Weirs of the cluster."""
+    node_id, name, is_shadow = quotas
+    texts = [str(node_id), name, str(is_shadow), *tags]
+    digest = blake2b(digest_size=8)
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(struct.pack(">I", len(data)))
+        digest.update(data)
+    return int.from_bytes(digest.digest(), "big")
+
+
+def encode(report: Report) -> bytes:
+    """Return the report as bytes, which `decode` reads."""
+    name = report.weir.encode("utf-8", "replace")[:NAME_BYTES_MAX]
+    head = _HEAD.pack(_MAGIC, len(name)) + name
+    numbers = _NUMBERS.pack(report.incarnation, report.sequence, len(report.usages))
+    return head + numbers + b"".join(_USAGE.pack(*usage) for usage in report.usages)
+
+
+def decode(data: bytes) -> Report:
+    """Return the report in these bytes. Raises ReportError if they have another format, or totals that are
+    negative, not finite or above `UNITS_MAX`.
+    """
+    try:
+        magic, length = _HEAD.unpack_from(data)
+        if magic != _MAGIC:
+            raise ReportError("no report of a Weir, or one of another version")
+        at = _HEAD.size + length
+        name = data[_HEAD.size : at].decode("utf-8", "replace")
+        incarnation, sequence, count = _NUMBERS.unpack_from(data, at)
+        at += _NUMBERS.size
+        if count > USAGES_MAX or len(data) != at + count * _USAGE.size:
+            raise ReportError(f"{len(data)} bytes for {count} limiters")
+        usages = tuple(map(Usage._make, _USAGE.iter_unpack(data[at:])))
+    except struct.error:
+        raise ReportError(f"cut off after {len(data)} bytes") from None
+    for usage in usages:
+        _check(usage)
+    return Report(name, incarnation, sequence, usages)
+
+
+def _check(usage: Usage) -> None:
+    """Raise ReportError for numbers that cannot be true."""
+    for units in (usage.total, usage.recent):
+        if not math.isfinite(units) or units < 0 or units > UNITS_MAX:
+            raise ReportError(f"usage of {units} units")
+    if usage.recent > usage.total:
+        raise ReportError(f"{usage.recent} recent units of {usage.total}")

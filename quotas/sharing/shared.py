@@ -1,0 +1,279 @@
+"""SharedLimiters: the limiters of this Weir whose usage is shared with other Weirs.
+
+Limiters are looked at in turns, because a Weir may have 100,000 of them: the used ones at each look, the
+others a few at a time.
+"""
+# mypyc: skip, because no request calls it, except the first one of a client.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from weir.quotas.handover import Quotas, QuotasName
+from weir.quotas.limiters.limiter import UNLIMITED, Limiter
+from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
+from weir.quotas.sharing.blindness import Blindness, Sight
+from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.report import limiter_number
+
+if TYPE_CHECKING:
+    from weir.quotas.table.entities import Tags
+
+LOOK_MS: Final = 20
+"""Time (ms) between two looks at used limiters."""
+LOOK_STEPS: Final = 8
+"""Number of slices (250 limiters each) that are looked at in turn, at each look."""
+HOT_MS: Final = 2000
+"""Time (ms) after its last use for which a limiter is looked at each time."""
+WAITING_MAX: Final = 10_000
+"""Maximum number of limiters whose clients are not known here yet, and whose usage by others is kept."""
+SHARE_MS: Final = 10_000
+"""Time (ms) in which former usage loses 63 % of its weight in a Weir's share."""
+PURGE_MS: Final = 10_000
+
+
+class _Usage:
+    """Usage of one limiter, by own clients and by others'. Older usage counts less."""
+
+    __slots__ = ("at_ms", "believed", "believed_ms", "others", "others_total", "own", "own_total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.at_ms = self.believed_ms = now_ms
+        self.believed = 0.0
+        """Units of others that were charged and that the limit has not allowed again since."""
+        self.own = 0.0
+        self.others = 0.0
+        self.own_total = 0.0
+        self.others_total = 0.0
+
+    def note(self, own: float, others: float, now_ms: int) -> None:
+        """Add units to both sides."""
+        weight = math.exp(-max(now_ms - self.at_ms, 0) / SHARE_MS)
+        self.own, self.others, self.at_ms = self.own * weight + own, self.others * weight + others, now_ms
+        self.own_total += own
+        self.others_total += others
+
+    def believe(self, units: float, burst: float, per_ms: float, now_ms: int) -> float:
+        """Return as many of `units` as others can have used: at most `burst` at once, and `per_ms` later."""
+        self.believed = max(self.believed - per_ms * max(now_ms - self.believed_ms, 0), 0.0)
+        self.believed_ms = now_ms
+        units = min(units, max(burst - self.believed, 0.0))
+        self.believed += units
+        return units
+
+    @property
+    def share(self) -> float | None:
+        """Own share of the recent usage; None without usage."""
+        used = self.own + self.others
+        return min(max(self.own / used, 0.0), 1.0) if used > 0 else None
+
+
+class SharedQuotas:
+    """Limiters of one `ClientQuotas`; implements `client_quotas.Sharing`."""
+
+    def __init__(self, shared: SharedLimiters, name: QuotasName, quotas: Quotas, window_s: float) -> None:
+        """Share the limiters of `quotas`, whose windows (or bursts) are `window_s` long."""
+        self.name: Final = name
+        self.quotas: Final = quotas
+        self.window_s: Final = window_s
+        self.numbers: Final[dict[Tags, int]] = {}
+        """Numbers of the limiters that were seen."""
+        self._shared = shared
+
+    def part(self, tags: Tags) -> float:
+        """Return the part of the limit that this Weir uses now."""
+        return self._shared.part(self.number(tags))
+
+    def created(self, limiter: Limiter, now_ms: int) -> None:
+        """Note a new limiter, and charge it with what others have used under its limit."""
+        self._shared.found(self, limiter, now_ms)
+
+    def number(self, tags: Tags) -> int:
+        """Return the number of the limiter with these tags."""
+        number = self.numbers.get(tags)
+        return limiter_number(self.name, tags) if number is None else number
+
+
+class SharedLimiters:
+    """Collects own usage for reports, and charges the usage of others."""
+
+    def __init__(self, own: OwnUsage, blindness: Blindness, memory_ms: int) -> None:
+        """Begin without limiters. `memory_ms`: time (ms) for which a charge counts."""
+        self._own = own
+        self._blindness = blindness
+        self._memory_ms = memory_ms
+        self._joined: dict[QuotasName, SharedQuotas] = {}
+        self._limiters: dict[int, tuple[SharedQuotas, Tags]] = {}
+        self._hot: dict[int, int] = {}
+        """Number of each used limiter → time (ms) of its last use."""
+        self._usage: dict[int, _Usage] = {}
+        self._waiting: dict[int, list[Charge]] = {}
+        self._round: Iterator[tuple[SharedQuotas, Sequence[Limiter]]] = iter(())
+        self._purged_ms = 0
+        self._apply_rounds = 0
+        """Number of rounds through all limiters that shall still give limiters their part of the limit."""
+        self.others_units = 0.0
+        """Sum of the units that other Weirs have reported, for metrics."""
+        self.dropped = 0
+        """Number of reported usages that were not charged, because too many clients are unknown here."""
+
+    def join(self, name: QuotasName, quotas: Quotas, window_s: float) -> None:
+        """Share the limiters of these quotas from now on; do nothing if they are shared already."""
+        if name not in self._joined:
+            quotas.sharing = self._joined[name] = SharedQuotas(self, name, quotas, window_s)
+
+    def shares(self, name: QuotasName) -> bool:
+        """Return True if the quotas of this name are shared."""
+        return name in self._joined
+
+    def usage(self, name: QuotasName, tags: Tags) -> tuple[float, float] | None:
+        """Return the units that (own clients, clients of others) have used; None if the limiter with these
+        tags is not shared, or was not used.
+        """
+        quotas = self._joined.get(name)
+        found = None if quotas is None else self._usage.get(quotas.number(tags))
+        return None if found is None or quotas is None else (found.own_total, found.others_total)
+
+    def part(self, number: int) -> float:
+        """Return the part of its limit that the limiter of this number uses now."""
+        if self._blindness.sight in (Sight.CLEAR, Sight.NEVER):
+            return 1.0
+        usage = self._usage.get(number)
+        return self._blindness.part(None if usage is None else usage.share)
+
+    def look(self, now_ms: int) -> None:
+        """Count what own clients have used since the last look. Call this every `LOOK_MS`."""
+        if self._blindness.look(now_ms):
+            self._apply_rounds = 2
+        for number in list(self._hot):
+            self._look_hot(number, now_ms)
+        for _ in range(LOOK_STEPS):
+            found = next(self._round, None)
+            if found is None:
+                self._begin_round(now_ms)
+                break
+            quotas, limiters = found
+            for limiter in limiters:
+                self._look_at(quotas, limiter, now_ms)
+
+    def _begin_round(self, now_ms: int) -> None:
+        self._apply_rounds = max(self._apply_rounds - 1, 0)
+        self._round = self._all()
+        if now_ms - self._purged_ms >= PURGE_MS:
+            self._purged_ms = now_ms
+            self._purge(now_ms)
+
+    def _all(self) -> Iterator[tuple[SharedQuotas, Sequence[Limiter]]]:
+        for quotas in list(self._joined.values()):
+            for limiters in quotas.quotas.slices():
+                yield quotas, limiters
+
+    def _look_hot(self, number: int, now_ms: int) -> None:
+        known = self._limiters.get(number)
+        limiter = None if known is None else known[0].quotas.known(known[1])
+        if known is None or limiter is None:
+            del self._hot[number]
+            return
+        self._collect(known[0], limiter, number, now_ms)
+        if now_ms - self._hot[number] > HOT_MS:
+            del self._hot[number]
+
+    def _look_at(self, quotas: SharedQuotas, limiter: Limiter, now_ms: int) -> None:
+        number = quotas.numbers.get(limiter.tags)
+        if number is None:
+            number = self.found(quotas, limiter, now_ms)
+        if self._apply_rounds:
+            quotas.quotas.apply_part(limiter.tags)
+        self._collect(quotas, limiter, number, now_ms)
+
+    def found(self, quotas: SharedQuotas, limiter: Limiter, now_ms: int) -> int:
+        """Note a limiter that was not seen before, and charge it with what others have used under its limit.
+        Return its number.
+        """
+        number = quotas.numbers[limiter.tags] = limiter_number(quotas.name, limiter.tags)
+        self._limiters[number] = quotas, limiter.tags
+        self._hot[number] = now_ms
+        for charge in self._waiting.pop(number, ()):
+            if now_ms - charge.at_ms < self._memory_ms:
+                self._charge(quotas, limiter, number, charge, now_ms)
+        return number
+
+    def _collect(self, quotas: SharedQuotas, limiter: Limiter, number: int, now_ms: int) -> None:
+        units = limiter.delta()
+        if units and limiter.limit != UNLIMITED:
+            units *= _scale(limiter)
+            self._hot[number] = now_ms
+            self._usage_of(number, now_ms).note(units, 0.0, now_ms)
+            window_units = limiter.limit * _scale(limiter) * quotas.window_s
+            self._own.note(number, units, window_units, self._blindness.weirs, now_ms)
+
+    def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
+        """Charge what clients of other Weirs have used. Usage of limiters that do not exist here is kept for
+        as long as it counts.
+        """
+        for number, some in charges.items():
+            known = self._limiters.get(number)
+            limiter = None if known is None else known[0].quotas.known(known[1])
+            if known is None or limiter is None:
+                self._keep(number, some)
+                continue
+            for charge in some:
+                self._charge(known[0], limiter, number, charge, now_ms)
+
+    def _keep(self, number: int, charges: list[Charge]) -> None:
+        if number not in self._waiting and len(self._waiting) >= WAITING_MAX:
+            self.dropped += 1
+            return
+        kept = self._waiting.setdefault(number, [])
+        for charge in charges:
+            self.others_units += charge.units
+            if kept and charge.at_ms - kept[-1].at_ms < 1000:
+                charge = Charge(kept[-1].at_ms, kept.pop().units + charge.units)
+            kept.append(charge)
+        oldest_ms = kept[-1].at_ms - self._memory_ms
+        self._waiting[number] = [each for each in kept if each.at_ms > oldest_ms]
+
+    def _charge(
+        self, quotas: SharedQuotas, limiter: Limiter, number: int, charge: Charge, now_ms: int
+    ) -> None:
+        """Record units in the limiter, at most as many as the other Weirs can have used: after a gap, only a
+        window of each still counts.
+        """
+        if limiter.limit == UNLIMITED or now_ms - charge.at_ms >= self._memory_ms:
+            return
+        scale = _scale(limiter)
+        usage = self._usage_of(number, now_ms)
+        limit = limiter.limit / self.part(number) * max(self._blindness.weirs - 1, 1)
+        units = usage.believe(charge.units / scale, limit * quotas.window_s, limit / 1000, now_ms)
+        at_ms = charge.at_ms
+        if limiter.charged or usage.others_total:  # samples of a limiter follow each other in time
+            at_ms = max(at_ms, limiter.charged_ms)
+        limiter.absorb(units, min(at_ms, now_ms))
+        usage.note(0.0, charge.units, now_ms)
+        self.others_units += charge.units
+
+    def _usage_of(self, number: int, now_ms: int) -> _Usage:
+        usage = self._usage.get(number)
+        if usage is None:
+            usage = self._usage[number] = _Usage(now_ms)
+        return usage
+
+    def _purge(self, now_ms: int) -> None:
+        """Forget limiters that were removed, and usage of others that no longer counts."""
+        for number, (quotas, tags) in list(self._limiters.items()):
+            if quotas.quotas.known(tags) is None:
+                del self._limiters[number]
+                quotas.numbers.pop(tags, None)
+                self._usage.pop(number, None)
+                self._hot.pop(number, None)
+        oldest_ms = now_ms - self._memory_ms
+        for number in [each for each, kept in self._waiting.items() if kept[-1].at_ms <= oldest_ms]:
+            del self._waiting[number]
+
+
+def _scale(limiter: Limiter) -> float:
+    """Return the reported units for one unit of the limiter: µs for a percent of a second, else 1."""
+    return US_PER_PERCENT if isinstance(limiter, RequestBudget) else 1.0

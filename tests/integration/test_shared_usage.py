@@ -1,0 +1,167 @@
+"""Several Weirs in front of one real cluster keep one quota together, also while Weirs or the topic fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.clients import create_topic
+from tests.integration.traffic import delete_topic
+from tests.raw import NEW, Behaviour, RawClient, RawClientError, drive, leaders, produce
+from tests.raw.rates import mean_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.integration.conftest import StartWeir
+    from tests.integration.weir import Weir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.measured]
+
+QUOTA: Final = 1_000_000
+"""bytes/s"""
+SHARED: Final = f"""
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = {QUOTA}
+scope = "cluster"
+"""
+USAGE_TOPIC: Final = "__weir_usage"
+OPTIONS: Final = ("--usage-share-topic", USAGE_TOPIC)
+LONG_WINDOW: Final = (*OPTIONS, "--quota-window-num", "31")
+"""Options with a window of 30 s: a restart may take ten seconds on a busy machine."""
+SETTLED_S: Final = 15
+"""Time (s) after which the first window, which a client may use up at once, is over."""
+MINUTE_S: Final = 60
+SIZE: Final = 20_000
+TOLERANCE: Final = 0.05
+
+
+def weirs_of(start_weir: StartWeir, bootstrap: str, number: int) -> list[Weir]:
+    """Start Weirs, and wait until they have heard each other."""
+    found = [start_weir(bootstrap, SHARED, options=OPTIONS) for _ in range(number)]
+    time.sleep(2)  # each hears the others' reports, which come twice a second
+    return found
+
+
+def clients_of(weirs: Sequence[Weir], topic: str, connections: int) -> list[RawClient]:
+    """A producer at each Weir, all of one client-id."""
+    behaviour = Behaviour(connections=connections)
+    return [
+        RawClient(
+            "app", leaders(("127.0.0.1", weir.port), topic)[0], produce(NEW, "app", topic, SIZE), behaviour
+        )
+        for weir in weirs
+    ]
+
+
+def rate(clients: Sequence[RawClient], from_s: float, until_s: float) -> float:
+    """The rate of all clients together, as a share of the quota."""
+    return sum(mean_rate(client.answers, from_s, until_s) for client in clients) / QUOTA
+
+
+@pytest.mark.parametrize(
+    ("number", "connections"),
+    [pytest.param(2, 2, marks=pytest.mark.core), (2, 1), (2, 10), (3, 1), (3, 2), (3, 10)],
+)
+def test_several_weirs_keep_one_quota_over_a_minute(
+    number: int, connections: int, fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    clients = clients_of(weirs_of(start_weir, cluster.bootstrap, number), topic, connections)
+    drive(clients, SETTLED_S + MINUTE_S)
+    found = rate(clients, SETTLED_S, SETTLED_S + MINUTE_S)
+    print(f"{number} Weirs, {connections} connections each: {found:.3f} of the quota")
+    assert found == pytest.approx(1, abs=TOLERANCE)
+
+
+def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
+    """Call `call` after this time."""
+    timer = threading.Timer(seconds, call)
+    timer.start()
+    return timer
+
+
+def drive_until_lost(clients: Sequence[RawClient], seconds: float) -> None:
+    """Drive clients until they lose their connections, at most for this time."""
+    with suppress(RawClientError, OSError):
+        drive(clients, seconds)
+
+
+def test_a_killed_weir_leaves_the_whole_quota_to_the_other(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    weirs = weirs_of(start_weir, cluster.bootstrap, 2)
+    clients = clients_of(weirs, topic, 2)
+    killed = later(SETTLED_S, lambda: os.kill(weirs[1].pid, signal.SIGKILL))
+    lost = threading.Thread(target=drive_until_lost, args=([clients[1]], SETTLED_S + MINUTE_S))
+    lost.start()
+    drive([clients[0]], SETTLED_S + MINUTE_S)
+    killed.join()
+    lost.join()
+    found = rate(clients, SETTLED_S, SETTLED_S + MINUTE_S)
+    print(f"one of two Weirs killed: {found:.3f} of the quota")
+    assert found == pytest.approx(1, abs=TOLERANCE)
+
+
+def test_weirs_keep_the_quota_while_their_topic_is_deleted(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    clients = clients_of(weirs_of(start_weir, cluster.bootstrap, 2), topic, 2)
+    deleted = later(SETTLED_S, lambda: delete_topic(cluster.bootstrap, USAGE_TOPIC))
+    drive(clients, SETTLED_S + MINUTE_S)
+    deleted.join()
+    found = rate(clients, SETTLED_S, SETTLED_S + MINUTE_S)
+    print(f"topic deleted: {found:.3f} of the quota")
+    assert found == pytest.approx(1, abs=TOLERANCE)
+
+
+def test_a_stopped_weir_repays_what_the_other_used_meanwhile(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    weirs = weirs_of(start_weir, cluster.bootstrap, 2)
+    clients = clients_of(weirs, topic, 2)
+    stopped_s = 30
+    timers = [
+        later(SETTLED_S, lambda: os.kill(weirs[1].pid, signal.SIGSTOP)),
+        later(SETTLED_S + stopped_s, lambda: os.kill(weirs[1].pid, signal.SIGCONT)),
+    ]
+    resumed_s = SETTLED_S + stopped_s
+    drive(clients, resumed_s + 20 + MINUTE_S)
+    for timer in timers:
+        timer.join()
+    stopped = rate(clients, SETTLED_S, resumed_s)
+    first, then = rate(clients, resumed_s, resumed_s + 10), rate(clients, resumed_s + 20, resumed_s + 80)
+    print(f"stopped: {stopped:.3f}, ten seconds after: {first:.3f}, a minute after: {then:.3f} of the quota")
+    assert stopped <= 1 + TOLERANCE
+    assert first <= 2
+    assert then == pytest.approx(1, abs=TOLERANCE)
+
+
+def test_a_restarted_weir_gives_its_clients_no_second_window(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    weir = start_weir(cluster.bootstrap, SHARED, options=LONG_WINDOW)
+    drive(clients_of([weir], topic, 2), 5)
+    os.kill(weir.pid, signal.SIGKILL)
+    second = clients_of([start_weir(cluster.bootstrap, SHARED, options=LONG_WINDOW)], topic, 2)
+    drive(second, 4)
+    again = rate(second, 0, 4) * 4
+    print(f"after a restart: {again:.2f} seconds' worth within 4 s, without sharing 30")
+    assert again <= 8

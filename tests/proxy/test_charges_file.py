@@ -1,0 +1,78 @@
+"""charges_file: what clients have used survives a restart, with its age."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from weir.proxy.control.charges_file import ChargesFile
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+
+TABLE = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1000})
+NOW_S = 1_763_775_570.0
+
+
+def file_of(path: Path, registry: QuotaRegistry, now_ms: int, wall_s: float = NOW_S) -> ChargesFile:
+    return ChargesFile(path, lambda: registry.used(now_ms), registry.memory_ms, lambda: wall_s)
+
+
+async def write_once(file: ChargesFile) -> None:
+    with trio.CancelScope() as scope:
+        await file.keep(scope.cancel)
+
+
+def registry_with(units: int, now_ms: int) -> QuotaRegistry:
+    registry = QuotaRegistry(TABLE)
+    registry.of(1).ledger("", "app", now_ms).charge_produce(units, now_ms)
+    return registry
+
+
+@pytest.mark.trio
+async def test_a_process_that_reads_the_file_throttles_as_the_former_one_would(tmp_path: Path) -> None:
+    path = tmp_path / "charges.json"
+    old = registry_with(9000, 5000)
+    await write_once(file_of(path, old, 5000))
+    new = QuotaRegistry(TABLE)
+    new.absorb(file_of(path, new, 70_000, NOW_S + 2).read(), 70_000)
+    expected = old.of(1).ledger("", "app", 7000).charge_produce(3000, 7000)
+    assert expected > 0
+    assert new.of(1).ledger("", "app", 70_000).charge_produce(3000, 70_000) == expected
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("passed_s", [11, 3600, -5])
+async def test_a_file_that_is_too_old_or_from_the_future_charges_nothing(
+    tmp_path: Path, passed_s: float
+) -> None:
+    path = tmp_path / "charges.json"
+    await write_once(file_of(path, registry_with(9000, 0), 0))
+    assert file_of(path, QuotaRegistry(TABLE), 0, NOW_S + passed_s).read() == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"at_s": 1, "used": [[]]}', b"\xff"])
+def test_a_damaged_file_is_ignored(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "charges.json"
+    path.write_bytes(content)
+    assert file_of(path, QuotaRegistry(TABLE), 0).read() == []
+
+
+def test_a_missing_file_is_an_empty_one(tmp_path: Path) -> None:
+    assert file_of(tmp_path / "none.json", QuotaRegistry(TABLE), 0).read() == []
+
+
+@pytest.mark.trio
+async def test_a_weir_that_has_handed_over_writes_the_file_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "charges.json"
+    file = file_of(path, registry_with(9000, 0), 0)
+    file.abandon()
+    await write_once(file)
+    assert not path.exists()
+
+
+@pytest.mark.trio
+async def test_a_missing_directory_ends_nothing(tmp_path: Path) -> None:
+    await write_once(file_of(tmp_path / "none/charges.json", registry_with(9000, 0), 0))

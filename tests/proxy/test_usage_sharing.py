@@ -1,0 +1,205 @@
+"""Sharing over a topic: the reader's thread, what it hands over, and limiters at several Weirs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.sharing.reader import News, Read, Reader
+from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
+from weir.proxy.control.stores.store import StoreError
+from weir.quotas import parse
+from weir.quotas.sharing.blindness import Sight
+from weir.quotas.sharing.report import Report, Usage, encode
+
+TABLE = parse("""
+[[quota]]
+user = "shared"
+client_id = "<default>"
+producer_byte_rate = 1000
+scope = "cluster"
+
+[[quota]]
+user = "local"
+client_id = "<default>"
+producer_byte_rate = 1000
+""")
+PATIENCE_S = 30.0
+
+
+class Topic:
+    """A topic in memory, which several links read from its beginning."""
+
+    def __init__(self) -> None:
+        self.records: list[Read] = []
+        self.changed = threading.Condition()
+        self.failure = ""
+
+    def append(self, data: bytes, at_ms: int = 0) -> None:
+        with self.changed:
+            self.records.append(Read(data, at_ms))
+            self.changed.notify_all()
+
+    def link(self) -> TopicLink:
+        if self.failure:
+            raise StoreError(self.failure)
+        return TopicLink(self)
+
+
+class TopicLink:
+    """One reader and writer of the topic."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._next = 0
+
+    def send(self, data: bytes) -> bool:
+        self._topic.append(data)
+        return True
+
+    def read(self, timeout_s: float) -> list[Read]:
+        if self._topic.failure:
+            raise StoreError(self._topic.failure)
+        with self._topic.changed:
+            self._topic.changed.wait_for(lambda: len(self._topic.records) > self._next, timeout_s)
+            found = self._topic.records[self._next :]
+            self._next += len(found)
+            return found
+
+    def close(self) -> None:
+        pass
+
+
+class Clock:
+    """A clock (ms) that the test sets."""
+
+    def __init__(self) -> None:
+        self.now_ms = 100_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def sharing_of(
+    topic: Topic, clock: Clock, name: str = "me", *, every_broker: bool = False
+) -> tuple[UsageSharing, QuotaRegistry]:
+    registry = QuotaRegistry(TABLE)
+    made = UsageSharing(registry, topic.link, name, 1, clock, every_broker=every_broker)
+    return made, registry
+
+
+def ignore() -> None:
+    """A task that works again interests no test here."""
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    with trio.fail_after(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110  # another thread changes it
+            await trio.sleep(0.01)
+
+
+def throttle(registry: QuotaRegistry, user: str, size: int, now_ms: int) -> int:
+    return registry.of(1).ledger(user, "app", now_ms).charge_produce(size, now_ms)
+
+
+@pytest.mark.parametrize(("user", "every_broker"), [("shared", False), ("local", True)])
+def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broker: bool) -> None:
+    async def story() -> None:
+        topic, clock = Topic(), Clock()
+        (one, here), (other, there) = (
+            sharing_of(topic, clock, name, every_broker=every_broker) for name in ("one", "other")
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(other.run, ignore)
+            await until(lambda: clock_on(clock) and other.weirs == 2 and one.weirs == 2)
+            assert throttle(there, user, 1, clock.now_ms) == 0
+            throttle(here, user, 20_000, clock.now_ms)
+            await until(lambda: clock_on(clock) and other.limiters.others_units >= 9000)
+            assert throttle(there, user, 1000, clock.now_ms) > 0
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+def clock_on(clock: Clock) -> bool:
+    clock.now_ms += 10
+    return True
+
+
+def test_quotas_of_a_broker_stay_local_without_share_usage() -> None:
+    topic, clock = Topic(), Clock()
+    one, here = sharing_of(topic, clock)
+    throttle(here, "local", 20_000, clock.now_ms)
+    throttle(here, "shared", 70, clock.now_ms)
+    one.look()
+    one.look()
+    assert one.own.units == 70
+
+
+def read_all(topic: Topic, clock: Clock) -> News:
+    found: list[News] = []
+    reader = Reader(topic.link, "me", 2, clock, found.append, lambda _error: None)
+    reader.start()
+    try:
+        deadline = threading.Event()
+        while not found and not deadline.wait(0.01):
+            pass
+    finally:
+        reader.stop()
+    return found[0]
+
+
+@pytest.mark.timeout(60)
+def test_reports_from_before_the_start_are_charged_with_their_ages() -> None:
+    """Also those of a former incarnation of the same Weir."""
+    topic, clock = Topic(), Clock()
+    topic.append(encode(Report("me", 1, 0, (Usage(7, 500, 500),))), 1_000_000)
+    topic.append(b"not a report", 1_001_000)
+    topic.append(encode(Report("other", 1, 9, (Usage(7, 1e6, 40),))), 1_003_000)
+    topic.append(encode(Report("me", 2, 0)), 1_005_000)
+    news = read_all(topic, clock)
+    assert news.charges == {7: [(95_000, 500), (98_000, 40)]}
+    assert (news.read_back, news.ignored) == (0, {"unreadable": 1})
+    assert news.weirs == 2
+
+
+def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
+    async def story() -> None:
+        topic, clock = Topic(), Clock()
+        topic.failure = "no broker answers"
+        one, here = sharing_of(topic, clock)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run, ignore)
+            await until(lambda: clock_on(clock) and one.blindness.sight is Sight.NEVER)
+            await until(lambda: one.failure != "")
+            assert [each.key for each in one.conditions()] == [("problem", "usage_not_shared")]
+            assert throttle(here, "shared", 10_000, clock.now_ms) == 0
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+def test_what_a_former_process_has_told_is_not_charged_again_from_the_topic() -> None:
+    topic, clock = Topic(), Clock()
+    one, _here = sharing_of(topic, clock)
+    one.inherited()
+    one._heard(News({7: []}, 0, 1, one.ignored))
+    assert one.limiters.others_units == 0
+
+
+def test_the_share_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> None:
+    settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage"}
+    loaded, registry = config.load(None, settings), QuotaRegistry(TABLE)
+    assert loaded.own_topics == {"__weir_usage"}
+    assert usage_sharing(loaded, registry, Clock()) is not None
+    assert usage_sharing(config.load(None, {"upstream": "a:1"}), registry, Clock()) is None
+    with pytest.raises(config.ConfigError, match="usage_share_topic is 'a b', must be a topic's name"):
+        usage_sharing(config.load(None, {**settings, "usage_share_topic": "a b"}), registry, Clock())
+    with pytest.raises(config.ConfigError, match="share_usage needs a topic"):
+        config.load(None, {"upstream": "a:1", "share_usage": True})

@@ -1,0 +1,241 @@
+"""The parts of sharing: reports, what is due, differences, blindness, and limiters that take part."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir.quotas.client_quotas import byte_rates, mutation_rates, request_times
+from weir.quotas.limiters.request_time import US_PER_PERCENT
+from weir.quotas.sharing.blindness import Blindness, Sight
+from weir.quotas.sharing.others import Charge, OthersUsage
+from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.report import Report, ReportError, Usage, decode, encode, limiter_number
+from weir.quotas.sharing.shared import SharedLimiters
+from weir.quotas.table.entities import Entity, Tags
+from weir.quotas.table.quota_table import QuotaKey, QuotaTable
+
+ID = (None, "cluster produce", False)
+TABLE = QuotaTable(
+    {
+        (Entity(user="a"), QuotaKey.PRODUCER_BYTE_RATE): 1000,
+        (Entity(user="a"), QuotaKey.REQUEST_PERCENTAGE): 50,
+        (Entity(user="a"), QuotaKey.CONTROLLER_MUTATION_RATE): 10,
+    }
+)
+Usages = st.builds(
+    lambda limiter, recent, more: Usage(limiter, recent + more, recent),
+    st.integers(0, 2**64 - 1),
+    st.floats(0, 1e15),
+    st.floats(0, 1e15),
+)
+
+
+@given(
+    st.text(max_size=60), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(Usages, max_size=5)
+)
+def test_a_report_survives_encoding(name: str, incarnation: int, sequence: int, usages: list[Usage]) -> None:
+    report = Report(name.encode("utf-8", "replace").decode(), incarnation, sequence, tuple(usages))
+    assert decode(encode(report)) == report
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_report_or_refused(data: bytes) -> None:
+    for each in (data, b"WU\x01" + data):
+        with suppress(ReportError):
+            decode(each)
+
+
+@pytest.mark.parametrize("total", [float("nan"), float("inf"), -1.0, 1e19])
+def test_a_report_of_impossible_units_is_refused(total: float) -> None:
+    data = encode(Report("w", 1, 0, (Usage(1, 5, 5),)))
+    with pytest.raises(ReportError):
+        decode(data[:-16] + struct.pack(">dd", total, 0.0))
+
+
+def test_limiters_have_equal_numbers_at_all_weirs_and_others_for_other_names() -> None:
+    assert limiter_number((1, "produce", False), Tags("a", "b")) == limiter_number(
+        (1, "produce", False), Tags("a", "b")
+    )
+    others = {
+        limiter_number(name, tags)
+        for name in [(1, "produce", False), (1, "produce", True), (2, "produce", False), ID]
+        for tags in [Tags("a", "b"), Tags("ab", ""), Tags("", "ab"), Tags("a", "", "b")]
+    }
+    assert len(others) == 16
+
+
+def test_much_unreported_usage_is_due_after_50_ms_and_little_after_500_ms() -> None:
+    own = OwnUsage("w", 1)
+    assert [report.usages for report in own.due(0)] == [()]
+    own.note(7, 99, window_units=10_000, weirs=2, now_ms=10)
+    assert own.due(499) == []
+    assert own.due(500) == [Report("w", 1, 1, (Usage(7, 99, 99),))]
+    own.note(7, 101, window_units=10_000, weirs=2, now_ms=510)
+    assert own.due(549) == []
+    assert own.due(550) == [Report("w", 1, 2, (Usage(7, 200, 200),))]
+
+
+def test_small_usage_is_reported_too() -> None:
+    """An integer division suppressed small reports in another system (apache/pulsar#15292)."""
+    own = OwnUsage("w", 1)
+    own.due(0)
+    own.note(7, 0.001, window_units=1e12, weirs=8, now_ms=1)
+    assert [report.usages for report in own.due(500)] == [(Usage(7, 0.001, 0.001),)]
+
+
+def test_recent_units_are_those_of_about_ten_seconds() -> None:
+    own = OwnUsage("w", 1)
+    for second in range(60):
+        own.note(7, 100, 1000, 2, 1000 * second)
+    ((usage,),) = [report.usages for report in own.due(59_000)]
+    assert usage.total == 6000
+    assert 1000 <= usage.recent <= 1200
+
+
+def charged(others: OthersUsage) -> dict[int, float]:
+    return {limiter: sum(each.units for each in charges) for limiter, charges in others.charges().items()}
+
+
+def test_lost_and_doubled_reports_change_no_total() -> None:
+    others = OthersUsage("me", 1)
+    reports = [Report("w", 1, number, (Usage(7, 10.0 * (number + 1), 10),)) for number in range(6)]
+    for number, report in enumerate([reports[0], reports[2], reports[2], reports[1], reports[5]]):
+        others.take(report, 100 * number)
+    assert charged(others) == {7: 60}
+
+
+def test_an_unknown_weir_counts_with_its_recent_units() -> None:
+    others = OthersUsage("me", 1)
+    others.take(Report("w", 1, 900, (Usage(7, 1e9, 500),)), 0)
+    others.take(Report("w", 2, 0, (Usage(7, 20, 20),)), 100)  # it was restarted
+    assert charged(others) == {7: 520}
+
+
+def test_own_reports_are_not_charged_but_those_of_a_former_incarnation_are() -> None:
+    others = OthersUsage("me", 2)
+    others.take(Report("me", 1, 5, (Usage(7, 50, 50),)), 0)
+    others.take(Report("me", 2, 3, (Usage(7, 70, 70),)), 0)
+    assert charged(others) == {7: 50}
+    assert others.read_back == 3
+    assert others.weirs(0) == 1
+
+
+def test_units_below_the_last_ones_are_ignored_and_counted() -> None:
+    others = OthersUsage("me", 1)
+    others.take(Report("w", 1, 0, (Usage(7, 50, 50),)), 0)
+    others.take(Report("w", 1, 1, (Usage(7, 40, 40),)), 0)
+    assert charged(others) == {7: 50}
+    assert others.ignored == {"negative": 1}
+
+
+def test_weirs_not_heard_for_ten_seconds_no_longer_count() -> None:
+    others = OthersUsage("me", 1)
+    others.take(Report("a", 1, 0), 0)
+    others.take(Report("b", 1, 0), 5000)
+    assert [others.weirs(now_ms) for now_ms in (5000, 10_000, 15_000)] == [3, 2, 1]
+
+
+def test_blind_weirs_use_their_share_then_an_equal_one_and_never_nothing() -> None:
+    blindness = Blindness(0)
+    assert blindness.part(None) == 0.5
+    blindness.heard(4, 100)
+    assert blindness.part(0.7) == 1
+    blindness.look(3100)
+    assert blindness.sight is Sight.BLIND
+    assert blindness.part(0.7) == 0.7
+    assert blindness.part(0) > 0  # a share of 0 meant unlimited elsewhere (apache/pulsar#11916)
+    blindness.look(33_100)
+    assert blindness.part(0.7) == pytest.approx((0.7 + 0.25) / 2)
+    blindness.look(163_100)
+    assert blindness.part(0.7) == 0.25
+    blindness.heard(4, 163_200)
+    assert blindness.part(0.7) == 1
+
+
+def test_limits_apply_as_without_sharing_if_the_topic_was_never_read() -> None:
+    blindness = Blindness(0)
+    blindness.look(5000)
+    assert blindness.sight is Sight.NEVER
+    assert blindness.part(None) == 1
+
+
+def shared(now_ms: int = 0) -> tuple[SharedLimiters, OwnUsage, Blindness]:
+    own, blindness = OwnUsage("w", 1), Blindness(now_ms)
+    return SharedLimiters(own, blindness, 11_000), own, blindness
+
+
+def test_usage_of_a_client_not_known_here_waits_for_its_first_request() -> None:
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    blindness.heard(2, 0)
+    limiters.join(ID, quotas, 10)
+    limiters.absorb({limiter_number(ID, Tags("a", "")): [Charge(0, 10_000)]}, 0)
+    budget = quotas.budget("a", "", 10)
+    assert budget is not None
+    assert budget.charge(1000, 10) == 990  # 11,000 bytes at 1000 bytes/s, less a window of 10.01 s
+    assert limiters.usage(ID, Tags("a", "")) == (0, 10_000)
+
+
+def test_a_report_charges_at_most_a_window_of_each_other_weir() -> None:
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    blindness.heard(3, 0)
+    limiters.join(ID, quotas, 10)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    limiters.absorb({limiter_number(ID, Tags("a", "")): [Charge(0, 1e15)]}, 0)
+    assert budget.rate(0) == 2000
+
+
+def test_request_time_is_reported_in_microseconds_and_charged_in_percent() -> None:
+    quotas, name = request_times(), (None, "cluster request", False)
+    quotas.use(TABLE)
+    limiters, own, blindness = shared()
+    blindness.heard(2, 0)
+    limiters.join(name, quotas, 10)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    budget.charge_api(0, 3.0, 0)
+    limiters.look(20)
+    ((usage,),) = [report.usages for report in own.due(20)]
+    assert usage.total == 3 * US_PER_PERCENT
+    limiters.absorb({usage.limiter: [Charge(30, 200 * US_PER_PERCENT)]}, 30)
+    assert budget.rate(30) == pytest.approx(203 / 10.03, rel=0.01)
+
+
+def test_mutations_take_tokens_for_what_others_did() -> None:
+    quotas, name = mutation_rates(), (None, "mutations", False)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    blindness.heard(2, 0)
+    limiters.join(name, quotas, 11)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    before = budget.tokens(0)
+    limiters.absorb({limiter_number(name, Tags("a", "")): [Charge(0, 60)]}, 0)
+    assert before - budget.tokens(0) == 60
+
+
+def test_limits_of_existing_and_new_limiters_shrink_while_blind_and_grow_again() -> None:
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    limiters.join(ID, quotas, 10)
+    blindness.heard(2, 0)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    assert budget.limit == 1000
+    for now_ms in range(3000, 3200, 20):
+        limiters.look(now_ms)
+    assert budget.limit == 500
+    blindness.heard(2, 3200)
+    for now_ms in range(3200, 3400, 20):
+        limiters.look(now_ms)
+    assert budget.limit == 1000

@@ -1,0 +1,119 @@
+"""Several simulated Weirs keep one limit together, within the bounds in docs/background/sharing.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.quotas.sharing_world import LIMIT, WINDOW_S, Conditions, excess, rate, world
+from weir.quotas.sharing.blindness import Sight
+from weir.quotas.sharing.own import EPSILON, PAUSE_MS
+from weir.quotas.sharing.shared import LOOK_MS
+
+SIZE = 5000.0
+DELAYS_MS = (20, 100, 500, 2000)
+SLOW = [
+    (weirs, demand)
+    for weirs in range(2, 9)
+    for demand in (2, 3, 10)
+    if (weirs, demand) not in {(2, 2), (3, 3), (8, 2)}
+]
+
+
+def bound(weirs: int, demand: float, delay_ms: int, size: float = SIZE) -> float:
+    """Return the derived maximum of the excess, as a share of a window. A look comes up to `LOOK_MS` late,
+    and each Weir forwards the request that exceeds the limit.
+    """
+    late_s = (delay_ms + PAUSE_MS + LOOK_MS) / 1000
+    unknown = (weirs - 1) / weirs * (EPSILON * LIMIT * WINDOW_S + demand * LIMIT * late_s)
+    return (unknown + weirs * size) / (LIMIT * WINDOW_S)
+
+
+@pytest.mark.parametrize(
+    ("weirs", "demand"),
+    [(2, 2), (3, 3), (8, 2), *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)],
+)
+def test_the_first_window_exceeds_the_limit_by_at_most_the_derived_bound(weirs: int, demand: int) -> None:
+    for delay_ms in DELAYS_MS:
+        found = excess(weirs, demand, SIZE, Conditions(delay_ms))
+        assert found <= bound(weirs, demand, delay_ms), f"{delay_ms} ms: {found:.4f}"
+
+
+@pytest.mark.parametrize(
+    ("weirs", "delay_ms", "tolerance"),
+    [
+        *((weirs, delay_ms, 0.05) for weirs in (2, 3) for delay_ms in (20, 100, 500)),
+        *((weirs, 2000, 0.1) for weirs in (2, 3)),
+        *(pytest.param(8, *each, marks=pytest.mark.slow) for each in [(20, 0.05), (100, 0.05), (500, 0.1)]),
+    ],
+)
+def test_over_a_minute_clients_get_the_limit(weirs: int, delay_ms: int, tolerance: float) -> None:
+    made = world(weirs, Conditions(delay_ms), seed=delay_ms)
+    began_ms = made.now_ms
+    for weir in made.weirs:
+        made.client(weir, 3 * LIMIT / weirs, SIZE, connections=2)
+    made.run(began_ms + 80_000)
+    assert rate(made, began_ms + 20_000, began_ms + 80_000) == pytest.approx(1, abs=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lost_and_doubled_reports_change_the_rate_by_less_than_five_percent(seed: int) -> None:
+    made = world(3, Conditions(100, lost=0.3, doubled=0.3), seed)
+    began_ms = made.now_ms
+    for weir in made.weirs:
+        made.client(weir, LIMIT, SIZE, connections=3)
+    made.run(began_ms + 80_000)
+    assert rate(made, began_ms + 20_000, began_ms + 80_000) == pytest.approx(1, abs=0.05)
+
+
+def test_a_killed_weir_leaves_the_limit_to_the_others() -> None:
+    made = world(2, Conditions(), seed=1)
+    began_ms = made.now_ms
+    for weir in made.weirs:
+        made.client(weir, 2 * LIMIT, SIZE)
+    made.run(began_ms + 20_000)
+    made.weirs[0].alive = False
+    made.run(began_ms + 90_000)
+    # Kafka's formula admits up to eleven seconds' worth in ten seconds.
+    assert rate(made, began_ms + 20_000, began_ms + 30_000) <= 1.1 + bound(2, 4, 100)
+    assert rate(made, began_ms + 30_000, began_ms + 90_000) == pytest.approx(1, abs=0.05)
+
+
+def test_a_weir_that_restarts_does_not_give_its_clients_a_second_window() -> None:
+    made = world(1, Conditions(), seed=1)
+    began_ms = made.now_ms
+    made.client(made.weirs[0], 3 * LIMIT, SIZE)
+    made.run(began_ms + 5_000)
+    old = made.weirs[0]
+    old.alive = False
+    new = made.start(old.name, incarnation=2)
+    for report in made.sent[-40:]:
+        new.others.take(report, made.now_ms, made.now_ms - 1000)
+    new.shared.absorb(new.others.charges(), made.now_ms)
+    made.client(new, 3 * LIMIT, SIZE)
+    made.run(began_ms + 10_000)
+    assert sum(size for _at_ms, size in made.used) <= 1.15 * WINDOW_S * LIMIT
+
+
+def test_weirs_that_are_all_blind_use_the_limit_together() -> None:
+    made = world(3, Conditions(), seed=2)
+    began_ms = made.now_ms
+    for weir, demand in zip(made.weirs, (3, 1, 0.2), strict=True):
+        made.client(weir, demand * LIMIT, SIZE)
+    made.run(began_ms + 30_000)
+    for weir in made.weirs:
+        weir.cut_off = True
+    made.run(began_ms + 120_000)
+    assert rate(made, began_ms + 45_000, began_ms + 120_000) <= 1.05
+    assert {weir.blindness.sight for weir in made.weirs} == {Sight.BLIND}
+
+
+def test_a_stopped_weir_repays_after_it_goes_on() -> None:
+    made = world(2, Conditions(), seed=3)
+    began_ms = made.now_ms
+    for weir in made.weirs:
+        made.client(weir, 2 * LIMIT, SIZE)
+    made.run(began_ms + 20_000)
+    made.weirs[0].paused_until_ms = made.now_ms + 30_000
+    made.run(began_ms + 130_000)
+    assert rate(made, began_ms + 20_000, began_ms + 50_000) <= 1.05
+    assert rate(made, began_ms + 70_000, began_ms + 130_000) == pytest.approx(1, abs=0.05)
