@@ -23,6 +23,8 @@ from weir.proxy.config.config import Config, check_quota_store
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.cluster import broker_map
 from weir.proxy.control.cluster.broker_map import BrokerMap
+from weir.proxy.control.cluster.discovery import first_brokers
+from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.quota_registry import QuotaRegistry
@@ -47,9 +49,8 @@ from weir.proxy.server.reload import Reload
 from weir.proxy.server.server import Server
 from weir.proxy.server.takeover import taker as taking
 from weir.proxy.server.takeover.giver import Estate, Giver
+from weir.proxy.workers.pool import Pool, number_of
 from weir.quotas import QuotaTable
-from weir.quotas.table.bounded_names import EMPTY
-from weir.quotas.table.options import Pacing
 
 log = structlog.get_logger("weir")
 
@@ -116,22 +117,6 @@ def choose(config: Config) -> Chosen:
     assert_never(settings.quota_store)
 
 
-def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
-    """Return a quota registry with these quotas and the configured windows."""
-    settings = config.settings
-    return QuotaRegistry(
-        table,
-        settings.quota_window_num,
-        settings.quota_window_size_seconds,
-        settings.controller_quota_window_num,
-        settings.controller_quota_window_size_seconds,
-        in_shadow=settings.quota_mode == "shadow",
-        pacing=Pacing(settings.quota_pacing),
-        unnamed=EMPTY if settings.empty_client_id == "default" else "",
-        request_time_scale=config.request_time.scale_of,
-    )
-
-
 def single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the only exception within nested exception groups of one exception each, which nurseries make;
     else the outermost group that has several exceptions.
@@ -174,6 +159,8 @@ async def _main(
         if admin is not None and taker is None:
             nursery.start_soon(admin.serve)
         await nursery.start(quota_manager.run)
+        if config.settings.workers != 1:
+            await nursery.start((await _pool(config, server, quota_manager, reactor)).run)
         systemd = of_this_process()
         process.start_tasks(nursery, load, systemd)
         if follower is not None:
@@ -284,6 +271,12 @@ class _Admin(NamedTuple):
         with self.scope:
             async with trio.open_nursery() as nursery:
                 self.start(nursery)
+
+
+async def _pool(config: Config, server: Server, quota_manager: QuotaManager, reactor: Reactor) -> Pool:
+    """Return the workers that the configuration asks for. Raises ConfigError."""
+    brokers = 0 if config.settings.workers else len((await first_brokers(config, server.address_book)).nodes)
+    return Pool(server, quota_manager, reactor, number_of(config.settings.workers, brokers))
 
 
 async def _hand_over(place: Path, server: Server, admin: _Admin | None, reactor: Reactor) -> None:

@@ -137,7 +137,7 @@ class QuotaRegistry:
         """Yield what the clients of all brokers have used and still counts, for a process that takes over;
         None after each step.
         """
-        for of, quotas in list(self._all()):
+        for of, quotas in list(self.named()):
             yield from used(quotas, of, now_ms)
 
     def absorb(self, taken: Iterable[UsedUnits], now_ms: int) -> None:
@@ -146,11 +146,11 @@ class QuotaRegistry:
             node_id, name, _is_shadow = each.quotas
             if name in BROKER_QUOTAS:
                 self.of(node_id)
-            quotas = dict(self._all()).get(each.quotas)
+            quotas = dict(self.named()).get(each.quotas)
             if quotas is not None:
                 absorb(quotas, each, now_ms)
 
-    def _all(self) -> Iterator[tuple[QuotasName, Quotas]]:
+    def named(self) -> Iterator[tuple[QuotasName, Quotas]]:
         """Yield all quotas of clients, enforced and shadow, by their names."""
         yield from _both(None, "mutations", self.mutations)
         for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):
