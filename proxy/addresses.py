@@ -169,8 +169,8 @@ class AddressBook:
         """Number of changes that may have changed a result of `port`; responses cached before a change are
         stale.
         """
-        self.on_change: Callable[[], None] = lambda: None
-        """Function to call after each change of `nodes`, also within a turn of the reactor."""
+        self.on_change: list[Callable[[], None]] = []
+        """Functions to call after each change of `nodes`, also within a turn of the reactor."""
 
     @property
     def nodes(self) -> dict[int, Address]:
@@ -254,7 +254,8 @@ class AddressBook:
         self._upstream.pop(node_id, None)  # inserted again as the latest, for `node_at`
         self._upstream[node_id] = upstream
         self.version += 1
-        self.on_change()
+        for call in self.on_change:
+            call()
 
     def _opened(self, node_id: int, upstream: Address, port: int) -> bool:
         try:

@@ -25,6 +25,8 @@ from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.cluster import broker_map
 from weir.proxy.control.cluster.broker_map import BrokerMap
+from weir.proxy.control.cluster.discovery import first_brokers
+from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.quota_registry import QuotaRegistry
@@ -50,9 +52,8 @@ from weir.proxy.server.reload import Reload
 from weir.proxy.server.server import Server
 from weir.proxy.server.takeover import taker as taking
 from weir.proxy.server.takeover.giver import Estate, Giver
+from weir.proxy.workers.pool import Pool, number_of
 from weir.quotas import QuotaTable
-from weir.quotas.table.bounded_names import EMPTY
-from weir.quotas.table.options import Pacing
 
 log = structlog.get_logger("weir")
 
@@ -119,22 +120,6 @@ def choose(config: Config) -> Chosen:
     assert_never(settings.quota_store)
 
 
-def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
-    """Return a quota registry with these quotas and the configured windows."""
-    settings = config.settings
-    return QuotaRegistry(
-        table,
-        settings.quota_window_num,
-        settings.quota_window_size_seconds,
-        settings.controller_quota_window_num,
-        settings.controller_quota_window_size_seconds,
-        in_shadow=settings.quota_mode == "shadow",
-        pacing=Pacing(settings.quota_pacing),
-        unnamed=EMPTY if settings.empty_client_id == "default" else "",
-        request_time_scale=config.request_time.scale_of,
-    )
-
-
 def single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the only exception within nested exception groups of one exception each, which nurseries make;
     else the outermost group that has several exceptions.
@@ -179,6 +164,8 @@ async def _main(
         if admin is not None and taker is None:
             nursery.start_soon(admin.serve)
         await nursery.start(quota_manager.run)
+        if config.settings.workers != 1:
+            await nursery.start((await _pool(config, server, quota_manager, reactor)).run)
         systemd = of_this_process()
         process.start_tasks(nursery, load, systemd)
         if charges is not None:
@@ -325,6 +312,12 @@ def _charges_file(
         own = [each for each in file.read() if limiters is None or not limiters.shares(each.quotas)]
         registry.absorb(own, reactor.now_ms)
     return file
+
+
+async def _pool(config: Config, server: Server, quota_manager: QuotaManager, reactor: Reactor) -> Pool:
+    """Return the workers that the configuration asks for. Raises ConfigError."""
+    brokers = 0 if config.settings.workers else len((await first_brokers(config, server.address_book)).nodes)
+    return Pool(server, quota_manager, reactor, number_of(config.settings.workers, brokers))
 
 
 async def _hand_over(

@@ -103,6 +103,8 @@ def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
 def _click_type(name: str, kind: msgspec.inspect.Type) -> click.ParamType[object]:
     if (unit := unit_of(name)) is not None:
         return Quantity(unit)
+    if name == "workers":  # a number, or auto
+        return click.STRING
     match kind:
         case msgspec.inspect.LiteralType(values=values):
             return click.Choice([str(value) for value in values])

@@ -29,6 +29,7 @@ SECTIONS: Final = {
         "refresh_s",
         "connect_timeout_s",
         "proxy_protocol_from",
+        "workers",
     ),
     "Quotas": (
         "quotas",

@@ -32,7 +32,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
-from weir.proxy.server.server import Server
+from weir.proxy.server.server import LOSSES, Server
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 from weir.quotas.sharing.blindness import Sight
@@ -115,6 +115,12 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
         "problem",
     )
     failures = server.counters.task_failures
+    yield WEIR.counter(
+        "worker_restarts",
+        "Workers that were replaced.",
+        {reason: server.worker_restarts[reason] for reason in LOSSES},
+        "reason",
+    )
     yield WEIR.counter(
         "task_failures",
         "Failures of Weir's own tasks, which were restarted.",

@@ -121,7 +121,7 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
     draft = read(path, options)
     if not draft.mistakes:
         try:
-            return msgspec.structs.replace(_check(draft.settings), file=path)
+            return msgspec.structs.replace(checked(draft.settings), file=path)
         except ConfigError:
             pass
     raise ConfigMistakesError(all_mistakes(draft))
@@ -185,6 +185,8 @@ def _checked(where: str, key: str, value: object) -> object:
         known = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the keys"
         advice = REPLACED.get(key, known)
         raise ConfigError(f"{where}unknown key {key}: {advice}")
+    if key == "workers" and isinstance(value, str):
+        value = 0 if value == "auto" else int(value) if value.isdecimal() else value
     unit = unit_of(key)
     if unit is not None and isinstance(value, str):
         try:
@@ -231,10 +233,11 @@ def _read(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path}: not TOML: {error}") from None
 
 
-def _check(settings: Settings) -> Config:
+def checked(settings: Settings) -> Config:
     """Return the checked settings. Raises ConfigError for the first mistake."""
     _check_usage(settings)
     _check_sharing(settings)
+    _check_workers(settings)
     listen = _listen(settings)
     ports = _ports(settings)
     return Config(
@@ -264,6 +267,26 @@ def _check_usage(settings: Settings) -> None:
 def _check_sharing(settings: Settings) -> None:
     if settings.share_usage and not settings.usage_share_topic:
         raise ConfigError("share_usage needs a topic: set usage_share_topic, for example to __weir_usage")
+
+
+_ONE_WORKER: Final = (
+    "takeover_socket",
+    "replication_upstream",
+    "sni_domain",
+    "usage_dir",
+    "usage_topic",
+    "usage_share_topic",
+    "charges_file",
+)
+"""Settings that more than one worker cannot serve."""
+
+
+def _check_workers(settings: Settings) -> None:
+    """Raise ConfigError if workers are configured beside a setting of `_ONE_WORKER`."""
+    if settings.workers != 1:
+        for key in _ONE_WORKER:
+            if getattr(settings, key):
+                raise ConfigError(f"{key} needs workers = 1: leave out one of them")
 
 
 def check_quota_store(settings: Settings) -> None:
@@ -364,6 +387,7 @@ _CHECKS: Final[tuple[Callable[[Settings], object], ...]] = (
     _connections_per_ip,
     _check_usage,
     _check_sharing,
+    _check_workers,
     check_quota_store,
     _replication,
     credentials_of,

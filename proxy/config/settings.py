@@ -364,6 +364,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         str,
         _key("File that keeps what clients have used, so that a restart gives no quota again; empty: none."),
     ] = ""
+    workers: Annotated[
+        int,
+        AT_LEAST_0,
+        _key("Processes that move bytes, each for some brokers; auto: one per core, at most one per broker."),
+    ] = 1
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
     log_format: Annotated[
         Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")

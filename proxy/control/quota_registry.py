@@ -138,7 +138,7 @@ class QuotaRegistry:
         """Yield what the clients of all brokers have used and still counts, for a process that takes over;
         None after each step.
         """
-        for of, quotas in list(self._all()):
+        for of, quotas in list(self.named()):
             yield from used(quotas, of, now_ms)
 
     def absorb(self, taken: Iterable[UsedUnits], now_ms: int) -> None:
@@ -147,7 +147,7 @@ class QuotaRegistry:
             node_id, name, _is_shadow = each.quotas
             if name in BROKER_QUOTAS:
                 self.of(node_id)
-            quotas = dict(self._all()).get(each.quotas)
+            quotas = dict(self.named()).get(each.quotas)
             if quotas is not None:
                 absorb(quotas, each, now_ms)
 
@@ -155,14 +155,14 @@ class QuotaRegistry:
         """Yield (name, quotas, length of a window or burst in s) of the quotas that several Weirs can share:
         those of the cluster and, with `every_broker`, those of each broker with a known id.
         """
-        for name, quotas in self._all():
+        for name, quotas in self.named():
             node_id, kind, _is_shadow = name
             if kind == "mutations":
                 yield name, quotas, self._controller_window_s
             elif kind not in BROKER_QUOTAS or (every_broker and node_id is not None):
                 yield name, quotas, (self._num_samples - 1) * self._window_s
 
-    def _all(self) -> Iterator[tuple[QuotasName, Quotas]]:
+    def named(self) -> Iterator[tuple[QuotasName, Quotas]]:
         """Yield all quotas of clients, enforced and shadow, by their names."""
         yield from _both(None, "mutations", self.mutations)
         for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):

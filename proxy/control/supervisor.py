@@ -42,6 +42,7 @@ class Task(StrEnum):
     THROTTLE_LOG = "throttle_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"
+    WORKERS = "workers"
 
 
 Works: TypeAlias = Callable[[], None]

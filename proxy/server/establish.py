@@ -73,6 +73,10 @@ StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
 """Function (client, broker's socket, target with the broker's node id if known) that starts a relay, which
 then owns both sockets.
 """
+Give: TypeAlias = Callable[[socket.socket, Target, Address], None]
+"""Function (client's socket, target, client's address) that gives a socket to another process. Raises
+RefusalError.
+"""
 RefuseUntil: TypeAlias = Callable[[Target, Callable[[], Awaitable[None]]], Awaitable[None]]
 """Coroutine function (target of the listener, until) that has a listener refuse connections until `until`
 returns.
@@ -131,11 +135,36 @@ class Connector:
         refusing = (target.node_id for target in self._refusing if not target.is_replication)
         return frozenset(node_id for node_id in refusing if node_id is not None)
 
-    async def establish(self, sock: socket.socket, target: Target, peer: Address) -> None:
-        """Connect an accepted client to its broker and start a relay, or refuse the client."""
-        pending = _PendingConnection(sock, target, peer)
+    async def establish(
+        self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
+    ) -> None:
+        """Connect an accepted client to its broker and start a relay, or refuse the client. `listener`:
+        target of the listener that has accepted the client, if it is not `target`.
+        """
+        await self._serve(_PendingConnection(sock, target, peer, listener), self._relay)
+
+    async def pass_on(self, sock: socket.socket, target: Target, peer: Address, give: Give) -> None:
+        """Count an accepted client and give its socket away, or refuse the client. The process that gets the
+        socket connects the client to its broker. `ended` counts the end of the connection.
+        """
+
+        async def given(pending: _PendingConnection) -> None:
+            give(pending.plain, pending.target, pending.peer)
+
+        await self._serve(_PendingConnection(sock, target, peer), given)
+
+    def ended(self, host: str) -> None:
+        """Count the end of a connection from this address that `pass_on` has given away."""
+        self._counters.sessions_open -= 1
+        self._limiter.leave(host)
+
+    async def _serve(
+        self, pending: _PendingConnection, serve: Callable[[_PendingConnection], Awaitable[None]]
+    ) -> None:
+        """Count a client and serve it, or refuse the client."""
+        target = pending.target
         try:
-            await self._relay(pending)
+            await self._admitted(pending, serve)
         except RefusalError as refusal:
             self._note(refusal, pending.target, str(pending.peer))
             if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.target == target:
@@ -150,27 +179,35 @@ class Connector:
             self._counters.closed_at[CloseReason.STOPPED, self._known(pending.target)] += 1
             raise
 
-    async def _relay(self, pending: _PendingConnection) -> None:
-        """Connect a client to its broker and start a relay. Raises RefusalError; the client's socket is still
+    async def _admitted(
+        self, pending: _PendingConnection, serve: Callable[[_PendingConnection], Awaitable[None]]
+    ) -> None:
+        """Serve a client within the limits of connections. Raises RefusalError; the client's socket is still
         open then.
         """
         counters = self._counters
         if not pending.target.is_replication and self._free_places() <= 0:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
         counters.sessions_open += 1
-        relayed = False
+        served = False
         try:
             if not pending.target.is_replication:
                 await self._enter(pending)
-            client = await self._client(pending)
-            broker, found = await self._connect(pending.target)
-            self._start_relay(client, broker, found)
-            relayed = True
+            await serve(pending)
+            served = True
         finally:
-            if not relayed:
+            if not served:
                 counters.sessions_open -= 1
                 if pending.is_counted:
                     self._limiter.leave(pending.peer.host)
+
+    async def _relay(self, pending: _PendingConnection) -> None:
+        """Connect a client to its broker and start a relay. Raises RefusalError; the client's socket is still
+        open then.
+        """
+        client = await self._client(pending)
+        broker, found = await self._connect(pending.target)
+        self._start_relay(client, broker, found)
 
     async def _enter(self, pending: _PendingConnection) -> None:
         """Count a client's connection for its address, which a load balancer tells in a PROXY header. Raises
@@ -198,7 +235,7 @@ class Connector:
         target = pending.target
         acceptor = self._replication_acceptor if target.is_replication else self._tls_acceptor
         if acceptor is None:
-            return Client(plain, pending.peer, host, listener=target)
+            return Client(plain, pending.peer, host, listener=pending.listener)
         try:
             accepted = await acceptor.enter(plain, target.node_id, plain_ip(pending.peer.host))
         except RefusedError as error:
@@ -207,7 +244,7 @@ class Connector:
         pending.sock, pending.target = accepted.sock, target._replace(node_id=accepted.node_id)
         if accepted.node_id is not None and not self._is_known(pending.target):
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
-        return Client(accepted.sock, pending.peer, host, accepted.user, target)
+        return Client(accepted.sock, pending.peer, host, accepted.user, pending.listener)
 
     async def _connect(self, target: Target) -> tuple[Socket, Target]:
         """Return a socket connected to this broker, and the target with the broker's node id if known; for
@@ -215,7 +252,7 @@ class Connector:
         """
         failure: RefusalError | None = None
         timeout_s = self.config.settings.connect_timeout_s
-        addresses = self._addresses(target)
+        addresses = self.addresses(target)
         with trio.move_on_after(timeout_s):
             for address, found in addresses:
                 # A host that drops packets must leave time for the others.
@@ -248,7 +285,7 @@ class Connector:
     def _free_places(self) -> int:
         return self.config.settings.connections_max - self._counters.sessions_open
 
-    def _addresses(self, target: Target) -> list[tuple[Address, Target]]:
+    def addresses(self, target: Target) -> list[tuple[Address, Target]]:
         """Return addresses of brokers, each with its target, in order of preference: brokers whose node id is
         known come first, because quotas are per broker.
         """
@@ -342,15 +379,19 @@ class _PendingConnection:
     target.
     """
 
-    __slots__ = ("is_counted", "peer", "plain", "sock", "target")
+    __slots__ = ("is_counted", "listener", "peer", "plain", "sock", "target")
 
-    def __init__(self, sock: socket.socket, target: Target, peer: Address) -> None:
+    def __init__(
+        self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
+    ) -> None:
         self.plain = sock
         self.sock: Socket = sock
         """The client's present socket, which must be closed at the end: the plain socket, or the TlsSocket
         after a handshake.
         """
         self.target = target
+        self.listener = target if listener is None else listener
+        """Target of the listener that has accepted the client."""
         self.peer = peer
         """The client's address. A load balancer's PROXY header changes it."""
         self.is_counted = False

@@ -106,7 +106,12 @@ def state_of(sources: Sources, readiness: Readiness) -> State:
     server = sources.server
     server.conditions.sources.insert(0, readiness.conditions)
     quotas = server.connection_limiter.quotas
-    traffic = Traffic(server.counters, lambda: server.relays, lambda: server.requests().total())
+    traffic = Traffic(
+        server.counters,
+        lambda: server.relays,
+        lambda: server.requests().total(),
+        lambda: server.plane.connections_elsewhere,
+    )
     server.conditions.sources.append(lambda: traffic.conditions(sources.now_ms()))
     return State(
         sources,

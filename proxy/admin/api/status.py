@@ -35,15 +35,7 @@ async def _status(call: Call) -> Status:
         ready=unready is None,
         problems=tuple(_problems(state, now_ms)),
         stores=(_store(state),),
-        workers=(
-            Worker(
-                id=0,
-                pid=os.getpid(),
-                brokers=tuple(sorted(server.address_book.nodes)),
-                connections=state.traffic.latest.connections.total(),
-                beat_ms=now_ms,
-            ),
-        ),
+        workers=_workers(state, now_ms) if server.workers is None else server.workers(),
         usage=_usage(state),
         certificates=tuple(
             Certificate(name=files.name, expires_ms=int(files.expires_s * 1000))
@@ -52,6 +44,13 @@ async def _status(call: Call) -> Status:
         ),
         totals=_totals(state),
     )
+
+
+def _workers(state: State, now_ms: int) -> tuple[Worker, ...]:
+    """Return this process, which serves all clients."""
+    brokers = tuple(sorted(state.server.address_book.nodes))
+    connections = state.traffic.latest.connections.total()
+    return (Worker(id=0, pid=os.getpid(), brokers=brokers, connections=connections, beat_ms=now_ms),)
 
 
 def _totals(state: State) -> Totals:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -138,13 +137,21 @@ class BrokerMap:
     async def keep(self, address_book: AddressBook, works: Works) -> None:
         """Write the address book to the file after each change, until cancelled."""
         token = trio.lowlevel.current_trio_token()
-        while True:
-            changed = trio.Event()
-            address_book.on_change = partial(token.run_sync_soon, changed.set)
-            await self._update(address_book.nodes.copy())
-            works()
-            with trio.move_on_after(RETRY_S if self._outage else float("inf")):
-                await changed.wait()
+        changed = trio.Event()
+
+        def note() -> None:
+            token.run_sync_soon(lambda: changed.set())
+
+        address_book.on_change.append(note)
+        try:
+            while True:
+                changed = trio.Event()
+                await self._update(address_book.nodes.copy())
+                works()
+                with trio.move_on_after(RETRY_S if self._outage else float("inf")):
+                    await changed.wait()
+        finally:
+            address_book.on_change.remove(note)
 
     async def _update(self, nodes: dict[int, Address]) -> None:
         if not nodes or nodes == self._written:

@@ -52,9 +52,16 @@ class Traffic:
     """The two latest readings of a process's counters."""
 
     def __init__(
-        self, counters: Counters, relays: Callable[[], OpenRelays], requests: Callable[[], int]
+        self,
+        counters: Counters,
+        relays: Callable[[], OpenRelays],
+        requests: Callable[[], int],
+        elsewhere: Callable[[], Counter[int | None]] = Counter,
     ) -> None:
-        """Begin without readings. `requests` returns the number of requests since the start."""
+        """Begin without readings. `requests` returns the number of requests since the start, `elsewhere` the
+        number of open connections of workers by node id.
+        """
+        self._elsewhere = elsewhere
         self._counters = counters
         self._relays = relays
         self._requests = requests
@@ -74,6 +81,7 @@ class Traffic:
             self._requests(),
             Counter(counters.bytes_from_clients),
             Counter(counters.bytes_from_brokers),
+            Counter(self._elsewhere()),
         )
         for part in slices(list(self._relays().items()), SLICE // 2):
             for relay, opened in part:

@@ -1,0 +1,326 @@
+"""The data plane: the connections of clients to brokers, their plans, limits and counters, on one reactor.
+
+`Server` adds the listeners and the questions to the cluster. A worker has a data plane without them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from weir.proxy import file_watch
+from weir.proxy.addresses import Address, AddressBook, AdvertisedAddresses, UnchangedAddresses
+from weir.proxy.close_reasons import BY_PEERS, CloseReason
+from weir.proxy.config.config import Config, Settings
+from weir.proxy.connection.connection import Connection, ConnectionLimits
+from weir.proxy.connection.usage_registries import UsageRegistries
+from weir.proxy.control.cluster.broker_states import BrokerStates
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.rate_limited_log import RateLimitedLog
+from weir.proxy.control.snapshots.opened import Opened
+from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
+from weir.proxy.counters import Counters
+from weir.proxy.handlers.mutations.cluster_state import ClusterState
+from weir.proxy.handlers.plans import Plans, prepare
+from weir.proxy.handlers.protected_topics.protected_topics import ProtectedTopics
+from weir.proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
+from weir.proxy.handlers.replication.replication import Replication
+from weir.proxy.handlers.sasl.identity import Identities
+from weir.proxy.net.lingering import DISCARD_MS, Lingering
+from weir.proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor
+from weir.proxy.net.relay import Relay
+from weir.proxy.net.side import Socket
+from weir.proxy.net.tapped_relay import NewRelay
+from weir.proxy.net.tls_relay import new_relay
+from weir.proxy.net.tls_socket import TlsSocket
+from weir.proxy.server.connection_limiter import ConnectionLimiter
+from weir.proxy.server.establish import Client as AcceptedClient
+from weir.proxy.server.establish import Connector, RefuseUntil
+from weir.proxy.server.lifetimes import Lifetimes
+from weir.proxy.server.target import Target
+from weir.quotas.limiters.throttle import INT32_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+log = structlog.get_logger("weir")
+
+EXPIRY_S: Final = 30.0
+"""Time (s) between two removals of idle budgets; Kafka checks for idle sensors as often."""
+
+
+class DataPlane:
+    """The connections of one process, from the accepted socket to their end."""
+
+    def __init__(
+        self,
+        config: Config,
+        reactor: Reactor,
+        quotas: QuotaRegistry,
+        address_book: AddressBook,
+        states: BrokerStates,
+        limiter: ConnectionLimiter,
+        refuse_until: RefuseUntil,
+    ) -> None:
+        """Begin without connections; share the other arguments with the caller. `refuse_until` has a listener
+        refuse connections while its broker cannot be reached.
+        """
+        self.config = config
+        self.counters = Counters()
+        self.quota_admin: QuotaAdmin = NoQuotaAdmin()
+        """Object that describes and alters quotas for clients. Set it before the first connection."""
+        self.new_relay: NewRelay = new_relay
+        """Function that starts the relay of a connection. Set it before the first connection."""
+        self.usage = _usage_registries(config.settings) if config.records_usage else None
+        """Usage counters of all brokers' clients; None if usage is not recorded."""
+        self._address_book = address_book
+        self._quotas = quotas
+        self._limiter = limiter
+        self._reactor = reactor
+        self.rate_limited_log = RateLimitedLog(reactor)
+        prepare()
+        make_plans = partial(
+            Plans,
+            self.counters,
+            cluster=ClusterState(config.settings.auto_creation == "strict"),
+            manages_quotas=config.settings.quota_store != "broker",
+            costs=config.request_time.costs,
+            protected=ProtectedTopics(config.own_topics, config.admins, self.rate_limited_log.note),
+        )
+        self.replication = Replication()
+        """Replication throttles and budgets of all brokers (KIP-73)."""
+        self._use_mode()
+        quotas.on_update.append(lambda _table: self._use_mode())
+        self.plans = make_plans(
+            uplift=config.settings.uplift,
+            identities=Identities(config.identity),
+            throttles=config.replication.throttles_stored_by,
+        )
+        self.replication_plans = make_plans(replication=True, identities=Identities(config.identity))
+        """Plans of replication listeners. They have identities of their own, because one broker may require
+        SASL at one of its listeners only.
+        """
+        self._limits = _connection_limits(config.settings)
+        self.supervisor = Supervisor(self.counters, self.rate_limited_log.note)
+        """Restarts the tasks of the process after failures."""
+        reactor.on_error = self._note_error
+        reactor.buffered.limit(config.settings.buffered_bytes_max)
+        reactor.buffered.on_change = self._note_buffered
+        self.connector = Connector(
+            config,
+            address_book,
+            states,
+            limiter,
+            self.counters,
+            self.rate_limited_log,
+            self._relay,
+            refuse_until,
+        )
+        self.requests_elsewhere: Counter[tuple[int, int]] = Counter()
+        """Number of requests that workers have served, by (API key, version)."""
+        self.connections_elsewhere: Counter[int | None] = Counter()
+        """Number of open connections of workers, by node id."""
+        self.relays: dict[Relay, Opened] = {}
+        """The relays of all open connections."""
+        self._numbers = count(1)
+        self.lifetimes = Lifetimes(self.relays, lambda: self.config.settings)
+        self._lingering: set[Lingering] = set()
+        """Clients' sockets that are still open after their relays have ended."""
+        self._ended = trio.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        """Trio's token once the data plane drains."""
+
+    def start_housekeeping(self, nursery: trio.Nursery) -> None:
+        """Start the periodic tasks; a failure of one task stops no other."""
+
+        def now_ms() -> int:
+            return self._reactor.now_ms
+
+        def present_ms() -> int:
+            """Return the time (ms) also if the reactor has waited for long."""
+            return self._reactor.present_us() // 1000
+
+        def start(
+            task: Task, period_s: float | Callable[[], float], step: Callable[[], Awaitable[None]]
+        ) -> None:
+            nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
+
+        for files in self.config.tls.files:
+            start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self._quotas.expire(now_ms())))
+        start(Task.LIFETIMES, self.lifetimes.period_s, lambda: in_steps(self.lifetimes.look(present_ms)))
+
+    def use(self, config: Config) -> None:
+        """Use the limits and times of this configuration from now on; limits of a connection apply to new
+        connections. Other settings must be those of the present configuration.
+        """
+        self.config = self.connector.config = config
+        self._limits = _connection_limits(config.settings)
+        self._reactor.buffered.limit(config.settings.buffered_bytes_max)
+
+    def close(self) -> None:
+        """Close all connections at once."""
+        for relay in list(self.relays):
+            relay.close(CloseReason.STOPPED)
+        for lingering in list(self._lingering):
+            lingering.close()
+        self.rate_limited_log.close()
+
+    def requests(self) -> Counter[tuple[int, int]]:
+        """Return the number of requests of clients and brokers by (API key, version)."""
+        counted = self.requests_elsewhere + self.plans.requests()
+        counted.update(self.replication_plans.requests())
+        return counted
+
+    @property
+    def received_bytes(self) -> tuple[int, int]:
+        """Number of bytes received from clients, and number received from brokers, since the start."""
+        counters = self.counters
+        from_clients, from_brokers = counters.bytes_from_clients.total(), counters.bytes_from_brokers.total()
+        for relay in self.relays:
+            of_client, of_broker = relay.received_bytes
+            from_clients += of_client
+            from_brokers += of_broker
+        return from_clients, from_brokers
+
+    def _use_mode(self) -> None:
+        """Enforce replication throttles, or in shadow mode only count them."""
+        self.replication.quotas.enforced = not self._quotas.in_shadow
+
+    def _relay(self, client: AcceptedClient, broker: Socket, target: Target) -> None:
+        """Start a relay between the client's and the broker's socket. The relay owns both sockets from then
+        on.
+        """
+        node_id = target.node_id
+        self.counters.sessions_opened += 1
+
+        def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
+            self.relays.pop(relay, None)
+            if not target.is_replication:
+                self._limiter.leave(client.peer.host)
+            self.counters.note_ended(reason, node_id, *relay.received_bytes)
+            if relay.lingering is not None:
+                self._lingering.add(relay.lingering)
+                relay.lingering.on_close = partial(self._lingered, relay.lingering)
+            self._look_if_ended()
+            self._say_ended(target, client.peer, reason, detail)
+
+        relay = self.new_relay(self._reactor, client.sock, broker, self._connection(target, client), ended)
+        self.relays[relay] = Opened(
+            next(self._numbers),
+            str(client.listener),
+            node_id,
+            self._reactor.now_ms,
+            isinstance(client.sock, TlsSocket),
+        )
+
+    def _lingered(self, lingering: Lingering) -> None:
+        self._lingering.discard(lingering)
+        self._look_if_ended()
+
+    def _look_if_ended(self) -> None:
+        if self._token is not None and not self.relays and not self._lingering:
+            self._token.run_sync_soon(self._ended.set)
+
+    def _connection(self, target: Target, client: AcceptedClient) -> Connection:
+        node_id, replication = target
+        host = self.config.settings.advertised_host or client.host
+        addresses = UnchangedAddresses if replication else AdvertisedAddresses
+        return Connection(
+            plans=self.replication_plans if replication else self.plans,
+            quotas=self._quotas.of(node_id),
+            addresses=addresses(host, self._address_book),
+            counters=self.counters,
+            limits=self._limits,
+            hold=self.config.settings.throttle_mode == "hold",
+            node_id=node_id,
+            user=client.user,
+            peer=str(client.peer),
+            quota_admin=self.quota_admin,
+            brokers=self.config.replication.principals if replication else None,
+            replication=self.replication if replication else None,
+            clock=self._reactor.clock,
+            usage=None if self.usage is None else self.usage.of(node_id),
+            number=self.counters.sessions_opened,
+        )
+
+    def _say_ended(self, target: Target, peer: Address, reason: CloseReason, detail: str) -> None:
+        details = {"reason": reason, **target.log_fields, "client": str(peer), "detail": detail}
+        if reason in BY_PEERS:
+            log.debug("connection closed", **details)
+        else:
+            self.rate_limited_log.note(("ended", target, reason), _ended_badly, details)
+
+    def _note_error(self, error: Exception) -> None:
+        """Count and log an exception of one of the reactor's callbacks."""
+        self.counters.task_failures[Task.REACTOR] += 1
+        kind = ("internal", type(error).__name__)
+        self.rate_limited_log.note(kind, _internal_error, {"exc_info": error})
+
+    def _note_buffered(self) -> None:
+        """Log that reading stops because of the limit of buffered bytes, or continues."""
+        buffered = self._reactor.buffered
+        details = {"buffered_bytes": buffered.bytes, "buffered_bytes_max": buffered.bytes_max}
+        write = _reading_stops if buffered.full else _reading_goes_on
+        self.rate_limited_log.note(("buffered", buffered.full), write, details)
+
+    async def drain(self) -> None:
+        """Wait until all requests in flight are answered, for at most `drain_timeout_s`."""
+        timeout_s = self.config.settings.drain_timeout_s
+        self._token = trio.lowlevel.current_trio_token()
+        log.info("draining", connections=len(self.relays), timeout_s=timeout_s)
+        for relay in list(self.relays):
+            relay.drain()
+        await self._all_closed(timeout_s)
+        for relay in list(self.relays):
+            waits = relay.connection.waits_because(self._reactor.now_ms)
+            detail = f"requests still unanswered after {timeout_s:g} s"
+            relay.close(CloseReason.DRAIN_TIMEOUT, f"{detail}: {waits}" if waits else detail)
+        await self._all_closed(2 * DISCARD_MS / 1000)
+
+    async def _all_closed(self, timeout_s: float) -> None:
+        """Wait until all connections are closed, for at most `timeout_s`."""
+        self._reactor.wake()  # the wait in progress does not include new timers
+        if self.relays or self._lingering:
+            with trio.move_on_after(timeout_s):
+                await self._ended.wait()
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        frame_bytes_max=settings.frame_bytes_max,
+        in_flight_max=settings.in_flight_max,
+        first_hold_ms_max=settings.first_request_hold_ms_max,
+        throttle_ms_max=settings.throttle_ms_max or INT32_MAX,
+        stream_above_bytes=BUFFER_BYTES,
+    )
+
+
+def _usage_registries(settings: Settings) -> UsageRegistries:
+    return UsageRegistries(
+        entities_max=settings.usage_entities_max,
+        trace_share=settings.usage_trace_share,
+        traces_max=settings.usage_queue_records,
+    )
+
+
+def _ended_badly(count: int, details: Mapping[str, object]) -> None:
+    log.warning("connection closed", count=count, **details)
+
+
+def _reading_stops(count: int, details: Mapping[str, object]) -> None:
+    log.warning("too many buffered bytes, connections are not read", count=count, **details)
+
+
+def _reading_goes_on(count: int, details: Mapping[str, object]) -> None:
+    log.info("connections are read again", count=count, **details)
+
+
+def _internal_error(count: int, details: Mapping[str, object]) -> None:
+    log.error(INTERNAL_ERROR, count=count, **details)

@@ -1,0 +1,7 @@
+"""Entry point of a worker process: `python -m weir.proxy.workers DESCRIPTOR`."""
+
+import sys
+
+from weir.proxy.workers.worker import main
+
+main(int(sys.argv[1]))

@@ -1,0 +1,98 @@
+"""The increase of the limiters of one process, which other processes absorb.
+
+The supervisor absorbs the charges of all workers. So it has the usage of every client, for the admin
+endpoint, for the log of throttles, and for a worker that takes the place of a dead one. Workers absorb
+the charges of quotas that brokers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from weir.proxy.control.quota_registry import BROKER_QUOTAS, QuotaRegistry
+from weir.quotas.handover import QuotasName, UsedUnits, absorb
+from weir.quotas.limiters.budgets import Budget
+from weir.quotas.mutations import MutationBudget
+from weir.quotas.table.entities import Tags
+
+
+class Charge(msgspec.Struct, frozen=True, array_like=True):
+    """The increase of one limiter."""
+
+    used: UsedUnits
+    """Units used since the last charge, and the present throttle time."""
+    throttled: int = 0
+    """Number of further throttled requests."""
+    throttle_ms: int = 0
+    """Sum of their throttle times (ms)."""
+    refused: int = 0
+    """Number of further refused topics; 0 for other limiters than those of mutations."""
+
+
+class Charged:
+    """Reads the increase of all limiters since the last look."""
+
+    def __init__(self, registry: QuotaRegistry) -> None:
+        """Begin with all limiters of the registry unread."""
+        self._registry = registry
+        self._throttled: dict[tuple[QuotasName, Tags], tuple[int, int, int]] = {}
+        """Counters of throttles at the last look, of limiters that have throttled: requests, ms, topics."""
+
+    def look(self, now_ms: int, *, shared: bool) -> Iterator[Charge | None]:
+        """Yield a charge for each limiter that was charged since the last look; None after each step of about
+        a millisecond. `shared`: whether to look at the quotas that brokers share, or at the others.
+        """
+        for of, quotas in list(self._registry.named()):
+            if is_shared(of) == shared:
+                for limiters in quotas.slices():
+                    for limiter in limiters:
+                        if isinstance(limiter, Budget | MutationBudget):
+                            charge = self._charge(of, limiter, now_ms)
+                            if charge is not None:
+                                yield charge
+                    yield None
+
+    def _charge(self, of: QuotasName, limiter: Budget | MutationBudget, now_ms: int) -> Charge | None:
+        units = limiter.delta()
+        if not units and not limiter.throttled:
+            return None
+        refused = limiter.refused if isinstance(limiter, MutationBudget) else 0
+        counted = limiter.throttled, limiter.throttle_ms_total, refused
+        before = self._throttled.get((of, limiter.tags), (0, 0, 0))
+        if not units and counted == before:
+            return None
+        if before[0] > counted[0]:  # the limiter was removed, and made again
+            before = 0, 0, 0
+        if limiter.throttled:
+            self._throttled[of, limiter.tags] = counted
+        used = UsedUnits(of, limiter.tags, [(0, units)], max(limiter.throttled_until_ms - now_ms, 0))
+        return Charge(used, counted[0] - before[0], counted[1] - before[1], counted[2] - before[2])
+
+
+def is_shared(of: QuotasName) -> bool:
+    """Return True for quotas that all brokers share: mutations, and entries with cluster scope."""
+    return of[1] not in BROKER_QUOTAS
+
+
+def take(registry: QuotaRegistry, charges: Collection[Charge], now_ms: int, *, count: bool) -> None:
+    """Absorb charges of other processes. `count`: whether they also count in the totals of the limiters."""
+    for node_id in {charge.used.quotas[0] for charge in charges if not is_shared(charge.used.quotas)}:
+        registry.of(node_id)
+    named = dict(registry.named())
+    for charge in charges:
+        quotas = named.get(charge.used.quotas)
+        if quotas is not None:
+            absorb(quotas, charge.used, now_ms)
+            limiter = quotas.known(charge.used.tags) if count else None
+            if isinstance(limiter, Budget | MutationBudget):
+                _count(limiter, charge)
+
+
+def _count(limiter: Budget | MutationBudget, charge: Charge) -> None:
+    limiter.charged += sum(units for _age_ms, units in charge.used.charges)
+    limiter.throttled += charge.throttled
+    limiter.throttle_ms_total += charge.throttle_ms
+    if isinstance(limiter, MutationBudget):
+        limiter.refused += charge.refused

@@ -1,0 +1,133 @@
+"""The increase of a worker's counters, which the supervisor adds to its own, so that metrics are one sum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.counters import Counters
+from weir.proxy.net.latency import Histogram, Latencies
+from weir.proxy.net.reactor import Turns
+from weir.proxy.server.data_plane import DataPlane
+
+K = TypeVar("K")
+
+_NUMBERS: Final = ("sessions_opened", "requests_not_understood", "throttles", "names_hidden")
+_BY_API: Final = ("requests_unread", "protected_refused")
+_BY_NAME: Final = ("authentications_succeeded", "authentications_failed", "task_failures")
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Counters of a worker since its start, or their increase since an earlier reading."""
+
+    connections: dict[int | None, int]
+    """Number of open connections by node id; never an increase."""
+    buffered_bytes: int
+    """Number of bytes read and not sent yet; never an increase."""
+    numbers: list[int]
+    by_api: list[dict[int, int]]
+    by_name: list[dict[str, int]]
+    closed: list[tuple[str, int | None, int]]
+    """(Close reason, node id, number) of connections that have ended."""
+    from_clients: dict[int | None, int]
+    from_brokers: dict[int | None, int]
+    requests: list[tuple[int, int, int]]
+    """(API key, version, number)."""
+    turns: list[int]
+    """Number, time (µs), longer ones, then the buckets."""
+    longest_us: int
+    histograms: list[list[int]]
+    """Of the latencies: the sum (µs), then the buckets."""
+
+
+def read(plane: DataPlane, turns: Turns, latencies: Latencies, buffered_bytes: int) -> Counts:
+    """Return the counters of this process since its start. Bytes include those of open connections."""
+    counters = plane.counters
+    from_clients, from_brokers = Counter(counters.bytes_from_clients), Counter(counters.bytes_from_brokers)
+    connections: Counter[int | None] = Counter()
+    for relay, opened in plane.relays.items():
+        of_client, of_broker = relay.received_bytes
+        from_clients[opened.node_id] += of_client
+        from_brokers[opened.node_id] += of_broker
+        connections[opened.node_id] += 1
+    return Counts(
+        connections=connections,
+        buffered_bytes=buffered_bytes,
+        numbers=[getattr(counters, name) for name in _NUMBERS],
+        by_api=[dict(getattr(counters, name)) for name in _BY_API],
+        by_name=[{str(key): n for key, n in getattr(counters, name).items()} for name in _BY_NAME],
+        closed=[(str(reason), node_id, count) for (reason, node_id), count in counters.closed_at.items()],
+        from_clients=from_clients,
+        from_brokers=from_brokers,
+        requests=[(api, number, count) for (api, number), count in plane.requests().items()],
+        turns=[turns.number, turns.busy_us, turns.longer, *turns.within],
+        longest_us=turns.longest_us,
+        histograms=[[each.sum_us, *each.within] for each in _histograms(latencies)],
+    )
+
+
+def increase(now: Counts, before: Counts | None) -> Counts:
+    """Return the increase from `before` (None for the start) to `now`."""
+    if before is None:
+        return now
+    closed = {(reason, node_id): count for reason, node_id, count in before.closed}
+    requests = {(api, number): count for api, number, count in before.requests}
+    return msgspec.structs.replace(
+        now,
+        numbers=_less(now.numbers, before.numbers),
+        by_api=[_grown(new, old) for new, old in zip(now.by_api, before.by_api, strict=True)],
+        by_name=[_grown(new, old) for new, old in zip(now.by_name, before.by_name, strict=True)],
+        closed=[(why, node, n - closed.get((why, node), 0)) for why, node, n in now.closed],
+        from_clients=_grown(now.from_clients, before.from_clients),
+        from_brokers=_grown(now.from_brokers, before.from_brokers),
+        requests=[(api, number, n - requests.get((api, number), 0)) for api, number, n in now.requests],
+        turns=_less(now.turns, before.turns),
+        histograms=[_less(*both) for both in zip(now.histograms, before.histograms, strict=True)],
+    )
+
+
+def add(counts: Counts, plane: DataPlane, turns: Turns, latencies: Latencies) -> None:
+    """Add an increase to the counters of this process."""
+    counters = plane.counters
+    for name, number in zip(_NUMBERS, counts.numbers, strict=True):
+        setattr(counters, name, getattr(counters, name) + number)
+    for names, increases in ((_BY_API, counts.by_api), (_BY_NAME, counts.by_name)):
+        for name, increased in zip(names, increases, strict=True):
+            getattr(counters, name).update(increased)
+    _add_connections(counts, counters)
+    plane.requests_elsewhere.update({(api, number): n for api, number, n in counts.requests})
+    turns.number += counts.turns[0]
+    turns.busy_us += counts.turns[1]
+    turns.longer += counts.turns[2]
+    turns.within = _more(turns.within, counts.turns[3:])
+    turns.longest_us = max(turns.longest_us, counts.longest_us)
+    for histogram, increased_by in zip(_histograms(latencies), counts.histograms, strict=True):
+        histogram.sum_us += increased_by[0]
+        histogram.within = _more(histogram.within, increased_by[1:])
+
+
+def _add_connections(counts: Counts, counters: Counters) -> None:
+    for reason, node_id, count in counts.closed:
+        counters.closed_at[CloseReason(reason), node_id] += count
+    counters.bytes_from_clients.update(counts.from_clients)
+    counters.bytes_from_brokers.update(counts.from_brokers)
+
+
+def _histograms(latencies: Latencies) -> Iterable[Histogram]:
+    return latencies.forward, *latencies.answers.values()
+
+
+def _less(new: Sequence[int], old: Sequence[int]) -> list[int]:
+    return [after - before for after, before in zip(new, old, strict=True)]
+
+
+def _more(new: Sequence[int], old: Sequence[int]) -> list[int]:
+    return [after + before for after, before in zip(new, old, strict=True)]
+
+
+def _grown(new: dict[K, int], old: dict[K, int]) -> dict[K, int]:
+    return {key: count - old.get(key, 0) for key, count in new.items()}

@@ -1,0 +1,209 @@
+"""One worker, as the supervisor sees it: its process, its link, and the clients that wait for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import structlog
+import trio
+
+from weir.proxy.workers.messages import Client, Drain, Link, LinkError, Message, Ready
+
+log = structlog.get_logger("weir")
+
+LOOK_S: Final = 0.5
+"""Time (s) between two looks at the signs of life. Looks are counted, not seconds, so that no worker is
+replaced because the supervisor itself was stopped.
+"""
+SILENT_LOOKS_MAX: Final = 10
+"""Number of looks without a message after which a worker is replaced: 5 s."""
+START_LOOKS_MAX: Final = 120
+"""Number of looks after which a worker that is not ready is replaced: a minute."""
+WAIT_S_MIN: Final = 0.1
+"""Time (s) before the first restart; it doubles with each further restart."""
+WAIT_S_MAX: Final = 5.0
+STEADY_S: Final = 60.0
+"""Time (s) that a worker must run so that the time before a restart is short again."""
+
+Reason: TypeAlias = Literal["died", "stuck"]
+
+
+class Plan(NamedTuple):
+    """The functions by which a handle works with its pool."""
+
+    first: Callable[[], Iterable[Message]]
+    """Function that returns the first messages to a new process."""
+    state: Callable[[], Iterable[Message]]
+    """Function that returns the messages to a process that is ready."""
+    take: Callable[[Message], Awaitable[None]]
+    """Coroutine function that obeys a message of the worker."""
+    lost: Callable[[Reason, list[str]], None]
+    """Function (reason, addresses of the clients that were connected) that notes the end of a process."""
+
+
+class Handle:
+    """A worker: the same one after its process was replaced."""
+
+    def __init__(self, number: int, plan: Plan) -> None:
+        """Begin without a process."""
+        self.number = number
+        self.pid = 0
+        """Id of the present process; 0 for none."""
+        self.restarts = 0
+        self.ready = trio.Event()
+        """Set once the first process has been ready."""
+        self._plan = plan
+        self._link: Link | None = None
+        """Link to the present process, once it is ready."""
+        self._waiting: deque[tuple[Client, socket.socket]] = deque()
+        """Clients that wait until the process is ready."""
+        self._given: Counter[str] = Counter()
+        """Number of open connections of the process by client's address."""
+        self._silent = 0
+        """Number of looks since the latest message."""
+        self._draining = False
+
+    @property
+    def alive(self) -> bool:
+        """True while the process is ready."""
+        return self._link is not None
+
+    @property
+    def silent_ms(self) -> int:
+        """Time (ms) since the latest message of the process, to half a second."""
+        return int(self._silent * LOOK_S * 1000)
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections of the process."""
+        return self._given.total()
+
+    def give(self, client: Client, sock: socket.socket) -> None:
+        """Pass a client to the process, now or when it is ready."""
+        self._given[client.host] += 1
+        if self._link is None:
+            self._waiting.append((client, sock))
+        else:
+            self._link.post_client(client, sock)
+
+    def left(self, host: str) -> bool:
+        """Note the end of a connection; return False if the process has no connection from this address."""
+        if self._given[host] <= 0:
+            return False
+        self._given[host] -= 1
+        if not self._given[host]:
+            del self._given[host]
+        return True
+
+    def post(self, message: Message) -> None:
+        """Send a message, unless the process is not ready: it will get the present state at its start."""
+        if self._link is not None:
+            self._link.post(message)
+
+    def drain(self) -> None:
+        """Have the process drain and end; do not replace it any more."""
+        self._draining = True
+        self.post(Drain())
+
+    async def run(self) -> None:
+        """Start the process, and start it again when it ends or is stuck, until cancelled, or until the
+        process has drained.
+        """
+        wait_s = WAIT_S_MIN
+        while not self._draining or self._waiting:
+            began_s = trio.current_time()
+            reason = await self._process()
+            if self._draining:
+                break
+            if trio.current_time() - began_s >= STEADY_S:
+                wait_s = WAIT_S_MIN
+            self.restarts += 1
+            lost = list(self._given.elements())
+            self._given = Counter(client.host for client, _sock in self._waiting)
+            for host in self._given.elements():
+                lost.remove(host)
+            log.error("worker lost, starting another", worker=self.number, reason=reason, wait_s=wait_s)
+            self._plan.lost(reason, lost)
+            await trio.sleep(wait_s)
+            wait_s = min(2 * wait_s, WAIT_S_MAX)
+
+    async def _process(self) -> Reason:
+        """Run one process until it ends; return the reason."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = _start(theirs)
+        link, self.pid, self._silent = Link(ours), process.pid, 0
+        try:
+            for message in self._plan.first():
+                link.post(message)
+            return await self._serve(link)
+        finally:
+            self._link, self.pid = None, 0
+            self._waiting.extendleft(reversed(link.unsent_clients()))
+            link.close()
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(process.wait)
+
+    async def _serve(self, link: Link) -> Reason:
+        """Exchange messages until the link breaks ("died"), or no message comes any more ("stuck")."""
+        reason: Reason = "died"
+        async with trio.open_nursery() as nursery:
+
+            async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+                try:
+                    await work()
+                except LinkError:
+                    nursery.cancel_scope.cancel()
+
+            async def watch() -> None:
+                nonlocal reason
+                while self._silent < (START_LOOKS_MAX if self._link is None else SILENT_LOOKS_MAX):
+                    await trio.sleep(LOOK_S)
+                    self._silent += 1
+                reason = "stuck"
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(guarded, link.send_forever)
+            nursery.start_soon(guarded, lambda: self._receive(link))
+            nursery.start_soon(watch)
+        return reason
+
+    async def _receive(self, link: Link) -> None:
+        while True:
+            message, _sock = await link.receive()
+            self._silent = 0
+            if isinstance(message, Ready):
+                self._begin(link)
+            else:
+                await self._plan.take(message)
+
+    def _begin(self, link: Link) -> None:
+        """Serve with a process that is ready."""
+        for message in self._plan.state():
+            link.post(message)
+        self._link = link
+        self.ready.set()
+        while self._waiting:
+            link.post_client(*self._waiting.popleft())
+        log.info("worker started", worker=self.number, pid=self.pid)
+        if self._draining:
+            link.post(Drain())
+
+
+def _start(theirs: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a worker's process with its end of the link. It finds the modules that this process has found."""
+    command = [sys.executable, "-P", "-m", "weir.proxy.workers", str(theirs.fileno())]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.Popen(  # noqa: S603  # our own program
+        command,
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths},
+    )

@@ -1,0 +1,280 @@
+"""The messages between the supervisor and its workers, and the link that carries them.
+
+Quota tables and alterations are pickled. Both ends are processes of one program, and nobody else can write to
+the link, which is a pair of connected sockets without a name.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections import deque
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+import trio
+
+from weir.proxy.config.settings import Settings
+from weir.proxy.workers.charges import Charge
+from weir.proxy.workers.counts import Counts
+
+PIECE_BYTES: Final = 64 * 1024
+"""Maximum size (bytes) of a packet; a longer message is sent in several packets."""
+FDS_MAX: Final = 8
+"""Maximum number of descriptors that a packet is expected to carry."""
+_LAST, _MORE = b"\1", b"\0"
+"""First byte of a packet: whether it is the last one of its message."""
+
+
+class Start(msgspec.Struct, tag=True, frozen=True):
+    """The first message to a worker."""
+
+    number: int
+    """Number of the worker, from 0."""
+    settings: Settings
+
+
+class Quotas(msgspec.Struct, tag=True, frozen=True):
+    """The quota table in force."""
+
+    pickled: bytes
+    in_shadow: bool
+    """True if every entry is a shadow entry."""
+
+
+class Brokers(msgspec.Struct, tag=True, frozen=True):
+    """Known brokers: (node id, host, port)."""
+
+    brokers: list[tuple[int, str, int]]
+
+
+class Client(msgspec.Struct, tag=True, frozen=True):
+    """An accepted client, whose socket comes with the message."""
+
+    node_id: int | None
+    """Node id of the broker; None for any broker."""
+    bootstrap: bool
+    """True if the bootstrap listener has accepted the client."""
+    host: str
+    port: int
+    """Address of the client."""
+
+
+class Charges(msgspec.Struct, tag=True, frozen=True):
+    """Units that clients have used at another process."""
+
+    charges: list[Charge]
+
+
+class Limits(msgspec.Struct, tag=True, frozen=True):
+    """Settings that have changed while Weir runs; the other settings are those of the start."""
+
+    settings: Settings
+
+
+class Drain(msgspec.Struct, tag=True, frozen=True):
+    """Close each connection once its requests are answered, and end."""
+
+
+class Stored(msgspec.Struct, tag=True, frozen=True):
+    """The end of an alteration of quotas."""
+
+    number: int
+    error: str | None
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """The worker can serve clients."""
+
+
+class Report(msgspec.Struct, tag=True, frozen=True):
+    """Sign of life, with the increase of the worker's counters since the last report."""
+
+    counts: Counts
+
+
+class Left(msgspec.Struct, tag=True, frozen=True):
+    """Connections have ended, from these addresses."""
+
+    hosts: list[str]
+
+
+class Found(msgspec.Struct, tag=True, frozen=True):
+    """A response has named a broker that the worker did not know, or another address of a broker."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class State(msgspec.Struct, tag=True, frozen=True):
+    """A broker was reached, or could not be reached."""
+
+    node_id: int
+    failure: str | None
+
+
+class Away(msgspec.Struct, tag=True, frozen=True):
+    """A broker's listener must refuse connections (`away`), or may accept them again."""
+
+    node_id: int
+    away: bool
+
+
+class Alter(msgspec.Struct, tag=True, frozen=True):
+    """A client alters quotas, or replication throttles."""
+
+    number: int
+    pickled: bytes
+    replication: bool
+    who: str
+    peer: str
+
+
+class AlteredAtBroker(msgspec.Struct, tag=True, frozen=True):
+    """A broker has answered an alteration that the worker has forwarded."""
+
+
+Message: TypeAlias = (
+    Start
+    | Quotas
+    | Brokers
+    | Client
+    | Charges
+    | Limits
+    | Drain
+    | Stored
+    | Ready
+    | Report
+    | Left
+    | Found
+    | State
+    | Away
+    | Alter
+    | AlteredAtBroker
+)
+_DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+
+
+class LinkError(Exception):
+    """The other process has gone, or has sent no message of this protocol."""
+
+
+class _Unsent(NamedTuple):
+    """A packet that waits to be sent."""
+
+    packet: bytes
+    client: Client | None = None
+    sock: socket.socket | None = None
+    """Socket of the client, which is sent along."""
+
+
+class Link:
+    """One end of the connection between the supervisor and a worker. `post` may be called within a turn of
+    the reactor.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Take over a connected SOCK_SEQPACKET socket. Call this within Trio."""
+        self._sock = trio.socket.from_stdlib_socket(sock)
+        self._token = trio.lowlevel.current_trio_token()
+        self._unsent: deque[_Unsent] = deque()
+        self._posted = trio.Event()
+        self._sent = trio.Event()
+
+    def post(self, message: Message) -> None:
+        """Send this message soon, after those posted before."""
+        data = msgspec.msgpack.encode(message)
+        for start in range(0, len(data), PIECE_BYTES):
+            last = start + PIECE_BYTES >= len(data)
+            self._append(_Unsent((_LAST if last else _MORE) + data[start : start + PIECE_BYTES]))
+
+    def post_client(self, client: Client, sock: socket.socket) -> None:
+        """Send a client's socket soon, and close it here."""
+        self._append(_Unsent(_LAST + msgspec.msgpack.encode(client), client, sock))
+
+    def _append(self, unsent: _Unsent) -> None:
+        self._unsent.append(unsent)
+        self._token.run_sync_soon(self._wake, idempotent=True)
+
+    def _wake(self) -> None:
+        self._posted.set()
+
+    async def send_forever(self) -> None:
+        """Send the posted messages until cancelled. Raises LinkError."""
+        while True:
+            while self._unsent:
+                await self._send(self._unsent[0])
+                sent = self._unsent.popleft()
+                if sent.sock is not None:
+                    sent.sock.close()
+            self._sent.set()
+            self._posted = trio.Event()
+            if not self._unsent:
+                await self._posted.wait()
+
+    async def flush(self) -> None:
+        """Wait until all messages that were posted before are sent."""
+        self._sent = trio.Event()
+        self._token.run_sync_soon(self._wake, idempotent=True)
+        await self._sent.wait()
+
+    def unsent_clients(self) -> list[tuple[Client, socket.socket]]:
+        """Return the clients that were not sent, and forget them."""
+        unsent, self._unsent = self._unsent, deque()
+        return [(each.client, each.sock) for each in unsent if each.client is not None and each.sock]
+
+    async def _send(self, unsent: _Unsent) -> None:
+        fds = [] if unsent.sock is None else [unsent.sock.fileno()]
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            await self._sock.sendmsg([unsent.packet], ancillary)
+        except OSError as error:
+            raise LinkError(error.strerror or str(error)) from None
+
+    async def receive(self) -> tuple[Message, socket.socket | None]:
+        """Return the next message, and the socket sent with it. Raises LinkError."""
+        data = b""
+        while True:
+            packet, sock = await self._receive()
+            data += packet[1:]
+            if packet[:1] == _LAST:
+                try:
+                    return _DECODER.decode(data), sock
+                except msgspec.DecodeError as error:
+                    raise LinkError(str(error)) from None
+
+    async def _receive(self) -> tuple[bytes, socket.socket | None]:
+        try:
+            packet, ancillary, _flags, _address = await self._sock.recvmsg(
+                PIECE_BYTES + 1, socket.CMSG_SPACE(FDS_MAX * array.array("i").itemsize), _CLOEXEC
+            )
+        except OSError as error:
+            raise LinkError(error.strerror or str(error)) from None
+        if not packet:
+            raise LinkError("it has ended")
+        return packet, _socket(ancillary)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._sock.close()
+
+
+_CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+def _socket(ancillary: list[tuple[int, int, bytes]]) -> socket.socket | None:
+    """Return the socket that came with a packet; None if none came. A descriptor that is no socket is
+    closed.
+    """
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds = array.array("i")
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+            for fd in fds:
+                try:
+                    return socket.socket(fileno=fd)
+                except OSError:
+                    os.close(fd)
+    return None

@@ -1,0 +1,316 @@
+"""The supervisor's side of the workers: which worker owns which broker, and the exchange with them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import structlog
+import trio
+
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.config.config import Config
+from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.snapshots.records import Worker
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.establish import RefusalError
+from weir.proxy.server.server import Server
+from weir.proxy.server.target import BOOTSTRAP, Target
+from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.worker import message_of
+from weir.quotas import QuotaTable
+
+log = structlog.get_logger("weir")
+
+LATE_S: Final = 3.0
+"""Time (s) beyond the drain time after which workers that still run are killed."""
+RECENT_S: Final = 60.0
+"""Time (s) for which a lost worker counts as a problem."""
+HALVED_EVERY_S: Final = 60.0
+"""Time (s) after which the load of a broker counts half."""
+USED_MAX: Final = 200
+"""Maximum number of charges in a message."""
+
+
+class Pool:
+    """The workers of one supervisor."""
+
+    def __init__(self, server: Server, manager: QuotaManager, reactor: Reactor, number: int) -> None:
+        """Begin with `number` workers that are not started. `server` gives its clients to them from now
+        on.
+        """
+        self._server = server
+        self._manager = manager
+        self._reactor = reactor
+        self.handles = [self._handle(index) for index in range(number)]
+        self._owners: dict[int | None, int] = {}
+        """Number of the worker that serves each broker."""
+        self._load: Counter[int | None] = Counter()
+        """Recent bytes of each broker."""
+        self._refusing: dict[int, trio.Event] = {}
+        """Events of the brokers whose listeners refuse connections, set once they may accept again."""
+        self._connections: dict[int, Counter[int | None]] = {}
+        """Number of open connections of each worker, by node id."""
+        self._lost_s = -RECENT_S
+        self._ended = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        server.receive = self.receive
+        server.workers = self.records
+        server.drain = self.drain
+        server.conditions.sources.append(self._problems)
+        server.quotas.on_update.append(self._tell_quotas)
+        server.on_use.append(self._tell_limits)
+        server.address_book.on_change.append(self._tell_brokers)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run all workers until they have drained, or until cancelled. Calls `task_status.started()` when all
+        are ready.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._halve_loads)
+            async with trio.open_nursery() as processes:
+                for handle in self.handles:
+                    processes.start_soon(handle.run)
+                for handle in self.handles:
+                    await handle.ready.wait()
+                task_status.started()
+            self._ended.set()
+            nursery.cancel_scope.cancel()
+
+    async def drain(self) -> None:
+        """Have all workers end their connections; wait for the drain time and a little longer, then kill
+        those that still run.
+        """
+        timeout_s = self._server.config.settings.drain_timeout_s + LATE_S
+        log.info("draining", workers=len(self.handles), timeout_s=timeout_s)
+        for handle in self.handles:
+            handle.drain()
+        with trio.move_on_after(timeout_s):
+            await self._ended.wait()
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    def records(self) -> tuple[Worker, ...]:
+        """Return the states of all workers."""
+        now_ms = time.time_ns() // 1_000_000
+        return tuple(
+            Worker(
+                id=handle.number,
+                pid=handle.pid,
+                brokers=tuple(self.brokers_of(handle.number)),
+                connections=handle.connections,
+                beat_ms=now_ms - handle.silent_ms,
+            )
+            for handle in self.handles
+        )
+
+    # Clients
+
+    async def receive(self, sock: socket.socket, target: Target, peer: Address) -> None:
+        """Pass an accepted client to the worker of its broker, or refuse the client."""
+        await self._server.plane.connector.pass_on(sock, target, peer, self._give)
+
+    def _give(self, sock: socket.socket, target: Target, peer: Address) -> None:
+        node_id = self._joined() if target == BOOTSTRAP else target.node_id
+        client = messages.Client(node_id, target == BOOTSTRAP, *peer)
+        self.handles[self.owner(node_id)].give(client, sock)
+
+    def _joined(self) -> int | None:
+        """Return the broker to which the next bootstrap connection goes; None if no broker is known. Raises
+        RefusalError if none can be reached.
+        """
+        found = [to.node_id for _at, to in self._server.plane.connector.addresses(BOOTSTRAP)]
+        known = [node_id for node_id in found if node_id is not None]
+        up = [node_id for node_id in known if self._server.broker_states.is_up(node_id)]
+        if known and not up:
+            raise RefusalError(CloseReason.BROKER_UNREACHABLE, "no broker can be reached")
+        return next((node for node in up if self.handles[self.owner(node)].alive), up[0] if up else None)
+
+    def owner(self, node_id: int | None) -> int:
+        """Return the number of the worker that serves this broker. A new broker gets the worker with the
+        least load, and of equal ones that with the fewest brokers.
+        """
+        if node_id not in self._owners:
+            brokers, loads = Counter(self._owners.values()), Counter[int]()
+            for node, owner in self._owners.items():
+                loads[owner] += self._load[node]
+            numbers = range(len(self.handles))
+            self._owners[node_id] = min(numbers, key=lambda number: (loads[number], brokers[number]))
+        return self._owners[node_id]
+
+    def brokers_of(self, number: int) -> list[int]:
+        """Return the node ids of the brokers that a worker serves."""
+        return sorted(node for node, owner in self._owners.items() if owner == number and node is not None)
+
+    async def _halve_loads(self) -> None:
+        while True:
+            await trio.sleep(HALVED_EVERY_S)
+            self._load = Counter({node: load // 2 for node, load in self._load.items()})
+
+    # Messages to workers
+
+    def _first(self, number: int) -> Iterator[messages.Message]:
+        """Yield the first messages to a worker's process."""
+        yield messages.Start(number, self._server.config.settings)
+        yield self._quotas()
+
+    def _state(self, number: int) -> Iterator[messages.Message]:
+        """Yield the messages to a worker's process that is ready."""
+        yield messages.Limits(self._server.config.settings)
+        yield self._quotas()
+        yield self._brokers()
+        yield from self._used(number)
+
+    def _quotas(self) -> messages.Quotas:
+        registry = self._server.quotas
+        return message_of(registry.table, in_shadow=registry.in_shadow)
+
+    def _used(self, number: int) -> Iterator[messages.Charges]:
+        """Yield the units used at the worker's brokers, and those of quotas that brokers share."""
+        some = [
+            charges.Charge(used)
+            for used in self._server.quotas.used(self._reactor.now_ms)
+            if used is not None
+            and (charges.is_shared(used.quotas) or self._owners.get(used.quotas[0]) == number)
+        ]
+        for start in range(0, len(some), USED_MAX):
+            yield messages.Charges(some[start : start + USED_MAX])
+
+    def _brokers(self) -> messages.Brokers:
+        nodes = self._server.address_book.nodes
+        return messages.Brokers([(node_id, *address) for node_id, address in nodes.items()])
+
+    def _tell(self, message: messages.Message) -> None:
+        for handle in self.handles:
+            handle.post(message)
+
+    def _tell_brokers(self) -> None:
+        self._tell(self._brokers())
+
+    def _tell_quotas(self, _table: QuotaTable) -> None:
+        self._tell(self._quotas())
+
+    def _tell_limits(self, config: Config) -> None:
+        self._tell(messages.Limits(config.settings))
+
+    # Messages of workers
+
+    async def _take(self, number: int, message: messages.Message) -> None:
+        """Obey a message of a worker."""
+        server = self._server
+        if isinstance(message, messages.Left):
+            for host in message.hosts:
+                if self.handles[number].left(host):
+                    server.plane.connector.ended(host)
+        elif isinstance(message, messages.Charges):
+            self._take_charges(number, message)
+        elif isinstance(message, messages.Report):
+            self._take_counts(number, message.counts)
+        elif isinstance(message, messages.Found):
+            server.address_book.observe(message.node_id, Address(message.host, message.port))
+        elif isinstance(message, messages.State):
+            if message.failure is None:
+                server.broker_states.reached(message.node_id)
+            else:
+                server.broker_states.failed(message.node_id, message.failure)
+        elif isinstance(message, messages.Away):
+            self._refuse(message)
+        elif isinstance(message, messages.Alter):
+            self._alter(number, message)
+        elif isinstance(message, messages.AlteredAtBroker):
+            self._manager.altered_at_broker()
+
+    def _take_charges(self, number: int, message: messages.Charges) -> None:
+        """Absorb charges here, and have the other workers absorb those of quotas that brokers share."""
+        charges.take(self._server.quotas, message.charges, self._reactor.now_ms, count=True)
+        shared = [charge for charge in message.charges if charges.is_shared(charge.used.quotas)]
+        if shared:
+            for handle in self.handles:
+                if handle.number != number:
+                    handle.post(messages.Charges(shared))
+
+    def _take_counts(self, number: int, increase: counts.Counts) -> None:
+        self._connections[number] = Counter(increase.connections)
+        self._server.plane.connections_elsewhere = sum(self._connections.values(), Counter())
+        counts.add(increase, self._server.plane, self._reactor.turns, self._reactor.latencies)
+        self._load.update(increase.from_clients)
+        self._load.update(increase.from_brokers)
+
+    def _refuse(self, message: messages.Away) -> None:
+        """Have a broker's listener refuse connections, or accept them again."""
+        node_id = message.node_id
+        if not message.away:
+            if node_id in self._refusing:
+                self._refusing[node_id].set()
+        elif node_id not in self._refusing and self._nursery is not None:
+            self._refusing[node_id] = trio.Event()
+            self._nursery.start_soon(self._refuse_until, node_id, self._refusing[node_id])
+
+    async def _refuse_until(self, node_id: int, back: trio.Event) -> None:
+        try:
+            await self._server.listeners.refuse(Target(node_id), back.wait)
+        finally:
+            del self._refusing[node_id]
+
+    def _alter(self, number: int, message: messages.Alter) -> None:
+        def done(error: str | None) -> None:
+            self.handles[number].post(messages.Stored(message.number, error))
+
+        changes = pickle.loads(message.pickled)  # noqa: S301  # a worker's
+        alter = self._manager.alter_replication if message.replication else self._manager.alter
+        alter(changes, message.who, message.peer, done)
+
+    # Lost workers
+
+    def _handle(self, number: int) -> Handle:
+        plan = Plan(
+            partial(self._first, number),
+            partial(self._state, number),
+            partial(self._take, number),
+            partial(self._lost, number),
+        )
+        return Handle(number, plan)
+
+    def _lost(self, number: int, reason: Reason, hosts: list[str]) -> None:
+        """Count the end of a worker's connections; its listeners accept connections again."""
+        self._server.worker_restarts[reason] += 1
+        self._lost_s = trio.current_time()
+        self._connections.pop(number, None)
+        counters = self._server.counters
+        for host in hosts:
+            self._server.plane.connector.ended(host)
+        counters.closed_at[CloseReason.STOPPED, None] += len(hosts)
+        for node_id in self.brokers_of(number):
+            if node_id in self._refusing:
+                self._refusing[node_id].set()
+
+    def _problems(self) -> Iterator[Condition]:
+        if trio.current_time() - self._lost_s < RECENT_S:
+            total = self._server.worker_restarts.total()
+            yield problem(
+                "worker_lost",
+                f"Workers were lost, {total} since the start: the connections of their clients have ended.",
+                "The log has the reason: worker lost. Clients connect again by themselves.",
+            )
+        for handle in self.handles:
+            if not handle.alive:
+                yield problem(
+                    f"worker_away {handle.number}",
+                    f"Worker {handle.number} does not run: clients of its brokers wait.",
+                    "Weir starts the worker again. The log has the reason.",
+                )
+
+
+def number_of(workers: int, brokers: int) -> int:
+    """Return the number of workers for this setting; for 0, one per core, and at most one per broker."""
+    return workers or max(min(len(os.sched_getaffinity(0)), brokers), 1)

@@ -1,0 +1,103 @@
+"""Quota administration of a worker: the supervisor makes the alterations."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import structlog
+import trio
+
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
+from weir.proxy.logs import audit_logger
+from weir.proxy.workers.messages import Alter, AlteredAtBroker, Link, Stored
+
+log = structlog.get_logger("weir")
+audit = audit_logger("weir.audit")
+
+T = TypeVar("T")
+
+
+class ForwardingQuotaAdmin:
+    """A `QuotaAdmin` that forwards alterations to the supervisor."""
+
+    def __init__(self, link: Link, registry: QuotaRegistry, admins: frozenset[str]) -> None:
+        """Begin without alterations. `admins` are the names of the principals that may describe and alter."""
+        self._link = link
+        self.table = registry.table
+        """The stored quotas, as the supervisor has told them last."""
+        self._admins = admins
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Callable[[str | None], None]] = {}
+        self._token = trio.lowlevel.current_trio_token()
+        self._computing = trio.CapacityLimiter(1)
+        self.nursery: trio.Nursery | None = None
+        """Nursery for computations. Set it before the first connection."""
+
+    def rejection(self, user: str, peer: str) -> str | None:
+        """Return the reason why this principal may not describe and alter quotas; None if it may. Log a
+        rejection.
+        """
+        if user in self._admins:
+            return None
+        audit.warning("client quotas denied", principal=f"User:{user}", client=peer)
+        if not self._admins:
+            return "Quotas are not managed over this port: Weir is configured without admins."
+        return f"User:{user} is none of Weir's admins."
+
+    def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
+        """Have the supervisor store the changes. `done` is then called with None, or the error's text."""
+        self._forward(dict(changes), who, peer, done, replication=False)
+
+    def alter_replication(
+        self, changes: ReplicationChanges, who: str, peer: str, done: Callable[[str | None], None]
+    ) -> None:
+        """Have the supervisor store changes of replication throttles, like `alter`."""
+        self._forward(dict(changes), who, peer, done, replication=True)
+
+    def _forward(
+        self, changes: object, who: str, peer: str, done: Callable[[str | None], None], *, replication: bool
+    ) -> None:
+        number = next(self._numbers)
+        self._waiting[number] = done
+        self._link.post(Alter(number, pickle.dumps(changes), replication, who, peer))
+
+    def stored(self, message: Stored) -> None:
+        """Tell the end of an alteration to the connection that waits for it."""
+        done = self._waiting.pop(message.number, None)
+        if done is not None:
+            _tell(done, message.error)
+
+    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        """Call `work` in a thread; then call `done` with its result, or with None if `work` raised an
+        exception.
+        """
+        self._token.run_sync_soon(partial(self._start, work, done))
+
+    def _start(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        if self.nursery is not None:
+            self.nursery.start_soon(self._compute, work, done)
+
+    async def _compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        result: T | None = None
+        try:
+            result = await trio.to_thread.run_sync(work, limiter=self._computing)
+        except Exception:
+            log.exception("internal error while quotas were described")
+        _tell(done, result)
+
+    def altered_at_broker(self) -> None:
+        """Tell the supervisor that a broker has answered an alteration that this process has forwarded."""
+        self._link.post(AlteredAtBroker())
+
+
+def _tell(done: Callable[[T], None], result: T) -> None:
+    """Call `done` with the result, and log an exception: a bug in one connection must not affect others."""
+    try:
+        done(result)
+    except Exception:
+        log.exception("internal error while a quota request was answered")

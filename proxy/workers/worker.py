@@ -1,0 +1,308 @@
+"""A worker: a data plane whose clients come from the supervisor."""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+import trio
+
+from weir.proxy import logs
+from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.config.config import Config, checked
+from weir.proxy.config.settings import Settings
+from weir.proxy.control.cluster.broker_states import BrokerStates
+from weir.proxy.control.configured import quota_registry
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.supervisor import Task, every, in_steps
+from weir.proxy.net import sockets
+from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
+from weir.proxy.server.data_plane import DataPlane
+from weir.proxy.server.target import BOOTSTRAP, Target
+from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.messages import Link, LinkError
+from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
+from weir.quotas import QuotaTable
+from weir.quotas.replication.throttles import ReplicationThrottles
+
+log = structlog.get_logger("weir")
+
+SHARED_S: Final = 0.02
+"""Time (s) between two looks at the charges of quotas that brokers share."""
+OWN_S: Final = 0.25
+"""Time (s) between two looks at the other charges: a worker that dies takes those of this time along."""
+REPORT_S: Final = 1.0
+CHARGES_MAX: Final = 200
+"""Maximum number of charges in a message."""
+TOLD_AGAIN_MS: Final = 1000
+"""Time (ms) between two messages that a broker was reached."""
+_NO_LIMIT: Final = 2**62
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Worker:
+    """The data plane of one process, and its end of the link."""
+
+    def __init__(self, config: Config, reactor: Reactor, registry: QuotaRegistry, link: Link) -> None:
+        """Begin without clients and brokers. `config` has no limits of connections."""
+        self._reactor = reactor
+        self._registry = registry
+        self._link = link
+        self._told: dict[int, Address] = {}
+        """Brokers that the supervisor knows."""
+        self._left: list[str] = []
+        self._address_book = AddressBook(config.advertised_listeners, lambda _node_id, _port: None)
+        self._address_book.on_change.append(self._tell_brokers)
+        self._charged = charges.Charged(registry)
+        self._counts: counts.Counts | None = None
+        limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
+        limiter.on_leave = self._note_left
+        self.plane = DataPlane(
+            config,
+            reactor,
+            registry,
+            self._address_book,
+            _ToldStates(link, lambda: reactor.now_ms),
+            limiter,
+            self._refuse_until,
+        )
+        self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
+        self.plane.quota_admin = self._admin
+        for files in config.tls.files:
+            files.load()
+
+    async def run(self) -> None:
+        """Serve until the supervisor has the worker drain, or ends. Raises LinkError if it ends."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._link.send_forever)
+            self._admin.nursery = nursery
+            self.plane.start_housekeeping(nursery)
+            self._start(nursery, SHARED_S, lambda: self._tell_charges(shared=True))
+            self._start(nursery, OWN_S, lambda: self._tell_charges(shared=False))
+            self._start(nursery, REPORT_S, self._report)
+            self._link.post(messages.Ready())
+            async with trio.open_nursery() as serving:
+                await self._obey(serving)
+                await self.plane.drain()
+                serving.cancel_scope.cancel()
+            await self._report()
+            for shared in (False, True):
+                await self._tell_charges(shared=shared)
+            await self._link.flush()
+            nursery.cancel_scope.cancel()
+
+    def _start(self, nursery: trio.Nursery, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
+        nursery.start_soon(self.plane.supervisor.keep_running, Task.WORKERS, every(period_s, step))
+
+    # Messages of the supervisor
+
+    async def _obey(self, nursery: trio.Nursery) -> None:
+        """Obey messages until the worker shall drain. Raises LinkError."""
+        while True:
+            message, sock = await self._link.receive()
+            if isinstance(message, messages.Client) and sock is not None:
+                target = Target(message.node_id)
+                listener = BOOTSTRAP if message.bootstrap else target
+                peer = Address(message.host, message.port)
+                nursery.start_soon(self.plane.connector.establish, sock, target, peer, listener)
+            elif isinstance(message, messages.Drain):
+                return
+            elif isinstance(message, messages.Quotas):
+                await self._use_quotas(message)
+            else:
+                self._take(message)
+
+    def _take(self, message: messages.Message) -> None:
+        if isinstance(message, messages.Charges):
+            charges.take(self._registry, message.charges, self._reactor.now_ms, count=False)
+        elif isinstance(message, messages.Brokers):
+            self.learn(message)
+        elif isinstance(message, messages.Stored):
+            self._admin.stored(message)
+        elif isinstance(message, messages.Limits):
+            settings = message.settings
+            self.plane.use(msgspec.structs.replace(self.plane.config, settings=without_limits(settings)))
+            logs.configure(settings.log_level, settings.log_format)
+
+    def learn(self, message: messages.Brokers) -> None:
+        """Use these addresses of brokers."""
+        book = self._address_book
+        book.fit([node_id for node_id, _host, _port in message.brokers])
+        for node_id, host, port in message.brokers:
+            address = Address(host, port)
+            self._told[node_id] = address
+            if book.nodes.get(node_id) != address:
+                book.learn(node_id, address)
+
+    async def _use_quotas(self, message: messages.Quotas) -> None:
+        registry, table = self._registry, table_of(message)
+        registry.in_shadow = message.in_shadow
+        await trio.to_thread.run_sync(registry.prepare, table)
+        registry.use(table)
+        self._admin.table = table
+        await in_steps(registry.refresh())
+
+    # Messages to the supervisor
+
+    def _tell_brokers(self) -> None:
+        for node_id, address in self._address_book.nodes.items():
+            if self._told.get(node_id) != address:
+                self._told[node_id] = address
+                self._link.post(messages.Found(node_id, *address))
+
+    def _note_left(self, host: str) -> None:
+        self._left.append(host)
+        if len(self._left) == 1:
+            self._reactor.later(self._tell_left)
+
+    def _tell_left(self) -> None:
+        left, self._left = self._left, []
+        self._link.post(messages.Left(left))
+
+    async def _refuse_until(self, target: Target, until: Callable[[], Awaitable[None]]) -> None:
+        if target.node_id is None:
+            await until()
+            return
+        self._link.post(messages.Away(target.node_id, away=True))
+        try:
+            await until()
+        finally:
+            self._link.post(messages.Away(target.node_id, away=False))
+
+    async def _tell_charges(self, *, shared: bool) -> None:
+        some: list[charges.Charge] = []
+        for charge in self._charged.look(self._reactor.now_ms, shared=shared):
+            if charge is None:
+                await trio.lowlevel.checkpoint()
+            else:
+                some.append(charge)
+            if len(some) == CHARGES_MAX:
+                self._link.post(messages.Charges(some))
+                some = []
+        if some:
+            self._link.post(messages.Charges(some))
+
+    async def _report(self) -> None:
+        reactor = self._reactor
+        now = counts.read(self.plane, reactor.turns, reactor.latencies, reactor.buffered.bytes)
+        self._link.post(messages.Report(counts.increase(now, self._counts)))
+        self._counts = now
+
+
+class _NoLimiter(ConnectionLimiter):
+    """Admits each connection, because the supervisor has applied the limits; tells the end of each."""
+
+    on_leave: Callable[[str], None]
+
+    def enter(self, node_id: int | None, host: str) -> Rejection | None:  # noqa: ARG002  # all may enter
+        """Return None, which admits the connection."""
+        return None
+
+    def leave(self, host: str) -> None:
+        """Tell the end of a connection from this address."""
+        self.on_leave(host)
+
+
+class _ToldStates(BrokerStates):
+    """States of brokers that are also told to the supervisor."""
+
+    def __init__(self, link: Link, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._link = link
+        self._now_ms = now_ms
+        self._told_ms: dict[int, int] = {}
+
+    def reached(self, node_id: int | None) -> None:
+        """Record a successful connection, and tell it unless that was told within a second."""
+        super().reached(node_id)
+        if node_id is not None and self._now_ms() >= self._told_ms.get(node_id, 0):
+            self._told_ms[node_id] = self._now_ms() + TOLD_AGAIN_MS
+            self._link.post(messages.State(node_id, None))
+
+    def failed(self, node_id: int | None, reason: str) -> None:
+        """Record a failed connection, and tell it."""
+        super().failed(node_id, reason)
+        if node_id is not None:
+            self._told_ms.pop(node_id, None)
+            self._link.post(messages.State(node_id, reason))
+
+
+def without_limits(settings: Settings) -> Settings:
+    """Return the settings of a worker: without the limits of connections, PROXY headers and the admin
+    endpoint, which the supervisor has.
+    """
+    return msgspec.structs.replace(
+        settings,
+        admin="",
+        admin_token_file="",
+        admin_tls_cert="",
+        admin_tls_key="",
+        admin_tls_client_ca="",
+        connections_max=_NO_LIMIT,
+        listener_max_connection_creation_rate=0,
+        max_connection_creation_rate=0,
+        max_connections_per_ip=0,
+        max_connections_per_ip_overrides="",
+        proxy_protocol_from="",
+    )
+
+
+def table_of(message: messages.Quotas) -> QuotaTable:
+    """Return the table in a message."""
+    values, shadow, options, shadow_options, replication = pickle.loads(message.pickled)  # noqa: S301  # ours
+    return QuotaTable(values, shadow, options, shadow_options, replication=ReplicationThrottles(replication))
+
+
+def message_of(table: QuotaTable, *, in_shadow: bool) -> messages.Quotas:
+    """Return a message with this table."""
+    parts = (
+        dict(table.values),
+        dict(table.shadow),
+        dict(table.options()),
+        dict(table.options(shadow=True)),
+        dict(table.replication.values),
+    )
+    return messages.Quotas(pickle.dumps(parts), in_shadow)
+
+
+def main(fd: int) -> None:
+    """Run a worker at the descriptor of its link until the supervisor has it end, or has ended."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the supervisor
+        signal.signal(number, signal.SIG_IGN)
+    _end_with_parent()
+    sockets.allow_all_descriptors()
+    reactor = Reactor(monotonic_us)
+    with logs.in_background():
+        try:
+            run_hosting_trio(reactor, lambda: _main(socket.socket(fileno=fd), reactor))
+        except* LinkError:
+            pass  # the supervisor has ended
+
+
+async def _main(sock: socket.socket, reactor: Reactor) -> None:
+    link = Link(sock)
+    start, _sock = await link.receive()
+    quotas, _sock = await link.receive()
+    if not isinstance(start, messages.Start) or not isinstance(quotas, messages.Quotas):
+        raise LinkError("unexpected first messages")
+    config = checked(without_limits(start.settings))
+    logs.configure(config.settings.log_level, config.settings.log_format)
+    registry = quota_registry(config, table_of(quotas))
+    registry.in_shadow = quotas.in_shadow
+    registry.use(registry.table)
+    await Worker(config, reactor, registry, link).run()
+
+
+def _end_with_parent() -> None:
+    """Have the kernel kill this process when the supervisor ends, also while it is stopped."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
