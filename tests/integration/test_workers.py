@@ -1,0 +1,145 @@
+"""Several workers in front of several brokers: quotas hold as with one process, and a lost worker is replaced
+without a lost message.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients import create_topic
+from tests.integration.traffic import ONCE, PySender, RdReceiver, RdSender, assert_all_arrived, flow, settle
+from tests.integration.weir_log import GENEROUS, entries
+from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce
+from tests.raw.rates import trend_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.conftest import StartWeir
+    from tests.integration.traffic import Sender
+    from tests.integration.weir import Weir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.alone]
+
+TWO = ("--workers", "2")
+BROKERS = 3
+QUOTA = 1_000_000
+"""bytes/s"""
+EVENLY_UNTIL_S = 11.0
+"""The default window has eleven samples of one second."""
+FROM_S, UNTIL_S = 14.0, 74.0
+"""What is compared: a minute."""
+RATE_BOUND = 0.05
+"""As in test_fidelity.py."""
+SPREAD = (0, 1, 2, 0, 1, 2, 0, 1)
+"""The partition, and so the broker, of each of eight clients."""
+REQUEST_BYTES = 50_000
+WAIT_S = 60.0
+
+
+@pytest.mark.parametrize(("number", "reason"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "stuck")])
+def test_clients_lose_nothing_when_a_worker_is_lost_and_replaced(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, number: signal.Signals, reason: str
+) -> None:
+    cluster = fresh_cluster("3.9.1", brokers=BROKERS)
+    weir = start_weir(cluster.bootstrap, GENEROUS, options=TWO)
+    create_topic(weir.bootstrap, topic, BROKERS)
+    place = weir.bootstrap, topic, BROKERS
+    senders: list[Sender] = [RdSender(*place, ONCE), PySender(*place)]
+    receiver = RdReceiver(*place)
+    with ExitStack() as stack:
+        for talker in (*senders, receiver):
+            stack.enter_context(talker)
+        flow(senders, [receiver])
+        os.kill(workers(weir)[0], number)
+        await_lost(weir, reason)
+        flow(senders, [receiver])
+        settle(senders, [receiver])
+    assert_all_arrived(senders, [receiver], once=True)
+    assert len(workers(weir)) == 3
+    assert weir.stop() == 0
+
+
+def test_workers_end_when_the_supervisor_is_killed(
+    fresh_cluster: StartCluster, start_weir: StartWeir
+) -> None:
+    weir = start_weir(fresh_cluster("3.9.1").bootstrap, options=TWO)
+    os.kill(weir.pid, signal.SIGKILL)
+    await_true(lambda: not any(map(runs, workers(weir))))
+
+
+def test_quotas_hold_for_eight_clients_over_three_brokers_and_two_workers(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1", brokers=BROKERS)
+    quotas = (
+        f'[[quota]]\nclient_id = "each"\nproducer_byte_rate = {QUOTA}\n'
+        f'[[quota]]\nclient_id = "whole"\nproducer_byte_rate = {QUOTA}\nscope = "cluster"\n'
+    )
+    weir = start_weir(cluster.bootstrap, quotas, options=TWO)
+    create_topic(cluster.bootstrap, topic, BROKERS)
+    at = leaders(("127.0.0.1", weir.port), topic)
+    assert len(set(at.values())) == BROKERS
+    each = [client("each", topic, at, partition, QUOTA / SPREAD.count(partition)) for partition in SPREAD]
+    whole = [client("whole", topic, at, partition, QUOTA / len(SPREAD)) for partition in SPREAD]
+    drive((*each, *whole), UNTIL_S)
+    rates = {
+        str(partition): rate([one for one, its in zip(each, SPREAD, strict=True) if its == partition])
+        for partition in range(BROKERS)
+    }
+    rates["whole"] = rate(whole)
+    print(rates)
+    assert {what: found for what, found in rates.items() if abs(found - 1) > RATE_BOUND} == {}
+
+
+def client(
+    client_id: str, topic: str, at: dict[int, tuple[str, int]], partition: int, share: float
+) -> RawClient:
+    """A client that sends its share of the quota until the window is full, and then all that it may."""
+    request = produce(NEW, client_id, topic, REQUEST_BYTES, partition)
+    return RawClient(
+        client_id, at[partition], request, Behaviour(), Pace(share, EVENLY_UNTIL_S, REQUEST_BYTES)
+    )
+
+
+def rate(clients: list[RawClient]) -> float:
+    """The rate of all these clients together, as a share of the quota."""
+    answers = sorted(chain.from_iterable(one.answers for one in clients), key=lambda answer: answer.at_s)
+    return trend_rate(answers, FROM_S, UNTIL_S) / QUOTA
+
+
+def workers(weir: Weir) -> list[int]:
+    """The process ids of all workers that have started, the oldest first."""
+    return [int(str(line["pid"])) for line in entries(weir.log) if line["event"] == "worker started"]
+
+
+def await_lost(weir: Weir, reason: str) -> None:
+    """Wait until a worker was lost for this reason, and another one has started."""
+    await_true(lambda: len(workers(weir)) == 3)
+    lost = [line["reason"] for line in entries(weir.log) if line["event"] == "worker lost, starting another"]
+    assert lost == [reason]
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, for at most `WAIT_S`."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # between two looks; nothing is decided by it
+
+
+def runs(pid: int) -> bool:
+    """Whether a process exists that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(") ")[2][0] not in "ZX"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,198 @@
+"""Workers without processes: the link, and the charges, counters and tables that go over it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import trio
+
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.workers.charges import Charge, Charged, take
+from weir.proxy.workers.counts import Counts, increase
+from weir.proxy.workers.messages import Brokers, Client, Left, Link, LinkError
+from weir.proxy.workers.pool import number_of
+from weir.proxy.workers.worker import message_of, table_of, without_limits
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.options import Options, Scope
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+EACH = (Entity(client_id="each"), PRODUCE)
+WHOLE = (Entity(client_id="whole"), PRODUCE)
+TABLE = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(scope=Scope.CLUSTER)})
+UPSTREAM = {"upstream": "broker:9092"}
+NOW_MS = 1_000_000
+
+
+def link_pair() -> tuple[Link, Link]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Link(ours), Link(theirs)
+
+
+def charged(registry: QuotaRegistry, *, shared: bool) -> list[Charge]:
+    """The charges since the last look of a new reader."""
+    return [charge for charge in Charged(registry).look(NOW_MS, shared=shared) if charge is not None]
+
+
+def produce(registry: QuotaRegistry, client_id: str, units: int, node_id: int = 1) -> int:
+    """Charge a client at a broker; return its throttle time (ms)."""
+    return registry.of(node_id).ledger("", client_id, NOW_MS).charge_produce(units, NOW_MS)
+
+
+def test_a_message_longer_than_a_packet_arrives_whole() -> None:
+    message = Brokers([(node_id, f"broker-{node_id}.example", 9092) for node_id in range(10_000)])
+
+    async def act() -> None:
+        ours, theirs = link_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send_forever)
+            ours.post(message)
+            assert await theirs.receive() == (message, None)
+            nursery.cancel_scope.cancel()
+        ours.close()
+        with pytest.raises(LinkError, match="ended"):
+            await theirs.receive()
+        theirs.close()
+
+    trio.run(act)
+
+
+def test_a_clients_socket_arrives_with_its_message_and_is_closed_by_the_sender() -> None:
+    async def act() -> None:
+        ours, theirs = link_pair()
+        near, far = socket.socketpair()
+        client = Client(1, bootstrap=False, host="10.0.0.1", port=5)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send_forever)
+            ours.post_client(client, near)
+            message, sock = await theirs.receive()
+            await ours.flush()
+            nursery.cancel_scope.cancel()
+        assert message == client
+        assert near.fileno() == -1
+        assert sock is not None
+        sock.sendall(b"x")
+        assert far.recv(1) == b"x"
+        sock.close()
+        far.close()
+        ours.close()
+        theirs.close()
+
+    trio.run(act)
+
+
+def test_clients_that_were_not_sent_are_given_back() -> None:
+    async def act() -> None:
+        ours, theirs = link_pair()
+        near, far = socket.socketpair()
+        client = Client(None, bootstrap=True, host="10.0.0.1", port=5)
+        ours.post(Left(["10.0.0.1"]))
+        ours.post_client(client, near)
+        assert ours.unsent_clients() == [(client, near)]
+        for each in (near, far, ours, theirs):
+            each.close()
+
+    trio.run(act)
+
+
+def test_another_process_absorbs_the_charges_of_shared_quotas() -> None:
+    one, other = QuotaRegistry(TABLE), QuotaRegistry(TABLE)
+    produce(one, "whole", 5_000)
+    charges = charged(one, shared=True)
+    assert [charge.used.charges for charge in charges] == [[(0, 5_000.0)]]
+    take(other, charges, NOW_MS, count=False)
+    assert produce(other, "whole", 1, node_id=2) > 0
+    assert [charge.used.charges for charge in charged(other, shared=True)] == [[(0, 1.0)]]
+
+
+def test_charges_of_one_broker_are_no_charges_of_shared_quotas() -> None:
+    registry = QuotaRegistry(TABLE)
+    produce(registry, "each", 5_000)
+    assert charged(registry, shared=True) == []
+    assert [charge.used.quotas for charge in charged(registry, shared=False)] == [(1, "produce", False)]
+
+
+def test_charges_are_read_once() -> None:
+    registry = QuotaRegistry(TABLE)
+    reader = Charged(registry)
+    produce(registry, "each", 5_000)
+    assert any(reader.look(NOW_MS, shared=False))
+    assert not any(reader.look(NOW_MS, shared=False))
+
+
+def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
+    worker, supervisor = QuotaRegistry(TABLE), QuotaRegistry(TABLE)
+    wait_ms = produce(worker, "each", 5_000)
+    assert wait_ms > 0
+    take(supervisor, charged(worker, shared=False), NOW_MS, count=True)
+    (limiter,) = supervisor.of(1).produce
+    assert (limiter.charged, limiter.throttled, limiter.throttle_ms_total) == (5_000, 1, wait_ms)
+    assert limiter.rate(NOW_MS) == next(iter(worker.of(1).produce)).rate(NOW_MS)
+
+
+def test_a_quota_table_arrives_unchanged() -> None:
+    table = QuotaTable(
+        {EACH: 1.5, (Entity(user=DEFAULT), PRODUCE): 3.0},
+        {WHOLE: 7.0},
+        shadow_options={WHOLE: Options(scope=Scope.CLUSTER)},
+    )
+    assert table_of(message_of(table, in_shadow=True)) == table
+
+
+def test_the_increase_of_counters_is_what_came_after_the_former_reading() -> None:
+    before = counts(number=3, closed=[("drained", 1, 2)], requests=[(0, 9, 4)])
+    now = counts(number=5, closed=[("drained", 1, 5), ("drained", 2, 1)], requests=[(0, 9, 4), (1, 2, 8)])
+    grown = increase(now, before)
+    assert grown.numbers == [2]
+    assert grown.closed == [("drained", 1, 3), ("drained", 2, 1)]
+    assert grown.requests == [(0, 9, 0), (1, 2, 8)]
+    assert increase(now, None) == now
+
+
+def counts(
+    number: int, closed: list[tuple[str, int | None, int]], requests: list[tuple[int, int, int]]
+) -> Counts:
+    """A reading; all that is not given is empty."""
+    return Counts({}, 0, [number], [], [], closed, {}, {}, requests, [], 0, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("takeover_socket", "weir.sock"),
+        ("usage_dir", "usage"),
+        ("usage_topic", "usage"),
+        ("sni_domain", "kafka.example"),
+    ],
+)
+def test_settings_that_need_one_worker_are_refused_with_several(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} needs workers = 1"):
+        config.load(None, {**UPSTREAM, key: value, "workers": 2})
+
+
+@pytest.mark.parametrize(("written", "number"), [("auto", 0), ("3", 3), (2, 2)])
+def test_the_number_of_workers_is_a_number_or_auto(written: object, number: int) -> None:
+    assert config.load(None, {**UPSTREAM, "workers": written}).settings.workers == number
+
+
+@pytest.mark.parametrize("written", ["many", "-1", -1])
+def test_another_number_of_workers_is_refused(written: object) -> None:
+    with pytest.raises(ConfigError, match="workers"):
+        config.load(None, {**UPSTREAM, "workers": written})
+
+
+def test_auto_makes_at_most_one_worker_per_broker_and_at_least_one() -> None:
+    assert number_of(0, brokers=0) == number_of(0, brokers=1) == 1
+    assert number_of(5, brokers=1) == 5
+
+
+def test_a_worker_has_no_limits_of_connections_which_the_supervisor_applies() -> None:
+    settings = config.load(
+        None,
+        {**UPSTREAM, "max_connections_per_ip": 1, "connections_max": 1, "proxy_protocol_from": "10.0.0.1"},
+    ).settings
+    found = without_limits(settings)
+    assert (found.max_connections_per_ip, found.proxy_protocol_from) == (0, "")
+    assert found.connections_max > 1_000_000
