@@ -15,7 +15,7 @@ from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metr
 
 from weir.protocol import schema
 from weir.proxy import logs
-from weir.proxy.admin import quota_metrics
+from weir.proxy.admin import quota_metrics, sharing_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
@@ -35,7 +35,6 @@ from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.server import LOSSES, Server
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
-from weir.quotas.sharing.blindness import Sight
 
 PROCESS = "all"
 """Label value for the limit on new connections per second that applies to all listeners together."""
@@ -79,7 +78,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     if sources.events is not None:
         yield from _events_topic(sources.events)
     if sources.sharing is not None:
-        yield from shared_usage(sources.sharing)
+        yield from sharing_metrics.families(sources.sharing)
     if sources.usage is not None:
         yield from usage_records(sources.usage)
 
@@ -365,37 +364,6 @@ def _events_topic(tally: Tally) -> Iterator[Metric]:
         "events_topic_written", "Events that the cluster has acknowledged.", tally.written[Kind.EVENT]
     )
     yield WEIR.counter("events_topic_dropped", "Events that were not written.", sum(tally.dropped.values()))
-
-
-def shared_usage(sharing: UsageSharing) -> Iterator[Metric]:
-    """Yield the metrics of quotas that are shared with other Weirs."""
-    yield WEIR.counter(
-        "share_units",
-        "Units charged to shared quotas, by own clients and by those of other Weirs.",
-        {"own": sharing.own.units, "others": sharing.limiters.others_units},
-        "from",
-    )
-    yield WEIR.gauge(
-        "share_staleness_seconds",
-        "Time from sending an own report of usage to reading it back.",
-        sharing.staleness_ms() / 1000,
-    )
-    yield WEIR.gauge("share_weirs", "Weirs heard within ten seconds, this one included.", sharing.weirs)
-    yield WEIR.gauge(
-        "share_available",
-        "0 while reports of usage do not get through.",
-        sharing.blindness.sight in (Sight.CLEAR, Sight.STARTING),
-    )
-    yield WEIR.counter(
-        "share_reports_unsent", "Own reports of usage dropped because the topic is away.", sharing.unsent
-    )
-    yield WEIR.counter(
-        "share_ignored",
-        "Reports and usages of others that were not charged.",
-        {reason: sharing.ignored[reason] for reason in ("unreadable", "negative", "senders", "limiters")}
-        | {"waiting": sharing.limiters.dropped},
-        "reason",
-    )
 
 
 def usage_records(tally: Tally) -> Iterator[Metric]:

@@ -8,7 +8,9 @@ from typing import Final
 from weir.proxy.admin.metrics import Sources, families
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.control.sharing.reader import Link
+from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.control.stores.store import StoreError, StoreHealth
 from weir.proxy.control.usage.tally import Tally
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
@@ -26,8 +28,13 @@ def exposed_metrics() -> dict[str, str]:
         registry = QuotaRegistry(QuotaTable())
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
         state, replication = StoreHealth(lambda: 0.0), ReplicationQuotas()
-        sources = Sources(server, registry, state, lambda: 0, Tally(), replication, Tally())
+        sharing = UsageSharing(registry, _no_link, "weir", 1, lambda: 0)
+        sources = Sources(server, registry, state, lambda: 0, Tally(), replication, Tally(), sharing)
         found = [family for family in families(sources, ready=True) if family is not None]
         return {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     finally:
         reactor.close()
+
+
+def _no_link() -> Link:
+    raise StoreError("no topic")
