@@ -8,6 +8,7 @@ the charges of quotas that brokers share.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,9 @@ from weir.quotas.handover import QuotasName, UsedUnits, absorb
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.mutations import MutationBudget
 from weir.quotas.table.entities import Tags
+
+THROTTLED_MAX: Final = 10_000
+"""Number of limiters with throttles above which those of removed limiters are forgotten."""
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True):
@@ -44,6 +48,7 @@ class Charged:
         """Yield a charge for each limiter that was charged since the last look; None after each step of about
         a millisecond. `shared`: whether to look at the quotas that brokers share, or at the others.
         """
+        self._forget()
         for of, quotas in list(self._registry.named()):
             if is_shared(of) == shared:
                 for limiters in quotas.slices():
@@ -53,6 +58,16 @@ class Charged:
                             if charge is not None:
                                 yield charge
                     yield None
+
+    def _forget(self) -> None:
+        """Forget counters of limiters that were removed, if there are many."""
+        if len(self._throttled) > THROTTLED_MAX:
+            named = dict(self._registry.named())
+            self._throttled = {
+                (of, tags): counted
+                for (of, tags), counted in self._throttled.items()
+                if of in named and named[of].known(tags) is not None
+            }
 
     def _charge(self, of: QuotasName, limiter: Budget | MutationBudget, now_ms: int) -> Charge | None:
         units = limiter.delta()

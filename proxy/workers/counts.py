@@ -41,7 +41,7 @@ class Counts(msgspec.Struct, frozen=True):
     """Number, time (µs), longer ones, then the buckets."""
     longest_us: int
     histograms: list[list[int]]
-    """Of the latencies: the sum (µs), then the buckets."""
+    """Sum (µs) and then the buckets of each histogram of latencies."""
 
 
 def read(plane: DataPlane, turns: Turns, latencies: Latencies, buffered_bytes: int) -> Counts:

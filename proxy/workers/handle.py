@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import structlog
 import trio
 
+from weir.proxy.control.supervisor import Works
 from weir.proxy.workers.messages import Client, Drain, Link, LinkError, Message, Ready
 
 log = structlog.get_logger("weir")
@@ -111,12 +112,13 @@ class Handle:
         self._draining = True
         self.post(Drain())
 
-    async def run(self) -> None:
+    async def run(self, works: Works) -> None:
         """Start the process, and start it again when it ends or is stuck, until cancelled, or until the
-        process has drained.
+        process has drained. Calls `works` when it starts the process.
         """
         wait_s = WAIT_S_MIN
         while not self._draining or self._waiting:
+            works()
             began_s = trio.current_time()
             reason = await self._process()
             if self._draining:

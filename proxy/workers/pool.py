@@ -20,6 +20,7 @@ from weir.proxy.config.config import Config
 from weir.proxy.control.events.conditions import Condition, problem
 from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.supervisor import Task
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.establish import RefusalError
 from weir.proxy.server.server import Server
@@ -80,7 +81,8 @@ class Pool:
             nursery.start_soon(self._halve_loads)
             async with trio.open_nursery() as processes:
                 for handle in self.handles:
-                    processes.start_soon(handle.run)
+                    keep_running = self._server.supervisor.keep_running
+                    processes.start_soon(keep_running, Task.WORKERS, handle.run)
                 for handle in self.handles:
                     await handle.ready.wait()
                 task_status.started()

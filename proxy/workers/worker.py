@@ -135,13 +135,13 @@ class Worker:
 
     def learn(self, message: messages.Brokers) -> None:
         """Use these addresses of brokers."""
-        book = self._address_book
-        book.fit([node_id for node_id, _host, _port in message.brokers])
+        known = self._address_book
+        known.fit([node_id for node_id, _host, _port in message.brokers])
         for node_id, host, port in message.brokers:
             address = Address(host, port)
             self._told[node_id] = address
-            if book.nodes.get(node_id) != address:
-                book.learn(node_id, address)
+            if known.nodes.get(node_id) != address:
+                known.learn(node_id, address)
 
     async def _use_quotas(self, message: messages.Quotas) -> None:
         registry, table = self._registry, table_of(message)

@@ -17,7 +17,7 @@ import pytest
 from tests.clients import create_topic
 from tests.integration.traffic import ONCE, PySender, RdReceiver, RdSender, assert_all_arrived, flow, settle
 from tests.integration.weir_log import GENEROUS, entries
-from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce
+from tests.raw import NEW, Behaviour, Pace, RawClient, drive, leaders, produce, set_quotas
 from tests.raw.rates import trend_rate
 
 if TYPE_CHECKING:
@@ -75,6 +75,21 @@ def test_workers_end_when_the_supervisor_is_killed(
     weir = start_weir(fresh_cluster("3.9.1").bootstrap, options=TWO)
     os.kill(weir.pid, signal.SIGKILL)
     await_true(lambda: not any(map(runs, workers(weir))))
+
+
+def test_quotas_altered_through_a_worker_are_stored_by_the_supervisor_and_hold_at_all_workers(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = fresh_cluster("3.9.1", brokers=2)
+    weir = start_weir(cluster.bootstrap, options=(*TWO, "--quota-admins", "User:ANONYMOUS"))
+    create_topic(cluster.bootstrap, topic, 2)
+    at = leaders(("127.0.0.1", weir.port), topic)
+    set_quotas(at[0], {"slow": {"producer_byte_rate": 1000}})
+    assert 'client_id = "slow"' in weir.quota_file.read_text("utf-8")
+    clients = [RawClient("slow", at[n], produce(NEW, "slow", topic, 50_000, n), Behaviour()) for n in (0, 1)]
+    drive(clients, 5.0)
+    assert [len(one.answers) for one in clients] == [1, 1]
+    assert all(one.answers[0].throttle_ms > 10_000 for one in clients)
 
 
 def test_quotas_hold_for_eight_clients_over_three_brokers_and_two_workers(
