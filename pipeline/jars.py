@@ -33,9 +33,10 @@ def _to_stderr(line: str) -> None:
 
 def locked(*, s3: bool = False) -> list[Jar]:
     """Return the jars in the lock file `jars.txt`; with `s3`, also those in `jars_s3.txt`."""
-    names = ("jars.txt", "jars_s3.txt") if s3 else ("jars.txt",)
-    texts = {name: files("weir.pipeline").joinpath(name).read_text("utf-8") for name in names}
-    return [jar for name, text in texts.items() for jar in parse_lock(text, f"pipeline/{name}")]
+    found = list[Jar]()
+    for name in ("jars.txt", "jars_s3.txt") if s3 else ("jars.txt",):
+        found += parse_lock(files("weir.pipeline").joinpath(name).read_text("utf-8"), f"pipeline/{name}")
+    return found
 
 
 def cache_directory() -> Path:

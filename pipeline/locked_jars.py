@@ -59,23 +59,19 @@ def parse_lock(text: str, where: str) -> list[Jar]:
     """Return the jars in the `text` of a lock file. Raises JarError, which names the file as `where`, if a
     line is malformed or the file has no jar.
     """
-    jars = [_parse_line(line, f"{where}:{number}") for number, line in _lines(text)]
-    if not jars:
-        raise JarError(f"{where}: no jar in it; write the lock file anew")
-    return jars
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+    jars = list[Jar]()
     for number, line in enumerate(text.splitlines(), 1):
-        if content := line.partition("#")[0].strip():
-            yield number, content
-
-
-def _parse_line(line: str, where: str) -> Jar:
-    match = _LINE.fullmatch(line)
-    if match is None:
-        raise JarError(f"{where}: expected `group:artifact:version sha256 bytes`, found {line!r}")
-    return Jar(match["coordinates"], match["sha256"], int(match["size"]))
+        content = line.partition("#")[0].strip()
+        match = _LINE.fullmatch(content)
+        if match is not None:
+            jars.append(Jar(match["coordinates"], match["sha256"], int(match["size"])))
+        elif content:
+            raise JarError(
+                f"{where}:{number}: expected `group:artifact:version sha256 bytes`, found {content!r}"
+            )
+    if not jars:
+        raise JarError(f"{where}: no jar in it; write the lock file again")
+    return jars
 
 
 def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], None]) -> list[Path]:
@@ -83,28 +79,22 @@ def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], Non
     called with the progress of downloads that take over 2 s; in its texts, `what` names the jars. Raises
     JarError.
     """
-    missing = [jar for jar in jars if not _present(root / jar.path, jar)]
-    if missing:
-        _fetch_all(missing, root, _Progress(what, sum(jar.size for jar in missing), say))
-    return [root / jar.path for jar in jars]
-
-
-def _present(path: Path, jar: Jar) -> bool:
-    """Return True if the cache has the jar at `path` with its locked size. The hash is not computed again,
-    because `fetch_jar` gives a file this name after verifying its hash.
-    """
-    return path.is_file() and path.stat().st_size == jar.size
-
-
-def _fetch_all(jars: Sequence[Jar], root: Path, progress: _Progress) -> None:
-    largest_first = sorted(jars, key=lambda jar: -jar.size)
+    # The hash is not computed again: `fetch_jar` gives a file this name after verifying its hash.
+    missing = [jar for jar in jars if not _has_size(root / jar.path, jar.size)]
+    progress = _Progress(what, sum(jar.size for jar in missing), say)
     with ThreadPoolExecutor(8, "jars") as pool:
         try:
+            largest_first = sorted(missing, key=lambda jar: -jar.size)
             list(pool.map(lambda jar: fetch_jar(jar, root, progress.add), largest_first))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
     progress.end()
+    return [root / jar.path for jar in jars]
+
+
+def _has_size(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
 
 
 def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
@@ -169,8 +159,7 @@ class _Progress:
 
     def __init__(self, what: str, total: int, say: Callable[[str], None]) -> None:
         self._what, self._total, self._say = what, total, say
-        self._done = 0
-        self._said = False
+        self._done, self._said = 0, False
         self._next = time.monotonic() + _QUIET_S
         self._lock = threading.Lock()
 
@@ -178,8 +167,7 @@ class _Progress:
         with self._lock:
             self._done += size
             if time.monotonic() >= self._next:
-                self._next = time.monotonic() + _QUIET_S
-                self._said = True
+                self._next, self._said = time.monotonic() + _QUIET_S, True
                 self._say(f"fetching {self._what}: {self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB")
 
     def end(self) -> None:

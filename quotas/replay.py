@@ -248,6 +248,7 @@ class Replay:
     __slots__ = (
         "_again",
         "_again_ms",
+        "_busy_until_ms",
         "_connections",
         "_connections_max",
         "_heap",
@@ -299,6 +300,8 @@ class Replay:
         """
         self._again_ms = 0
         """Time (ms) of that event."""
+        self._busy_until_ms = 0
+        """Time (ms) at which the latest throttle of any connection ends."""
 
     def feed(
         self,
@@ -340,6 +343,13 @@ class Replay:
         self._process_events(NEVER, 0)
         return self.hours.take(over=True)
 
+    def is_idle(self, now_ms: int) -> bool:
+        """Process the events before `now_ms`, and return True if neither a throttle nor a request is left: a
+        request at `now_ms` is charged then. Requests before `now_ms` must have been fed.
+        """
+        self._process_events(now_ms, 0)
+        return not self._heap and max(self._busy_until_ms, self._kind.over_until_ms) <= now_ms
+
     # Called by kinds of budgets
 
     def throttle(self, connection: Connection, wait_ms: int, now_ms: int, from_ms: int) -> None:
@@ -349,6 +359,8 @@ class Replay:
         wait_ms = min(wait_ms, self._throttle_ms_max)
         self.hours.violated(wait_ms, now_ms, from_ms)
         connection.until_ms = max(connection.until_ms, from_ms + wait_ms)
+        if connection.until_ms > self._busy_until_ms:
+            self._busy_until_ms = connection.until_ms
 
     def await_answer(self, connection: Connection, asked: Asked, now_ms: int, *, serial: bool) -> None:
         """Put a request in flight, to be charged when its response begins. `serial`: True to take no other

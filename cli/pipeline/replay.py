@@ -151,6 +151,7 @@ def replay(
             patience_ms=1000 * patience_s,
             throttle_ms_max=throttle_ms_max or INT32_MAX,
             hold=throttle_mode == "hold",
+            charges_per_record=charges_per_record,
         )
         unnamed = EMPTY if empty_client_id == "default" else ""
         options = Options(
@@ -160,7 +161,6 @@ def replay(
             settings=settings,
             unnamed=unnamed,
             pacing=Pacing(quota_pacing),
-            charges_per_record=charges_per_record,
             compare_sources=compare_sources,
             top=top,
         )

@@ -47,13 +47,8 @@ class Counts:
         self.rejected += other.rejected
 
     def __str__(self) -> str:
-        parts = (
-            (self.read, "read"),
-            (self.new, "new"),
-            (self.duplicates, "duplicates"),
-            (self.rejected, "rejected"),
-        )
-        return ", ".join(f"{count:,} {what}" for count, what in parts)
+        parts = {"read": self.read, "new": self.new, "duplicates": self.duplicates, "rejected": self.rejected}
+        return ", ".join(f"{count:,} {what}" for what, count in parts.items())
 
 
 class Batches:

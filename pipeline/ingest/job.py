@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +26,7 @@ from weir.pipeline.outcome import Outcome, PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from weir.pipeline.ingest.sources import Source
     from weir.pipeline.lake import Lake
@@ -65,54 +65,29 @@ def ingest(
     for line in unread:
         say(line)
     takers = {kind: Batches(lake, KINDS[kind], cluster, say) for kind in kinds}
-    _run(
-        {kind: partial(_start, spark, lake, source, kind, cluster, rules) for kind in kinds},
-        takers,
-        source,
-        pace,
-    )
-    return _outcome(lake, takers, unread)
-
-
-def _run(
-    starts: Mapping[str, Callable[[Batches, Pace], StreamingQuery]],
-    takers: Mapping[str, Batches],
-    source: Source,
-    pace: Pace,
-) -> None:
     stop = pace.stop or threading.Event()
-    queries: dict[str, StreamingQuery] = {}
+    queries: list[StreamingQuery] = []
     with _until_signalled(stop):
         try:
             for kind, taker in takers.items():
-                queries[kind] = starts[kind](taker, pace)
+                rows = parsed(source.stream(spark, kind), KINDS[kind], rules, files=source.is_files)
+                # Each source has a checkpoint of its own.
+                name = hashlib.sha256(f"{cluster}\n{source.name(kind)}".encode()).hexdigest()[:16]
+                path = lake.checkpoint("ingest", f"{kind}-{name}")
+                writer = rows.writeStream.queryName(f"ingest {kind}").option("checkpointLocation", path)
+                queries.append(_started(writer, taker, pace))
             _wait(queries, stop)
         except StreamingQueryException as error:
             failures = [taker.failure for taker in takers.values() if taker.failure is not None]
             raise explained(failures[0] if failures else error, source) from None
         finally:
-            for query in queries.values():
+            for query in queries:
                 query.stop()
+    return _outcome(lake, takers, unread)
 
 
-def _start(
-    spark: SparkSession,
-    lake: Lake,
-    source: Source,
-    kind: str,
-    cluster: str,
-    rules: Rules,
-    taker: Batches,
-    pace: Pace,
-) -> StreamingQuery:
-    rows = parsed(source.stream(spark, kind), KINDS[kind], rules, files=source.is_files)
-    # Each source has a checkpoint of its own.
-    name = hashlib.sha256(f"{cluster}\n{source.name(kind)}".encode()).hexdigest()[:16]
-    writer = (
-        rows.writeStream.queryName(f"ingest {kind}")
-        .foreachBatch(taker.take)
-        .option("checkpointLocation", lake.checkpoint("ingest", f"{kind}-{name}"))
-    )
+def _started(writer: DataStreamWriter, taker: Batches, pace: Pace) -> StreamingQuery:
+    writer = writer.foreachBatch(taker.take)
     if pace.every_s is None:
         query = writer.trigger(availableNow=True).start()
     else:
@@ -121,11 +96,11 @@ def _start(
     return query
 
 
-def _wait(queries: Mapping[str, StreamingQuery], stop: threading.Event) -> None:
+def _wait(queries: Sequence[StreamingQuery], stop: threading.Event) -> None:
     """Wait until all streams have ended. If the event `stop` is set meanwhile, end each stream after its
     current batch. Raises StreamingQueryException if a stream fails.
     """
-    running = list(queries.values())
+    running = list(queries)
     while running:
         stop.wait(LOOK_S) if not stop.is_set() else threading.Event().wait(LOOK_S)
         for query in tuple(running):

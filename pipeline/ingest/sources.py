@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
@@ -39,27 +39,6 @@ _FILE: Final = "path string, modificationTime timestamp, length bigint, content 
 """Columns of Spark's format `binaryFile`."""
 
 
-class Source(Protocol):
-    """Interface of the places that Weir's usage and trace records are read from: `Directory` and `Topic`."""
-
-    @property
-    def is_files(self) -> bool:
-        """True if each row of the stream is a file, False if it is a line."""
-
-    def name(self, kind: str) -> str:
-        """Return the text that identifies the place from which records of a kind (usage or trace) are
-        read.
-        """
-
-    def stream(self, spark: SparkSession, kind: str) -> DataFrame:
-        """Return a streaming DataFrame of a kind with the columns `parse.SOURCE`."""
-
-    def unread(self, spark: SparkSession) -> Iterator[str]:
-        """Yield one line of text about each sort of content that is not read. Raises PipelineError if the
-        source cannot be read.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Directory:
     """A directory of finished files of records. Spark ignores files whose names begin with a dot or an
@@ -72,12 +51,17 @@ class Directory:
     """
     skip_lost: bool = False
     """True to ignore files that were deleted before they were read."""
-    is_files: bool = True
+    is_files: ClassVar[bool] = True
+    """True if each row of the stream is a file, False if it is a line."""
 
     def name(self, kind: str) -> str:
+        """Return the text that identifies the place from which records of a kind (usage or trace) are
+        read.
+        """
         return f"files {self.path.rstrip('/')}/{kind}-*.jsonl"
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
+        """Return a streaming DataFrame of a kind with the columns `parse.SOURCE`."""
         options = {
             "pathGlobFilter": f"{kind}-*{{{','.join(COMPRESSIONS)}}}",
             "maxBytesPerTrigger": str(self.batch_bytes),
@@ -90,6 +74,9 @@ class Directory:
         return small.select(fn.col("path").alias("source"), content, _taken())
 
     def unread(self, spark: SparkSession) -> Iterator[str]:
+        """Yield one line of text about each sort of content that is not read. Raises PipelineError if the
+        source cannot be read.
+        """
         if re.search(_PATTERN, self.path):
             raise PipelineError(
                 f"{self.path}: Spark takes such a name for a pattern and reads files twice: use a directory "
@@ -147,7 +134,7 @@ class Topic:
     batch_records: int = BATCH_RECORDS
     skip_lost: bool = False
     """True to continue where Kafka has deleted records before they were read."""
-    is_files: bool = False
+    is_files: ClassVar[bool] = False
 
     def name(self, kind: str) -> str:
         return f"topic {self._topic(kind)}"
@@ -179,6 +166,10 @@ class Topic:
 
     def _topic(self, kind: str) -> str:
         return self.topic if kind == "usage" else f"{self.topic}-{kind}"
+
+
+Source: TypeAlias = Directory | Topic
+"""A place that Weir's usage and trace records are read from."""
 
 
 def _taken() -> Column:

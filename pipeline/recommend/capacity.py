@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 from pyspark.sql import functions as fn
 
+from weir.pipeline.arrow import collected, in_spark
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import Plan, moment
-from weir.pipeline.recommend.use import collected, in_spark
 from weir.quotas import QuotaKey
 
 if TYPE_CHECKING:

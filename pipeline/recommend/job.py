@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from weir.pipeline import tables
+from weir.pipeline.arrow import in_spark
 from weir.pipeline.lake import Lake, empty, latest, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.recommend import capacity, notes, proposals, use
 from weir.pipeline.recommend.current import Kept, budgets, candidates, kept, resolved
 from weir.pipeline.recommend.file import Proposed, lines
 from weir.pipeline.recommend.found import Found
-from weir.pipeline.recommend.names import WITHOUT, left_out
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import QUOTAS, Plan
 from weir.pipeline.recommend.reasons import Ground, reason
@@ -55,7 +55,7 @@ def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outc
         return _nothing(spark, lake, plan)
     found = _found(use.of_level(rows, level), plan, level, span, version)
     saved = found.table.select(tables.RECOMMENDATION.names)
-    _save(use.in_spark(saved, spark, tables.RECOMMENDATION), lake, plan)
+    _save(in_spark(saved, spark, tables.RECOMMENDATION), lake, plan)
     try:
         write(lines(header(found), _entries(found.table), plan, level, found.kept))
     except QuotaFileError as error:
@@ -113,12 +113,14 @@ def _with_reasons_to_leave_out(every: pl.DataFrame, plan: Plan, level: str) -> p
     default entry covers it; and with `of_user` (`proposals.of_user`).
     """
     names = every.select("user", "client_id").iter_rows()
-    why = pl.Series("why", [left_out(*each) for each in names], dtype=pl.String)
+    why = pl.Series("why", [proposals.left_out(*each) for each in names], dtype=pl.String)
     rows = every.with_columns(why, of_user=proposals.of_user(level))
     small = pl.col("of_user") & (pl.col("wanted") <= pl.col("low")).all().over(POT)
     few = pl.col("is_one_off") & (pl.lit(not plan.with_default) | pl.col("of_user"))
     return rows.with_columns(
-        why=pl.coalesce("why", pl.when(small).then(pl.lit(WITHOUT)), pl.when(few).then(pl.lit(ONE_OFF)))
+        why=pl.coalesce(
+            "why", pl.when(small).then(pl.lit(proposals.WITHOUT)), pl.when(few).then(pl.lit(ONE_OFF))
+        )
     )
 
 
@@ -127,7 +129,7 @@ def _limits(every: pl.DataFrame, plan: Plan) -> pl.DataFrame:
     default entry covers.
     """
     is_given = pl.col("why").is_null()
-    in_default = pl.lit(plan.with_default) & (pl.col("why") != WITHOUT) & ~pl.col("of_user")
+    in_default = pl.lit(plan.with_default) & (pl.col("why") != proposals.WITHOUT) & ~pl.col("of_user")
     wanted = pl.when(is_given).then("wanted").otherwise("low")
     return every.filter(is_given | in_default).with_columns(wanted=wanted)
 

@@ -10,9 +10,9 @@ import polars as pl
 from weir.pipeline.recommend.current import Kept
 from weir.pipeline.recommend.flags import HELD_BACK
 from weir.pipeline.recommend.found import Found
-from weir.pipeline.recommend.names import WITHOUT
 from weir.pipeline.recommend.outlook import filling
 from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, STEP, Plan, moment
+from weir.pipeline.recommend.proposals import WITHOUT
 from weir.pipeline.recommend.reasons import readable
 from weir.quotas import QuotaKey
 

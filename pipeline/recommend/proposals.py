@@ -1,11 +1,13 @@
 """Propose a limit for each budget and quota: use, times growth and headroom, at least the floor.
 
 If a quota held the demand back, the use says only that the demand is *at least* that high: twice the use is
-proposed as a first step.
+proposed as a first step. Names that stand for no client or for several, and names that a quota file cannot
+contain, get no entry (`left_out`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,9 +17,20 @@ from weir.pipeline.recommend.flags import flags, held_back, step_or_headroom
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import BYTES, PAIRS, STEPS_PER_UNIT, Plan
 from weir.quotas import QuotaKey
+from weir.quotas.table.bounded_names import OVERFLOW
+from weir.quotas.table.quota_entry import DEFAULT_MARKER
 
 _LARGEST: Final = 9e16  # a hundred times this value fits into a long
 _ABSENT: Final = ("used", "usual", "busiest", "ordinary", "near", "held", "peak", "hours_used", "days")
+
+SHORTENED: Final = re.compile(r".{191}~[0-9a-f]{64}", re.DOTALL)
+"""Pattern of the names that `quotas.table.bounded_names.shortened` makes; no client has such a name."""
+
+WITHOUT: Final = "without a name"
+LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"
+OVERFLOW_NAME: Final = f"counted as {OVERFLOW}"
+LONG: Final = "with a name that was shortened"
+NO_TEXT: Final = "with a name that is no text"
 
 
 def wanted(budgets: pl.DataFrame, needs: pl.DataFrame, plan: Plan) -> pl.DataFrame:
@@ -120,3 +133,23 @@ def _steps(rate: pl.Expr) -> pl.Expr:
 def _per_unit() -> pl.Expr:
     is_bytes = pl.col("quota").is_in([key.value for key in BYTES])
     return pl.when(is_bytes).then(1.0).otherwise(float(STEPS_PER_UNIT))
+
+
+def left_out(user: str | None, client_id: str | None) -> str | None:
+    """Return the reason why an entity cannot have an entry, because of its user or client-id; None if it can
+    have one. A part that the entity does not have is None.
+    """
+    reasons = [_unsayable(name) for name in (user, client_id) if name is not None]
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _unsayable(name: str) -> str | None:
+    if name == "":
+        return WITHOUT
+    if "\ufffd" in name:
+        return NO_TEXT
+    if name == DEFAULT_MARKER:
+        return LITERAL_DEFAULT
+    if name == OVERFLOW:
+        return OVERFLOW_NAME
+    return LONG if SHORTENED.fullmatch(name) else None

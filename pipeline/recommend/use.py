@@ -6,23 +6,22 @@ Spark aggregates; the results, at most some rows per entity, are polars frames o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import polars as pl
-import pyarrow as pa
 from pyspark.sql import functions as fn
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from weir.pipeline.lake import empty
+from weir.pipeline import arrow
 from weir.pipeline.recommend.need import NEED, POT, needs
 from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, PERCENTILES, Plan, moment
 from weir.pipeline.rollup import reading
 from weir.quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from weir.pipeline.lake import Lake
@@ -87,7 +86,7 @@ def entities(rows: DataFrame) -> pl.DataFrame:
     found = rows.groupBy(*NAMES).agg(
         fn.count_distinct("start_ms").alias("hours"), fn.min("start_ms").alias("first_ms")
     )
-    return collected(found)
+    return arrow.collected(found)
 
 
 def hours(rows: DataFrame, plan: Plan, level: str, members: pl.DataFrame) -> DataFrame:
@@ -115,7 +114,7 @@ def _shared(own: DataFrame, level: str, members: pl.DataFrame) -> DataFrame:
     """Replace the rows of client-ids that share a prefix's quota by rows of the prefix, of each user if
     `level` has users.
     """
-    asked = fn.broadcast(in_spark(members, own.sparkSession)).alias("asked")
+    asked = fn.broadcast(arrow.in_spark(members, own.sparkSession)).alias("asked")
     same = [own[name].eqNullSafe(asked[name]) for name in (*NAMES, "quota")]
     both = own.join(asked, same, "left").select(*(own[name] for name in own.columns), asked["prefix"])
     alone = both.where(fn.col("prefix").isNull()).select(*own.columns)
@@ -134,29 +133,10 @@ def _shared(own: DataFrame, level: str, members: pl.DataFrame) -> DataFrame:
 def needed(hours: DataFrame, plan: Plan, span: Span) -> pl.DataFrame:
     """Return `need.needs` of the rows of `hours`. Each task of Spark computes those of some budgets."""
     columns = StructType([StructField(name, _KINDS[kind]) for name, kind in NEED.items()])
-    tasks = span.rows * len(plan.quotas) // _ROWS_PER_TASK + 1
-    parts = hours.drop("mean").repartition(tasks, *POT)
-    compute = partial(_needs, hours_percentile=plan.hours_percentile, kinds=to_arrow_schema(columns))
-    return collected(parts.mapInArrow(compute, columns))
+    tasks, percentile = span.rows * len(plan.quotas) // _ROWS_PER_TASK + 1, plan.hours_percentile
 
+    def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in arrow.frames(batches, sys.maxsize):
+            yield from arrow.batches(needs(rows, percentile), columns)
 
-def _needs(
-    batches: Iterator[pa.RecordBatch], hours_percentile: float | None, kinds: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    whole = [batch for batch in batches if batch.num_rows]
-    if whole:
-        found = needs(pl.DataFrame(pa.Table.from_batches(whole)), hours_percentile)
-        yield from found.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(kinds).to_batches()
-
-
-def collected(rows: DataFrame) -> pl.DataFrame:
-    """Return all rows on the driver."""
-    return pl.DataFrame(rows.toArrow())
-
-
-def in_spark(rows: pl.DataFrame, spark: SparkSession, columns: StructType | None = None) -> DataFrame:
-    """Return the rows as a frame of Spark, with the types of `columns` if given."""
-    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-    if rows.is_empty():  # PySpark 4.0.2 cannot convert a table without rows
-        return empty(spark, columns or from_arrow_schema(table.schema))
-    return spark.createDataFrame(table if columns is None else table.cast(to_arrow_schema(columns)))
+    return arrow.collected(hours.drop("mean").repartition(tasks, *POT).mapInArrow(compute, columns))

@@ -1,8 +1,9 @@
 """Replay recorded usage under other quota files, with the code that enforces quotas, to find their throttles.
 
-- Charges are sorted by budget and time and streamed through Python, with the state of one budget at a time.
-  A group of `applyInPandas` would be in memory as a whole, and a heavy client's trace does not fit. The
-  charges of one budget are replayed in order, so that one core does this work.
+- Spark shuffles records, packed by budget and period, and polars turns them into charges behind the shuffle:
+  a record may become ten charges. Periods follow each other, so a heavy client's trace need not fit into
+  memory. The charges of one budget are replayed in order, so that one core does this work.
+- Most charges are counted, not replayed, because they are far from any limit (`run`).
 - Connections that fetch again after the same throttle time are woken together, and those that receive nothing
   are throttled again in one step. One step per connection would take time that grows with the square of their
   number.

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
-from pyspark.sql.types import BooleanType, DoubleType, StringType, StructField, StructType
+import polars as pl
 
 from weir.pipeline.outcome import PipelineError
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import shortened
 from weir.quotas.table.limits import Limit
 from weir.quotas.table.options import Pacing
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 RECORDED: Final = "recorded"
 """Name that results give to the recorded throttle times, in place of the name of a candidate quota file."""
@@ -30,28 +24,19 @@ KEYS: Final = (
     QuotaKey.REQUEST_PERCENTAGE,
     QuotaKey.CONTROLLER_MUTATION_RATE,
 )
-DRAWS: Final = StructType(
-    [
-        StructField("candidate", StringType()),
-        StructField("quota", StringType()),
-        StructField("user", StringType()),
-        StructField("client_id", StringType()),
-        StructField("of_user", StringType()),
-        StructField("of_client_id", StringType()),
-        StructField("of_prefix", StringType()),
-        StructField("limit", DoubleType()),
-        StructField("pacing", StringType()),
-        StructField("scope", StringType()),
-        StructField("in_force", DoubleType()),
-        StructField("held_back", BooleanType()),
-    ]
-)
-"""Columns of the budget that a client uses under a candidate quota file: `of_user`, `of_client_id` and
-`of_prefix` identify the budget, and are "" for a part that the budget does not distinguish. A client without
-a limit has no row. `pacing` and `scope` are those of the entry, as written in a quota file. `in_force` is the
-limit of the same budget in the first file, null if other clients share the budget there. `held_back` is true
-if a client of the budget was told to wait when it was recorded, by any quota.
+OF: Final = ("of_user", "of_client_id", "of_prefix")
+"""Columns that identify a budget, "" for a part that the budget does not distinguish."""
+_DRAWN: Final = {
+    **dict.fromkeys(("candidate", "quota", "user", "client_id", *OF), pl.String),
+    "limit": pl.Float64,
+    "pacing": pl.String,
+    "scope": pl.String,
+    "in_force": pl.Float64,
+}
+"""Columns of the budgets that clients use under a candidate quota file. `pacing` and `scope` are those of the
+entry, as written in a quota file. `in_force` is the limit of the same budget in the first file.
 """
+CLIENT: Final = ("user", "client_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,55 +97,66 @@ def not_replayed(candidate: Candidate) -> list[str]:
     return [f"{candidate.name}: {n} {what} left out" for what, n in left_out.items() if n]
 
 
-def draws(
-    clients: DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
-) -> DataFrame:
-    """Return the budgets that clients use under each candidate quota file, one row per file, quota and client
-    (`DRAWS`); `clients` has the columns `user`, `client_id` and `held_back`, and may repeat clients.
+class Drawn(NamedTuple):
+    """The budgets that clients use under each candidate quota file, and those of the recorded throttle times.
+    A client without a limit has only the latter.
+    """
+
+    draws: pl.DataFrame
+    """One row per client, quota and candidate, with the number of the budget: `CLIENT`, `quota`, `budget`."""
+    budgets: pl.DataFrame
+    """One row per budget: its number `budget`, `candidate`, `quota`, `user` and `client_id` as in
+    `tables.REPLAY`, `limit`, `pacing`, `scope`, `in_force` and
+
+    - `ranged`: True if its result is a range, because clients were held back under another limit;
+    - `home`: a hash of its names.
+    """
+
+
+def drawn(
+    clients: pl.DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
+) -> Drawn:
+    """Return the budgets that clients use. `clients` has the columns `CLIENT` and `held_back` (True if a
+    client was told to wait when it was recorded, by any quota), one row per client.
 
     A client without client-id is treated as if its client-id were `unnamed`. Byte rates whose entries set no
-    pacing (kind of limiter) get `pacing`.
+    pacing (kind of limiter) get `pacing`. The recorded throttle times are grouped by the budgets of the first
+    candidate; a client without one has a budget of its own.
     """
-
-    def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        types = {"limit": pa.float64(), "in_force": pa.float64(), "held_back": pa.bool_()}
-        names = DRAWS.fieldNames()
-        for batch in batches:
-            columns = (batch.column(name).to_pylist() for name in ("user", "client_id", "held_back"))
-            rows = [
-                (*row, held_back)
-                for user, client_id, held_back in zip(*columns, strict=True)
-                for row in _draws(candidates, user, client_id, unnamed, pacing)
-            ]
-            drawn = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-            arrays = [
-                pa.array(column, types.get(name, pa.string()))
-                for column, name in zip(drawn, names, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=names)
-
-    names = (F.coalesce(name, F.lit("")).alias(name) for name in ("user", "client_id"))
-    each = clients.groupBy(*names).agg(F.max("held_back").alias("held_back"))
-    return _of_budgets(each.mapInArrow(resolve, DRAWS), candidates[0].name)
-
-
-def _of_budgets(draws: DataFrame, first: str) -> DataFrame:
-    """Return the draws (`DRAWS`) with `in_force` and `held_back` of all clients of the budget instead of
-    those of the client. `first` is the name of the first candidate.
-    """
-    of = Window.partitionBy("quota", "of_user", "of_client_id", "of_prefix")
-    here = Window.partitionBy("quota", "of_user", "of_client_id", "of_prefix", "candidate")
-    same = (F.count("in_force").over(here) == F.count("*").over(here)) & (
-        F.count_if(F.col("candidate") == first).over(of) == F.count("*").over(here)
+    rows = [
+        row
+        for user, client_id in clients.select(CLIENT).iter_rows()
+        for row in _draws(candidates, user, client_id, unnamed, pacing)
+    ]
+    each = pl.DataFrame(rows, _DRAWN, orient="row").join(clients, on=CLIENT)
+    here, is_first = ("quota", *OF, "candidate"), pl.col("candidate") == candidates[0].name
+    is_same = (pl.col("in_force").count() == pl.len()).over(here) & (
+        is_first.sum().over("quota", *OF) == pl.len().over(here)
     )
-    return draws.withColumns(
-        {
-            "in_force": F.when(same, F.col("in_force")),
-            "held_back": F.max("held_back").over(here),
-        }
+    in_force = pl.when(is_same).then("in_force")
+    ranged = pl.col("held_back").any().over(here) & ~pl.col("limit").eq_missing(in_force)
+    limited = each.with_columns(in_force=in_force, ranged=ranged, has_limit=True)
+    quotas = pl.DataFrame({"quota": [key.value for key in KEYS]})
+    first = each.filter(is_first).select(*CLIENT, "quota", *OF, has_limit=True)
+    recorded = clients.join(quotas, how="cross").join(first, on=(*CLIENT, "quota"), how="left")
+    recorded = recorded.with_columns(candidate=pl.lit(RECORDED), ranged=False)
+    both = pl.concat([limited, recorded], how="diagonal")
+    prefix = pl.when(pl.col("of_prefix") != "").then(pl.col("of_prefix") + "*")
+    own = pl.col("has_limit").is_null()
+    both = both.with_columns(
+        name=pl.when(own).then("user").otherwise(_named("of_user")),
+        name_id=pl.when(own).then("client_id").otherwise(pl.coalesce(prefix, _named("of_client_id"))),
     )
+    same = ("candidate", "quota", "name", "name_id", *OF, "limit", "pacing", "scope", "in_force", "ranged")
+    budgets = both.select(same).unique().with_row_index("budget")
+    draws = both.join(budgets, on=same, nulls_equal=True).select(*CLIENT, "quota", "budget")
+    names = pl.struct("candidate", "quota", "name", "name_id").hash()
+    renamed = budgets.with_columns(home=names).drop(OF).rename({"name": "user", "name_id": "client_id"})
+    return Drawn(draws, renamed)
+
+
+def _named(part: str) -> pl.Expr:
+    return pl.when(pl.col(part) != "").then(part)
 
 
 def _draws(

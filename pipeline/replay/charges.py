@@ -1,10 +1,5 @@
-"""Convert traces or usage records into charges: the units that one request costs of one quota.
-
-The columns are the client and the broker; `quota`; `at_ms`, the time of the request (ms); `service_ms`, the
-time (ms) until its response; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time
-(ms) of its response; `note`, see `quotas.replay.Asked`; `took_ms`, the time (ms) until its response, also of
-requests that are charged when they arrive; `waited_ms`, the longest throttle time (ms) of its response, of
-any quota.
+"""Convert traces or usage records into uses of budgets, and uses into charges: the units that one request
+costs of one quota.
 
 Usage records do not have single requests. A record becomes equal charges on as many connections as its field
 `sessions` says: at most one charge per request, and at most `charges_per_record`, or `sessions` if that is
@@ -16,9 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import polars as pl
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
+from weir.pipeline.replay.candidates import CLIENT, KEYS, Drawn
 from weir.pipeline.tables import BY_QUOTA
+from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.usage.groups import Group
 
@@ -38,120 +36,143 @@ STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """For each API that creates or deletes topics or partitions, the first version that can answer with error 89
 (THROTTLING_QUOTA_EXCEEDED) instead of a throttle time only.
 """
-CLIENT_COLUMNS: Final = ("cluster", "instance", "broker", "user", "client_id")
-MUTATIONS: Final = "controller_mutation_rate"
+CLIENT_COLUMNS: Final = ("cluster", "instance", "broker", *CLIENT)
+OWNER: Final = ("budget", "cluster", "instance", "broker")
+"""Columns that identify a budget at one broker (null for the whole cluster). Each instance of Weir has its
+own budgets; a restarted Weir is a new instance.
+"""
+CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "told_ms", "note", "took_ms", "waited_ms")
+"""Columns of charges, in the order of the parameters of `quotas.replay_demand.RangedReplay.feed`."""
+_QUOTAS: Final = tuple(BY_QUOTA.names)
 
 
-def of_traces(traces: DataFrame) -> DataFrame:
-    """Return the charges of traced requests (`tables.TRACE`): one row per request and quota that it is
-    charged to.
+def needed(records: DataFrame) -> DataFrame:
+    """Return the columns of `tables.TRACE` or `tables.USAGE` that uses need, the same for both, and without
+    nulls except `told` and `violated`: arrays by quota, null if all are 0.
     """
-    at, answered = F.col("time_ms"), F.coalesce("answered_ms", F.lit(0))
-    service = F.greatest(answered - at, F.lit(0))
-    size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
-    percent = F.coalesce("request_time_us", F.lit(0.0)) / US_PER_PERCENT
-    refused = _told(MUTATIONS) > 0
-    charges = [
-        _charge("producer_byte_rate", (F.col("api") == Group.PRODUCE) & (size > 0), size, F.lit(0)),
-        _charge("consumer_byte_rate", _is_fetch(size), size, service, F.col("api_key")),
-        _charge("request_percentage", percent > 0, percent, service, F.col("api_key")),
-        _charge(MUTATIONS, (mutations > 0) | refused, mutations, service, _strict()),
-    ]
-    of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
-    return traces.select(
-        *client_columns(),
-        "connection",
-        at.alias("at_ms"),
-        service.cast("long").alias("took_ms"),
-        longest_ms().alias("waited_ms"),
-        F.inline(of_each),
-    ).withColumns(_place())
-
-
-def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
-    """Return charges computed from usage records (`tables.USAGE`); the charges of each record add up to the
-    record's amounts.
-    """
-    sessions = F.least(F.greatest(F.coalesce("sessions", F.lit(0)), F.lit(1)), F.lit(SESSIONS_MAX))
-    most = F.greatest(sessions, F.lit(charges_per_record))
-    number = F.least(F.greatest(F.coalesce("requests", F.lit(0)), F.lit(1)), most)
-    size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
-    percent = F.coalesce("request_time_us", F.lit(0.0)) / US_PER_PERCENT
-    refused = F.coalesce(F.col("violations")[MUTATIONS], F.lit(0)) > 0
-    none = F.lit(0)
-    charges = [
-        _charge("producer_byte_rate", (F.col("api") == Group.PRODUCE) & (size > 0), size / number, none),
-        _charge("consumer_byte_rate", _is_fetch(size), size / number, none),
-        _charge("request_percentage", percent > 0, percent / number, none, F.lit(-1)),
-        _charge(MUTATIONS, (mutations > 0) | refused, mutations / number, none, F.lit(1)),
-    ]
-    of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
-    one = F.col("one")
-    waited_ms = longest_ms() / sessions
-    active_ms = F.greatest(F.col("interval_ms") - waited_ms, F.lit(0))
-    at = F.col("time_ms") + F.floor((one + 0.5) * active_ms / number)
-    connection = F.xxhash64("user", "client_id", "broker", F.pmod(one, sessions))
-    spread = records.where(F.size(of_each) > 0).withColumn("one", F.explode(F.sequence(none, number - 1)))
-    return spread.select(
-        *client_columns(),
-        connection.alias("connection"),
-        at.alias("at_ms"),
-        F.floor(active_ms * sessions / number).cast("long").alias("took_ms"),
-        F.ceil(waited_ms).cast("long").alias("waited_ms"),
-        F.inline(of_each),
-    ).withColumns(_place())
-
-
-def longest_ms() -> Column:
-    """Return the longest throttle time (ms) of a trace, of any quota; of a usage record the longest sum."""
-    return F.greatest(*(_told(field.name) for field in BY_QUOTA.fields))
-
-
-def client_columns() -> list[Column]:
-    """Return the columns that identify client and broker, with replacements for nulls, because records that
-    Weir did not write may contain nulls.
-    """
-    texts = [
-        F.coalesce(name, F.lit("")).cast("string").alias(name)
-        for name in ("cluster", "instance", "user", "client_id")
-    ]
-    return [*texts, F.coalesce("broker", F.lit(-1)).cast("long").alias("on_broker")]
-
-
-def _place() -> dict[str, Column]:
-    """Return the column `broker` of a charge: the broker whose budget is charged, or null for mutations,
-    because their budget covers the whole cluster.
-    """
-    return {"broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker"))}
-
-
-def _charge(quota: str, wanted: Column, value: Column, service: Column, note: Column | None = None) -> Column:
-    fields = F.struct(
-        F.lit(quota).alias("quota"),
-        service.cast("long").alias("service_ms"),
-        value.cast("double").alias("value"),
-        _told(quota).alias("recorded_ms"),
-        (F.lit(0) if note is None else note).cast("long").alias("note"),
+    is_trace = "connection" in records.columns
+    texts = (F.coalesce(name, F.lit("")).alias(name) for name in ("cluster", "instance", *CLIENT, "api"))
+    told, violated = by_quota("throttle_ms"), by_quota("throttle_ms" if is_trace else "violations")
+    if is_trace:
+        strict = [(F.col("api_key") == key) & (F.col("api_version") >= v) for key, v in STRICT_FROM.items()]
+        numbers = {
+            "interval_ms": F.lit(0),
+            "answer_ms": F.greatest(_count("answered_ms") - F.col("time_ms"), F.lit(0)),
+            "requests": F.lit(1),
+            "sessions": F.lit(1),
+            "connection": F.col("connection"),
+            "api_key": F.col("api_key"),
+            "strict": F.greatest(*(one.cast("long") for one in strict)),
+        }
+        violated = [F.least(one, F.lit(1)) for one in violated]
+    else:
+        numbers = {name: _count(name) for name in ("interval_ms", "requests", "sessions")}
+        numbers |= {"answer_ms": F.lit(0), "api_key": F.lit(-1), "strict": F.lit(1)}
+        numbers |= {"connection": F.shiftright(F.xxhash64(*CLIENT, "broker"), 2)}
+    amounts = {name: _count(name) for name in ("charged_bytes", "mutations")}
+    return records.select(
+        *texts,
+        *(number.cast("long").alias(name) for name, number in (numbers | amounts).items()),
+        F.coalesce("broker", F.lit(-1)).cast("long").alias("broker"),
+        "time_ms",
+        (_count("request_time_us") / US_PER_PERCENT).alias("percent"),
+        *(
+            F.when(F.greatest(*each) > 0, F.array(*each)).alias(name)
+            for name, each in (("told", told), ("violated", violated))
+        ),
     )
-    return F.when(wanted, fields)
 
 
-def _is_fetch(size: Column) -> Column:
-    """Return a condition that is true for fetches with data, and for fetches that got an empty response
-    because they were over the quota.
+def by_quota(name: str) -> list[Column]:
+    """Return the fields of the struct `name`, such as throttle times (ms), with zeros for nulls."""
+    return [_count(f"{name}.{quota}").cast("long") for quota in _QUOTAS]
+
+
+def _count(name: str) -> Column:
+    return F.coalesce(name, F.lit(0))
+
+
+def uses(records: pl.DataFrame, drawn: Drawn) -> pl.DataFrame:
+    """Return the uses of budgets: a row for each record (columns of `needed`) and budget that the record was
+    charged to, or whose throttle times it has.
+
+    The columns are those of the record, without names; `OWNER`, and `home` of the budget; `value`, the sum of
+    the charges in the unit of the quota; `told_ms` and `violated`, the sum and number of the throttle times
+    of the quota; `waited_ms`, the longest sum of any quota; `service_ms`, the time (ms) from a request to its
+    charge; `note`, see `quotas.replay.Asked`; and `is_charge`, False if the replay does not need the row.
     """
-    return (F.col("api") == Group.FETCH) & ((size > 0) | (_told("consumer_byte_rate") > 0))
+    each = pl.concat([_of_quota(records, key) for key in KEYS])
+    budgets = drawn.budgets.select("budget", "scope", "home")
+    found = each.join(drawn.draws, on=(*CLIENT, "quota"), maintain_order="left")
+    found = found.join(budgets, on="budget", maintain_order="left").drop(*CLIENT, "quota")
+    is_whole = pl.col("is_mutation") | (pl.col("scope") == "cluster").fill_null(value=False)
+    return found.with_columns(broker=pl.when(~is_whole).then("broker")).drop("scope", "is_mutation")
 
 
-def _told(quota: str) -> Column:
-    return F.coalesce(F.col("throttle_ms")[quota], F.lit(0)).cast("long")
+def _of_quota(records: pl.DataFrame, key: QuotaKey) -> pl.DataFrame:
+    def of(name: str, quota: str) -> pl.Expr:
+        return pl.col(name).list.get(_QUOTAS.index(quota), null_on_oob=True).fill_null(0)
+
+    told, violated, api = of("told", key.value), of("violated", key.value), pl.col("api")
+    value, note, is_charge = pl.col("percent"), pl.col("api_key"), pl.lit(value=False)
+    match key:
+        case QuotaKey.PRODUCER_BYTE_RATE:
+            value, note = pl.when(api == Group.PRODUCE).then("charged_bytes").otherwise(0), pl.lit(0)
+        case QuotaKey.CONSUMER_BYTE_RATE:
+            value = pl.when(api == Group.FETCH).then("charged_bytes").otherwise(0)
+            is_charge = (api == Group.FETCH) & (told > 0)  # got an empty response
+        case QuotaKey.CONTROLLER_MUTATION_RATE:
+            value, note, is_charge = pl.col("mutations"), pl.col("strict"), violated > 0
+    is_produce = key is QuotaKey.PRODUCER_BYTE_RATE
+    found = records.select(
+        *("cluster", "instance", *CLIENT, "broker", "connection", "time_ms", "interval_ms", "answer_ms"),
+        *("requests", "sessions"),
+        quota=pl.lit(key.value),
+        value=value.cast(pl.Float64),
+        told_ms=told,
+        violated=violated,
+        waited_ms=pl.max_horizontal(of("told", quota) for quota in _QUOTAS),
+        service_ms=pl.lit(0, pl.Int64) if is_produce else pl.col("answer_ms"),
+        note=note.cast(pl.Int64),
+        is_charge=is_charge | (value > 0),
+        is_mutation=pl.lit(key is QuotaKey.CONTROLLER_MUTATION_RATE),
+    )
+    return found.filter(pl.col("is_charge") | (pl.col("told_ms") > 0) | (pl.col("violated") > 0))
 
 
-def _strict() -> Column:
-    """Return the column `note` of mutations: 1 if the request's API version refuses mutations over the quota,
-    else 0.
-    """
-    strict = F.lit(False)
-    for api_key, version in STRICT_FROM.items():
-        strict = strict | ((F.col("api_key") == api_key) & (F.col("api_version") >= version))
-    return strict.cast("long")
+def number(charges_per_record: int) -> pl.Expr:
+    """Return the column with the number of charges of a use."""
+    sessions = pl.col("sessions").clip(1, SESSIONS_MAX)
+    return pl.min_horizontal(
+        pl.col("requests").clip(1), pl.max_horizontal(sessions, pl.lit(charges_per_record))
+    )
+
+
+def charges(uses: pl.DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> pl.DataFrame:
+    """Return the charges of uses (columns: `segment` and `CHARGE`), in the order of segment and time."""
+    sessions, one, count = pl.col("sessions").clip(1, SESSIONS_MAX), pl.col("one"), pl.col("number")
+    waited = pl.col("waited_ms") / sessions
+    active_ms = (pl.col("interval_ms") - waited).clip(0)
+    spread = (
+        uses.with_columns(number=number(charges_per_record))
+        .with_columns(one=pl.int_ranges(0, "number"))
+        .explode("one")
+    )
+    found = spread.select(
+        "segment",
+        "service_ms",
+        "told_ms",
+        "note",
+        at_ms=pl.col("time_ms") + ((one + 0.5) * active_ms / count).floor().cast(pl.Int64),
+        value=pl.col("value") / count,
+        connection=pl.col("connection") + one % sessions,
+        took_ms=pl.col("answer_ms") + (active_ms * sessions / count).floor().cast(pl.Int64),
+        waited_ms=waited.ceil().cast(pl.Int64),
+    )
+    return in_order(found)
+
+
+def in_order(charges: pl.DataFrame) -> pl.DataFrame:
+    """Return charges in the order that `quotas.replay.rank` defines; equal ones stay in their order."""
+    rank = pl.col("told_ms"), pl.col("value") == 0
+    return charges.sort("segment", "at_ms", *rank, "connection", maintain_order=True)

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dc_replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+import polars as pl
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
+from weir.pipeline.arrow import collected
 from weir.pipeline.lake import empty, read, replace
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.replay import charges as replay_charges
-from weir.pipeline.replay import recorded as replay_recorded
-from weir.pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
+from weir.pipeline.replay.candidates import CLIENT, RECORDED, Candidate, drawn, not_replayed, read_candidates
 from weir.pipeline.replay.run import BudgetSettings, hours
-from weir.pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
+from weir.pipeline.replay.summary import Total, by_budget, differences, held_back, listed, share, top, totals
 from weir.pipeline.tables import REPLAY, TRACE, USAGE
-from weir.quotas.replay_demand import HELD_BACK, UNKNOWN
-from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
+from weir.quotas.replay_hours import HOUR_MS
 from weir.quotas.table.options import Pacing
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = Literal["usage", "trace"]
 TOP: Final = 10
-_BUDGET: Final = ("cluster", "candidate", "quota", "user", "client_id", "broker", "start_ms", "limit")
-_BOUNDS: Final = ("throttle_ms_lower", "throttle_ms_upper", "throttled_s_lower", "throttled_s_upper")
+_RECORDS_PER_BUCKET: Final = 250_000
+DAY_MS: Final = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,6 @@ class Options:
     """Client-id to assume for clients without client-id."""
     pacing: Pacing = Pacing.KAFKA
     """Kind of limiter (Kafka's or smooth) of byte rates whose entry in the quota file sets no pacing."""
-    charges_per_record: int = replay_charges.CHARGES_PER_RECORD
     compare_sources: bool = False
     """True to replay traces and usage records of the traced clients, and to report the difference between
     both results.
@@ -76,14 +75,14 @@ def replay(
         raise PipelineError("no candidate: name a quota file")
     files = read_candidates(candidates)
     rows = _source(spark, lake, options.source, options)
-    count, span_s, end_ms = _extent(rows)
-    options = dc_replace(options, settings=dc_replace(options.settings, end_ms=end_ms))
-    of_all = _replayed(rows, files, options) if count else empty(spark, REPLAY)
+    extent = _extent(rows)
+    count = extent.records
+    of_all = _replayed(rows, extent, files, options) if count else empty(spark, REPLAY)
     replace(of_all, lake.replay)
-    written = read(spark, lake.replay, REPLAY)
     names = [RECORDED, *(file.name for file in files)]
-    found = totals(written, names)
-    notes = [line for file in files for line in not_replayed(file)] + held_back(found, span_s)
+    budgets = by_budget(read(spark, lake.replay, REPLAY))
+    found = totals(budgets, names)
+    notes = [line for file in files for line in not_replayed(file)] + held_back(found, extent.span_s)
     if options.source == "trace" and count:
         notes += _coverage(spark, lake, count, options)
     if options.compare_sources and count:
@@ -97,23 +96,36 @@ def replay(
         wrote={"hours": sum(total.hours for total in found)},
         where={what: lake.usage if options.source == "usage" else lake.trace, "hours": lake.replay},
         notes=tuple(notes),
-        listings=(listed(found), top(written, names, options.top)),
+        listings=(listed(found), top(budgets, names, options.top)),
     )
 
 
-def _extent(rows: DataFrame) -> tuple[int, float, int]:
-    """Return the number of records, the length (s) of the time from the first to the last, and the end of the
-    last (ms).
-    """
+class _Extent(NamedTuple):
+    """The extent of the records: their number, the time from the first to the last, and their clients."""
+
+    records: int
+    span_s: float
+    end_ms: int
+    clients: pl.DataFrame
+    """Columns of `candidates.drawn`."""
+
+
+def _extent(rows: DataFrame) -> _Extent:
+    names = (F.coalesce(name, F.lit("")).alias(name) for name in CLIENT)
     end = F.col("time_ms") + (F.col("interval_ms") if "interval_ms" in rows.columns else F.lit(0))
-    first, last = F.min("time_ms"), F.max("time_ms")
-    found = rows.agg(
-        F.count("*").alias("rows"),
-        ((last - first) / 1000 + 1).alias("span_s"),
-        F.max(end).alias("end_ms"),
-    ).first()
-    assert found is not None  # an aggregate without groups has one row
-    return int(found["rows"]), float(found["span_s"] or 0.0), int(found["end_ms"] or 0)
+    longest_ms = F.greatest(*replay_charges.by_quota("throttle_ms"))
+    each = rows.groupBy(*names).agg(
+        F.count("*").alias("count"),
+        F.min("time_ms").alias("first"),
+        F.max("time_ms").alias("last"),
+        F.max(end).alias("end"),
+        (F.max(longest_ms) > 0).alias("held_back"),
+    )
+    found = collected(each)
+    count, span_ms, end_ms = found.select(
+        pl.col("count").sum(), pl.col("last").max() - pl.col("first").min(), pl.col("end").max()
+    ).row(0)
+    return _Extent(count, (span_ms or 0) / 1000 + 1, end_ms or 0, found.select(*CLIENT, "held_back"))
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
@@ -128,33 +140,14 @@ def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -
     return rows
 
 
-def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
+def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], options: Options) -> DataFrame:
     """Return the hours (`tables.REPLAY`) of all budgets: as computed under each candidate quota file, and as
     recorded.
     """
-    held_back = (replay_charges.longest_ms() > 0).alias("held_back")
-    drawn = draws(rows.select("user", "client_id", held_back), files, options.unnamed, options.pacing)
-    of_first = drawn.where(F.col("candidate") == files[0].name)
-    if "interval_ms" in rows.columns:
-        charges = replay_charges.of_usage(rows, options.charges_per_record)
-        recorded = replay_recorded.of_usage(rows, of_first)
-    else:
-        charges = replay_charges.of_traces(rows)
-        recorded = replay_recorded.of_charges(charges, of_first)
-    of_instances = hours(charges, drawn, options.settings)
-    counted = ("charged", "charges", "violations", "given_up")
-    is_unknown = F.bool_or(F.col("demand") == UNKNOWN)
-    summed = of_instances.groupBy(*_BUDGET).agg(
-        *(F.sum(name).alias(name) for name in counted),
-        *(F.when(~is_unknown, F.sum(name)).alias(name) for name in _BOUNDS),
-        F.when(is_unknown, UNKNOWN)
-        .when(F.bool_or(F.col("demand") == HELD_BACK), HELD_BACK)
-        .otherwise(DEMAND_RECORDED)
-        .alias("demand"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
-    )
-    return summed.select(*REPLAY.fieldNames()).unionByName(recorded)
+    of_all = drawn(extent.clients, files, options.unnamed, options.pacing)
+    settings = dc_replace(options.settings, end_ms=extent.end_ms)
+    period_ms = DAY_MS if "interval_ms" in rows.columns else HOUR_MS
+    return hours(rows, of_all, settings, 8 + extent.records // _RECORDS_PER_BUCKET, period_ms)
 
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
@@ -179,7 +172,9 @@ def _compared(
     usage = _source(spark, lake, "usage", options).join(
         clients, [*replay_charges.CLIENT_COLUMNS], "left_semi"
     )
-    is_trace = options.source == "trace"
-    of_traces = found if is_trace else totals(_replayed(traces, files, options), names)
-    lines = differences(of_traces, totals(_replayed(usage, files, options), names))
+
+    def of(rows: DataFrame) -> list[Total]:
+        return totals(by_budget(_replayed(rows, _extent(rows), files, options)), names)
+
+    lines = differences(found if options.source == "trace" else of(traces), of(usage))
     return lines or ["no client with both traces and usage records is throttled: nothing to compare"]

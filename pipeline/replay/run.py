@@ -1,75 +1,73 @@
-"""Run `quotas.replay` inside Spark, which turns charges into the hours of each budget.
+"""Run `quotas.replay` inside Spark, which turns records into the hours of each budget.
 
-Charges are sorted by budget and time within each partition, and streamed through Python in batches. The state
-of the current budget is carried from one batch to the next, so that memory holds only one batch;
-`applyInPandas` would hold a whole budget. The charges of one budget are replayed in sequence, on one core.
+Spark reads the records once. Each of its tasks finds the uses of budgets with polars, and packs them into
+buckets of budgets; Spark shuffles the buckets, a few large binary values. The tasks after the shuffle receive
+the uses of their budgets in periods, one after the other, and keep the state of the budgets from one period
+to the next, so that memory holds the uses of only one period. The charges of one budget are replayed in
+sequence, on one core.
+
+Most budgets are never near their limit. A *segment*, the uses of a budget between two silences in which a
+limiter forgets all earlier charges, is not replayed if it cannot exceed the limit: its charges are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
-from pyspark.sql.types import StringType, StructField, StructType
+import polars as pl
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from weir.pipeline import arrow
+from weir.pipeline.replay.candidates import RECORDED, Drawn
+from weir.pipeline.replay.charges import (
+    CHARGE,
+    CHARGES_PER_RECORD,
+    OWNER,
+    charges,
+    in_order,
+    needed,
+    number,
+    uses,
+)
+from weir.pipeline.replay.recorded import counted, hour, throttled, waits
 from weir.pipeline.tables import REPLAY
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX
 from weir.quotas.replay import NEVER, PATIENCE_MS, Replay
-from weir.quotas.replay_demand import RECORDED, Outlook, RangedReplay
-from weir.quotas.table.options import Pacing, Scope
+from weir.quotas.replay_demand import HELD_BACK, UNKNOWN, Outlook, RangedReplay
+from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
+from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_table import QuotaKey
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from weir.quotas.replay_hours import Hour
-
-BUDGET: Final = (
-    "cluster",
-    "candidate",
-    "quota",
-    "of_user",
-    "of_client_id",
-    "of_prefix",
-    "instance",
-    "broker",
-    "limit",
-    "pacing",
-    "in_force",
-    "ranged",
-)
-"""Columns that identify a budget in the charges. Each instance of Weir has its own budgets; a restarted Weir
-is a new instance. `ranged` is true if the result of the budget is a range, because its clients were held back
-under another limit.
-"""
-CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "recorded_ms", "note")
-RANGED: Final = (*CHARGE, "took_ms", "waited_ms")
-HOURS: Final = StructType([*REPLAY.fields, StructField("instance", StringType())])
-ROWS: Final = 10_000
-"""Number of result rows (hours of budgets) that are collected before they are returned to Spark as one batch.
+PERIOD: Final = StructType([StructField(name, LongType()) for name in ("bucket", "period")])
+PACKED: Final = StructType([*PERIOD.fields, StructField("rows", BinaryType())])
+RECORDS_AT_ONCE: Final = 500_000
+"""Number of records that a task converts at once."""
+_SAFE: Final = 0.999
+"""Share of the limit that segments which are not replayed stay below: sums in polars have rounding errors."""
+_DEMANDS: Final = (DEMAND_RECORDED, HELD_BACK, UNKNOWN)
+_BOUNDS: Final = ("throttle_ms_lower", "throttle_ms_upper", "throttled_ms_lower", "throttled_ms_upper")
+_RESULT: Final = {
+    "owner": pl.Int64,
+    "start_ms": pl.Int64,
+    "demand": pl.Int8,
+    **dict.fromkeys(_BOUNDS, pl.Int64),
+    "charged": pl.Float64,
+    **dict.fromkeys(("charges", "violations", "first_ms", "last_ms", "given_up"), pl.Int64),
+}
+"""Columns of the hours of an owner (a budget at one broker and instance); `demand` is an index of `_DEMANDS`.
 """
 
 
-class Budget(NamedTuple):
-    """Values of the columns `BUDGET`."""
-
-    cluster: str
-    candidate: str
-    quota: str
-    of_user: str
-    of_client_id: str
-    of_prefix: str
-    instance: str
-    broker: int | None
-    limit: float
-    pacing: str
-    in_force: float | None
-    ranged: bool
+_TOLD: Final = dict.fromkeys(("start_ms", "throttle_ms", "throttled_ms"), pl.Int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,166 +87,283 @@ class BudgetSettings:
     """True if the throttle mode is hold: fetches over the quota still return their records."""
     end_ms: int = NEVER
     """Unix time (ms) of the end of the recording."""
+    charges_per_record: int = CHARGES_PER_RECORD
 
-    def replay(self, budget: Budget) -> Replay:
-        """Return a replay of one budget, without charges so far."""
-        return self._replay(budget, Replay)
+    @property
+    def silence_ms(self) -> int:
+        """Time (ms) without a charge after which a limiter has forgotten all charges: a sample lives for
+        `num_samples` windows after its last charge, and has charges of one window.
+        """
+        return (self.num_samples + 1) * self.window_s * 1000
 
-    def ranged(self, budget: Budget) -> RangedReplay:
-        """Return a replay of one budget by several models of demand, without charges so far."""
-        return RangedReplay(
-            lambda kind: self._replay(budget, kind),
-            limit=budget.limit,
-            in_force=budget.in_force,
-            end_ms=self.end_ms,
-        )
-
-    def _replay(self, budget: Budget, kind: type[Replay]) -> Replay:
-        key = QuotaKey(budget.quota)
+    def replay(self, budget: Mapping[str, Any], kind: type[Replay] = Replay) -> Replay:
+        """Return a replay of a budget (a row of `candidates.Drawn.budgets`), without charges so far."""
+        key = QuotaKey(budget["quota"])
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
         return kind(
             key,
-            budget.limit,
+            budget["limit"],
             num_samples=self.controller_num_samples if of_controller else self.num_samples,
             window_s=self.controller_window_s if of_controller else self.window_s,
             patience_ms=self.patience_ms,
             throttle_ms_max=self.throttle_ms_max,
             hold=self.hold,
-            pacing=Pacing(budget.pacing),
+            pacing=Pacing(budget["pacing"]),
         )
 
 
-def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> DataFrame:
-    """Replay charges (`pipeline.replay.charges`) under other limits; return the hours of each budget
-    (`HOURS`). `draws` has the budget and limit of each client under each candidate quota file.
+def hours(
+    records: DataFrame, drawn: Drawn, settings: BudgetSettings, buckets: int, period_ms: int
+) -> DataFrame:
+    """Replay records (`tables.USAGE` or `tables.TRACE`) under the limits of all candidates, and sum up the
+    recorded throttle times. Return the hours of each budget (`tables.REPLAY`).
     """
-    joined = charges.join(draws, ["quota", "user", "client_id"]).withColumns(
-        {
-            "broker": F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker")),
-            "ranged": F.col("held_back") & ~F.col("limit").eqNullSafe(F.col("in_force")),
-        }
-    )
-    budget, again = F.xxhash64(*BUDGET), F.xxhash64(F.lit(1), *BUDGET)
-    wanted = joined.select(budget.alias("budget"), again.alias("again"), *BUDGET, *RANGED)
-    rank = F.col("recorded_ms"), F.col("value") == 0  # the order of `quotas.replay.rank`
-    # Two hashes instead of the names, which take long to compare.
-    in_order = wanted.repartition("budget").sortWithinPartitions(
-        "budget", "again", "at_ms", *rank, "connection"
-    )
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return replayed(batches, settings)
-
-    return in_order.mapInArrow(run, HOURS)
+    pack = partial(_packed, drawn=drawn, buckets=buckets, period_ms=period_ms)
+    packed = needed(records).mapInArrow(pack, PACKED).repartition(buckets, "bucket")
+    replay = partial(_replayed, budgets=drawn.budgets, settings=settings, period_ms=period_ms)
+    return packed.sortWithinPartitions(*PERIOD.names).mapInArrow(replay, REPLAY)
 
 
-def replayed(batches: Iterable[pa.RecordBatch], settings: BudgetSettings) -> Iterator[pa.RecordBatch]:
-    """Replay charges that are sorted by budget and time; yield the hours of each budget (`HOURS`). The result
-    is the same for any division of the charges into batches.
+def _packed(
+    batches: Iterator[pa.RecordBatch], drawn: Drawn, buckets: int, period_ms: int
+) -> Iterator[pa.RecordBatch]:
+    for records in arrow.frames(batches, RECORDS_AT_ONCE):
+        at = {"bucket": _home() % buckets, "period": pl.col("time_ms") // period_ms}
+        found = uses(records, drawn).with_columns(**{name: to.cast(pl.Int64) for name, to in at.items()})
+        yield from arrow.packed(found.drop("home"), PERIOD.names)
+
+
+def _home() -> pl.Expr:
+    return pl.struct("home", "cluster", "broker").hash()
+
+
+def _replayed(
+    batches: Iterable[pa.RecordBatch], budgets: pl.DataFrame, settings: BudgetSettings, period_ms: int
+) -> Iterator[pa.RecordBatch]:
+    for periods in _buckets(batches, period_ms):
+        yield from arrow.batches(replayed(periods, budgets, settings), REPLAY)
+
+
+def _buckets(
+    batches: Iterable[pa.RecordBatch], period_ms: int
+) -> Iterator[Iterator[tuple[int, pl.DataFrame]]]:
+    """Yield the periods of each bucket: the end (ms) of a period, and its uses."""
+    rows = (row for batch in batches for row in zip(*batch.columns, strict=True))
+    for _bucket, parts in groupby(rows, key=lambda row: row[0]):
+        by_period = groupby(parts, key=lambda row: row[1].as_py())
+        yield (
+            ((period + 1) * period_ms, pl.concat(arrow.unpacked(each[2]) for each in of_period))
+            for period, of_period in by_period
+        )
+
+
+def replayed(
+    periods: Iterable[tuple[int, pl.DataFrame]], budgets: pl.DataFrame, settings: BudgetSettings
+) -> pl.DataFrame:
+    """Return the hours (`tables.REPLAY`) of the budgets whose uses (`charges.uses`) are in `periods`: pairs
+    of the end (ms) of a period, and the uses of all records that began in it. The result is the same for any
+    periods.
     """
-    rows: list[tuple[object, ...]] = []
-    at_hand: _Replayed | None = None
-    for batch in batches:
-        for start, stop, budget in _runs(batch):
-            if at_hand is None or budget != at_hand.budget:
-                if at_hand is not None:
-                    rows += at_hand.finish()
-                at_hand = _Replayed(budget, settings)
-            rows += at_hand.feed(batch, start, stop)
-            if len(rows) >= ROWS:
-                yield _batch(rows)
-                rows = []
-    if at_hand is not None:
-        rows += at_hand.finish()
-    yield _batch(rows)
+    bucket = _Bucket(budgets, settings)
+    for end_ms, found in periods:
+        bucket.add(found, end_ms)
+    return bucket.finish()
 
 
-class _Replayed:
-    """A budget and its replay: by all models if its result is a range."""
+class _Owner:
+    """The replay of a budget at one broker and instance: by all models if its result is a range."""
 
-    def __init__(self, budget: Budget, settings: BudgetSettings) -> None:
-        self.budget = budget
-        self._replay = settings.ranged(budget) if budget.ranged else settings.replay(budget)
+    def __init__(self, budget: Mapping[str, Any], settings: BudgetSettings) -> None:
+        self._replay: Replay | RangedReplay = (
+            RangedReplay(
+                partial(settings.replay, budget),
+                limit=budget["limit"],
+                in_force=budget["in_force"],
+                end_ms=settings.end_ms,
+            )
+            if budget["ranged"]
+            else settings.replay(budget)
+        )
+        self._later: pl.DataFrame | None = None
+        """Charges of records of earlier periods, in later ones."""
+        self._end_ms = 0
 
-    def feed(self, batch: pa.RecordBatch, start: int, stop: int) -> list[tuple[object, ...]]:
-        """Simulate the charges in these rows; return the hours that are over (`HOURS`)."""
-        if isinstance(self._replay, RangedReplay):
-            self._replay.feed(*(_numbers(batch, name, start, stop) for name in RANGED))
-            return []
-        self._replay.feed(*(_numbers(batch, name, start, stop) for name in CHARGE))
-        return self._rows(self._replay.take())
+    def feed(self, found: pl.DataFrame, end_ms: int, until_ms: int = NEVER) -> None:
+        """Simulate the charges of a segment that ends at `end_ms`, except those from `until_ms` on: they may
+        not be the next ones.
+        """
+        if self._later is not None:
+            found = in_order(pl.concat([self._later, found]).with_columns(segment=pl.lit(0, pl.UInt32)))
+        self._end_ms, self._later = max(self._end_ms, end_ms), None
+        if self._end_ms > until_ms:
+            self._later = found.filter(pl.col("at_ms") >= until_ms)
+            found = found.filter(pl.col("at_ms") < until_ms)
+        columns = CHARGE if isinstance(self._replay, RangedReplay) else CHARGE[:6]
+        self._replay.feed(*(found[name].to_list() for name in columns))
 
-    def finish(self) -> list[tuple[object, ...]]:
-        """Return the hours that `feed` has not returned (`HOURS`)."""
-        if isinstance(self._replay, RangedReplay):
-            return [_row(self.budget, one) for one in self._replay.finish()]
-        return self._rows(self._replay.finish())
+    def is_idle(self, now_ms: int, silence_ms: int) -> bool:
+        """Return True if no charge so far matters for a charge at `now_ms`."""
+        if isinstance(self._replay, RangedReplay) or now_ms < self._end_ms + silence_ms:
+            return False
+        if self._later is not None:
+            self.feed(self._later.clear(), 0)
+        return self._replay.is_idle(now_ms)
 
-    def _rows(self, past: list[Hour]) -> list[tuple[object, ...]]:
-        return [_row(self.budget, Outlook(hour, RECORDED)) for hour in past]
-
-
-def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[int]:
-    numbers: list[int] = batch.column(name).slice(start, stop - start).to_numpy().tolist()
-    return numbers
-
-
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, Budget]]:
-    """Yield (first row, row after the last, budget) for each series of consecutive rows with the same budget.
-
-    The function compares hashes of budgets row by row, which is faster than a comparison of names; names are
-    read only twice per budget.
-    """
-    import numpy as np
-
-    if not batch.num_rows:
-        return
-    hashes = batch.column("budget").to_numpy()
-    cuts = [0, *(np.flatnonzero(hashes[1:] != hashes[:-1]) + 1).tolist(), batch.num_rows]
-    for start, stop in pairwise(cuts):
-        first, last = _budget(batch, start), _budget(batch, stop - 1)
-        if first == last:
-            yield start, stop, first
-            continue
-        for row in range(start, stop):  # two budgets with the same hash, in order: practically never
-            yield row, row + 1, _budget(batch, row)
+    def finish(self) -> Iterator[Outlook]:
+        """Yield the results of all hours."""
+        if self._later is not None:
+            self.feed(self._later.clear(), 0)
+        for one in self._replay.finish():
+            yield one if isinstance(one, Outlook) else Outlook(one, DEMAND_RECORDED)
 
 
-def _budget(batch: pa.RecordBatch, row: int) -> Budget:
-    return Budget(*(batch.column(name)[row].as_py() for name in BUDGET))
+class _Bucket:
+    """The budgets of one bucket: the replays of those that come near their limit, and the results so far."""
+
+    def __init__(self, budgets: pl.DataFrame, settings: BudgetSettings) -> None:
+        self._budgets, self._settings = budgets, settings
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        """Number of each owner (columns `OWNER`)."""
+        self._owners: dict[int, _Owner] = {}
+        self._waits: pl.DataFrame | None = None
+        self._quiet: list[pl.DataFrame] = []
+        self._recorded: list[pl.DataFrame] = []
+
+    def add(self, found: pl.DataFrame, end_ms: int) -> None:
+        """Add the uses of a period that ends at `end_ms`."""
+        kinds = self._budgets.select("budget", "quota", "candidate", "limit", "pacing", "ranged")
+        found = found.join(kinds, on="budget", maintain_order="left")
+        is_recorded = pl.col("candidate") == RECORDED
+        told = found.filter(is_recorded)
+        spans, self._waits = throttled(waits(told), self._waits)
+        self._recorded += [counted(told), spans]
+        charged = found.filter(~is_recorded & pl.col("is_charge"))
+        if charged.height:
+            self._take(self._segmented(charged), end_ms)
+
+    def _segmented(self, found: pl.DataFrame) -> pl.DataFrame:
+        """Return the uses in the order of owner and time, with the numbers `owner` and `segment`, and
+        `is_quiet`: True if the uses so far in the segment cannot exceed the limit.
+        """
+        settings, silence_ms = self._settings, self._settings.silence_ms
+        each = found.select(OWNER).unique()
+        numbers = [self._numbers.setdefault(row, len(self._numbers)) for row in each.iter_rows()]
+        each = each.with_columns(owner=pl.Series(numbers, dtype=pl.Int64))
+        rows = found.join(each, on=OWNER, nulls_equal=True, maintain_order="left")
+        rows = rows.sort("owner", "time_ms", maintain_order=True)
+        end = (pl.col("time_ms") + pl.col("interval_ms")).cum_max().over("owner")
+        is_after = pl.col("time_ms") >= end.shift(1).over("owner") + silence_ms
+        is_new = is_after.fill_null(value=True)
+        (longest_ms,) = rows.select(pl.col("interval_ms").max()).row(0)
+        reach_ms = silence_ms + longest_ms
+        since = pl.col("time_ms") - pl.col("time_ms").min()
+        apart = since + pl.col("owner") * (since.max() + reach_ms + 1)
+        room = pl.col("limit") * ((settings.num_samples - 1) * settings.window_s * _SAFE)
+        is_simple = (
+            (pl.col("pacing") == Pacing.KAFKA.value)
+            & (pl.col("quota") != QuotaKey.CONTROLLER_MUTATION_RATE.value)
+            & ~pl.col("ranged")
+            & (pl.col("service_ms") == 0)
+        )
+        return (
+            rows.with_columns(segment=is_new.cum_sum().cast(pl.UInt32), apart=apart)
+            .with_columns(busy=pl.col("value").rolling_sum_by("apart", f"{reach_ms}i", closed="both"))
+            .with_columns(is_quiet=is_simple & (pl.col("busy") <= room))
+        )
+
+    def _take(self, rows: pl.DataFrame, end_ms: int) -> None:
+        """Replay segments, or count them if they are quiet."""
+        silence_ms, per_record = self._settings.silence_ms, self._settings.charges_per_record
+        segments = rows.group_by("segment", maintain_order=True).agg(
+            pl.col("owner", "budget").first(),
+            start=pl.col("time_ms").first(),
+            end=(pl.col("time_ms") + pl.col("interval_ms")).max(),
+            is_quiet=pl.col("is_quiet").all(),
+        )
+        is_over = pl.col("end") + silence_ms <= end_ms  # no later use belongs to it
+        segments = segments.with_columns(
+            is_quiet=pl.col("is_quiet") & is_over,
+            until=pl.col("start").shift(-1).over("owner").fill_null(end_ms),
+        )
+        busy = segments.filter(~pl.col("is_quiet"))["segment"]
+        found = charges(rows.filter(pl.col("segment").is_in(busy.implode())), per_record)
+        parts = found.partition_by("segment", as_dict=True)
+        active = segments.filter(
+            pl.col("owner").is_in([*self._owners]) | (~pl.col("is_quiet")).any().over("owner")
+        )
+        fed = set[int]()
+        for segment, owner, budget, start, end, is_quiet, until in active.iter_rows():
+            replay = self._owners.get(owner)
+            if replay is None:
+                if is_quiet:
+                    continue
+                replay = self._owners[owner] = _Owner(self._budgets.row(budget, named=True), self._settings)
+            if is_quiet and replay.is_idle(start, silence_ms):
+                continue
+            if (segment,) not in parts:
+                parts[segment,] = charges(rows.filter(pl.col("segment") == segment), per_record)
+            replay.feed(parts[segment,], end, until)
+            fed.add(segment)
+        self._count(rows.filter(~pl.col("segment").is_in(list(fed))), per_record)
+
+    def _count(self, rows: pl.DataFrame, per_record: int) -> None:
+        """Count the charges of quiet segments."""
+        last = pl.col("time_ms") + (pl.col("interval_ms") - 1).clip(0)
+        is_within = hour(pl.col("time_ms")) == hour(last)
+        whole = rows.filter(is_within).with_columns(at_ms="time_ms", number=number(per_record))
+        owners = rows.select("segment", "owner").unique()
+        split = charges(rows.filter(~is_within), per_record).join(owners, on="segment")
+        columns = ("owner", "at_ms", "value", "number")
+        split = split.with_columns(number=pl.lit(1, pl.Int64))
+        both = pl.concat([whole.select(columns), split.select(columns)])
+        self._quiet.append(
+            both.group_by("owner", start_ms=hour(pl.col("at_ms"))).agg(
+                charged=pl.col("value").sum(), charges=pl.col("number").sum()
+            )
+        )
+
+    def finish(self) -> pl.DataFrame:
+        """Return the hours (`tables.REPLAY`) of all budgets, summed up over instances."""
+        rows = [_row(number, outlook) for number, owner in self._owners.items() for outlook in owner.finish()]
+        loud = pl.DataFrame(rows, _RESULT, orient="row")
+        each = pl.concat([loud, *self._quiet], how="diagonal_relaxed")
+        owners = pl.DataFrame(
+            list(self._numbers),
+            dict(zip(OWNER, (pl.UInt32, pl.String, pl.String, pl.Int64), strict=True)),
+            orient="row",
+        ).with_row_index("owner")
+        replays = each.join(owners.with_columns(pl.col("owner").cast(pl.Int64)), on="owner")
+        told = pl.concat([pl.DataFrame(schema=_TOLD), *self._recorded], how="diagonal_relaxed")
+        told = told.with_columns(pl.col(name[:-6]).alias(name) for name in _BOUNDS)
+        return _summed(pl.concat([replays, told], how="diagonal_relaxed"), self._budgets)
 
 
-def _row(budget: Budget, outlook: Outlook) -> tuple[object, ...]:
-    """Return the result of one hour of a budget as a row with the columns `HOURS`."""
-    hour = outlook.hour
-    told_ms, lasted_ms = outlook.throttle_ms or (None, None), outlook.throttled_ms
-    return (
-        budget.cluster,
-        budget.candidate,
-        budget.quota,
-        budget.of_user or None,
-        f"{budget.of_prefix}*" if budget.of_prefix else budget.of_client_id or None,
-        budget.broker,
-        hour.start_ms,
-        budget.limit,
-        outlook.demand,
-        *told_ms,
-        *((None, None) if lasted_ms is None else (bound / 1000 for bound in lasted_ms)),
-        hour.charged,
-        hour.charges,
-        hour.violations,
-        hour.first_ms,
-        hour.last_ms,
-        hour.given_up,
-        budget.instance,
+def _row(owner: int, outlook: Outlook) -> tuple[Any, ...]:
+    """Return the result of one hour in the columns `_RESULT`."""
+    one, unknown = outlook.hour, (None, None)
+    bounds = (*(outlook.throttle_ms or unknown), *(outlook.throttled_ms or unknown))
+    counts = (one.charged, one.charges, one.violations, one.first_ms, one.last_ms, one.given_up)
+    return (owner, one.start_ms, _DEMANDS.index(outlook.demand), *bounds, *counts)
+
+
+def _summed(each: pl.DataFrame, budgets: pl.DataFrame) -> pl.DataFrame:
+    """Return the sums by budget and hour, in the columns of `tables.REPLAY`."""
+    names = budgets.select("budget", "candidate", "quota", "user", "client_id", "limit")
+    by = ("cluster", "candidate", "quota", "user", "client_id", "broker", "start_ms", "limit")
+    is_known = (pl.col("demand") != _DEMANDS.index(UNKNOWN)).fill_null(value=True).all()
+    summed = (
+        each.join(names, on="budget")
+        .group_by(by)
+        .agg(
+            *(pl.col(name).sum() for name in ("charged", "charges", "violations", "given_up")),
+            *(pl.when(is_known).then(pl.col(name).sum()) for name in _BOUNDS),
+            pl.col("demand").max().fill_null(0),
+            pl.col("first_ms").min(),
+            pl.col("last_ms").max(),
+        )
     )
-
-
-def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    schema = to_arrow_schema(HOURS)
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    seconds = {
+        f"throttled_s_{end}": (pl.col(f"throttled_ms_{end}") / 1000).round(3) for end in ("lower", "upper")
+    }
+    demand = pl.col("demand").replace_strict(dict(enumerate(_DEMANDS)), return_dtype=pl.String)
+    return summed.with_columns(demand=demand, **seconds).select(REPLAY.names)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import polars as pl
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
+from weir.pipeline.arrow import collected
 from weir.pipeline.outcome import Listing
 from weir.pipeline.replay.candidates import KEYS, RECORDED
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
@@ -24,7 +27,7 @@ class Range(NamedTuple):
     upper_s: float | None
 
     @classmethod
-    def of_ms(cls, row: Row) -> Range:
+    def of_ms(cls, row: Row | Mapping[str, Any]) -> Range:
         """Return the bounds in the columns `throttle_ms_lower` and `throttle_ms_upper` of a row."""
         upper_ms = row["throttle_ms_upper"]
         return cls(row["throttle_ms_lower"] / 1000, None if upper_ms is None else upper_ms / 1000)
@@ -64,36 +67,43 @@ def bounds(name: str) -> list[Column]:
     ]
 
 
-def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
-    """Return the totals of the hours in `tables.REPLAY`, ordered by quota, and then by candidate quota file
-    in the order of `names`.
-    """
-    of_budgets = hours.groupBy("candidate", *BUDGET).agg(
+def by_budget(hours: DataFrame) -> pl.DataFrame:
+    """Return the sums of the hours in `tables.REPLAY` for each budget and candidate quota file."""
+    found = hours.groupBy("candidate", *BUDGET).agg(
         F.count("*").alias("hours"),
         F.bool_or(F.col("demand") != DEMAND_RECORDED).alias("held_back"),
-        F.sum("violations").alias("violations"),
+        *(F.sum(name).alias(name) for name in ("violations", "given_up")),
         *bounds("throttle_ms"),
         *bounds("throttled_s"),
-        F.sum("given_up").alias("given_up"),
     )
-    is_sure = F.when(F.col("held_back"), F.col("throttle_ms_lower")).otherwise(F.col("violations")) > 0
-    is_ruled_out = F.when(F.col("held_back"), F.col("throttle_ms_upper")).otherwise(F.col("violations")) == 0
-    summed = of_budgets.groupBy("candidate", "quota").agg(
-        F.sum("hours").alias("hours"),
-        F.count_if(is_sure).alias("sure"),
-        (F.count("*") - F.count_if(is_ruled_out)).alias("possible"),
-        F.count_if("held_back").alias("held_back"),
-        F.sum("violations").alias("violations"),
-        *bounds("throttle_ms"),
-        *bounds("throttled_s"),
-        F.sum("given_up").alias("given_up"),
+    return collected(found)
+
+
+def totals(budgets: pl.DataFrame, names: Sequence[str]) -> list[Total]:
+    """Return the totals of `by_budget`, ordered by quota, and then by candidate quota file in the order of
+    `names`.
+    """
+
+    def of(bound: str) -> pl.Expr:
+        return pl.when("held_back").then(f"throttle_ms_{bound}").otherwise("violations")
+
+    known = {name: pl.col(name).sum() for name in ("throttle_ms_lower", "throttled_s_lower")}
+    upper = (pl.col(name) for name in ("throttle_ms_upper", "throttled_s_upper"))
+    found = budgets.group_by("candidate", "quota").agg(
+        pl.col("hours", "held_back", "violations", "given_up").sum(),
+        *(pl.when(each.is_not_null().all()).then(each.sum()) for each in upper),
+        sure=(of("lower") > 0).sum(),
+        possible=pl.len() - (of("upper") == 0).fill_null(value=False).sum(),
+        **known,
     )
-    found = [_total(row) for row in summed.collect()]  # one row per candidate and quota
     in_order = [key.value for key in KEYS]
-    return sorted(found, key=lambda total: (in_order.index(total.quota), names.index(total.candidate)))
+    return sorted(
+        map(_total, found.to_dicts()),
+        key=lambda total: (in_order.index(total.quota), names.index(total.candidate)),
+    )
 
 
-def _total(row: Row) -> Total:
+def _total(row: dict[str, Any]) -> Total:
     return Total(
         row["quota"],
         row["candidate"],
@@ -109,16 +119,7 @@ def _total(row: Row) -> Total:
 
 def listed(found: Sequence[Total]) -> Listing:
     """Return the totals by quota and candidate quota file as a table for the command line to print."""
-    columns = (
-        "quota",
-        "quotas of",
-        "throttled",
-        "held back",
-        "violations",
-        "throttle times s",
-        "throttled s",
-        "given up",
-    )
+    columns = ("quota", "quotas of", "throttled", "held back", "violations", "throttle times s")
     rows = tuple(
         (
             total.quota,
@@ -132,38 +133,29 @@ def listed(found: Sequence[Total]) -> Listing:
         )
         for total in found
     )
-    return Listing("throttled budgets, violations and times by quota", columns, rows)
+    return Listing(
+        "throttled budgets, violations and times by quota", (*columns, "throttled s", "given up"), rows
+    )
 
 
-def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
+def top(budgets: pl.DataFrame, names: Sequence[str], most: int) -> Listing:
     """Return a table of the `most` budgets with the longest throttled time (s) under any candidate quota
     file, with one column per file. A time without upper bound comes before the others.
     """
-    # No pivot: file names may equal column names, or differ only by case, which Spark's columns ignore.
-    under = [f"under_{number}" for number in range(len(names))]
-    sums = F.struct(F.count("*").alias("hours"), *bounds("throttled_s")).alias("found")
-    each = hours.groupBy(*BUDGET, "candidate").agg(sums)
-    of_names = (
-        F.first(F.when(F.col("candidate") == name, F.col("found")), ignorenulls=True).alias(column)
-        for name, column in zip(names, under, strict=True)
-    )
-    endless = F.lit(float("inf"))
-    upper = [
-        F.when(F.col(column).isNull(), 0.0).otherwise(F.coalesce(f"{column}.throttled_s_upper", endless))
-        for column in under
-    ]
-    longest = upper[0] if len(upper) == 1 else F.greatest(*upper)
-    ranked = each.groupBy(*BUDGET).agg(*of_names).where(longest > 0)
+    longest = pl.col("throttled_s_upper").fill_null(inf).max().over(BUDGET)
+    ranked = budgets.with_columns(longest=longest).filter(pl.col("longest") > 0)
+    ranked = ranked.sort(-pl.col("longest"), *BUDGET)
+    found: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in ranked.iter_rows(named=True):
+        time = Range(row["throttled_s_lower"], row["throttled_s_upper"])
+        found.setdefault(tuple(row[name] for name in BUDGET), {})[row["candidate"]] = str(time)
+        if len(found) > most:
+            break
     rows = tuple(
-        (
-            *(row[name] for name in BUDGET[:-1]),
-            None if row["broker"] is None else str(row["broker"]),
-            *(None if row[column] is None else str(Range(*row[column][1:])) for column in under),
-        )
-        for row in ranked.orderBy(longest.desc(), *BUDGET).limit(most).collect()
+        (*names_of, None if broker is None else str(broker), *map(times.get, names))
+        for (*names_of, broker), times in list(found.items())[:most]
     )
-    title = f"throttled s, the longest {most}"
-    return Listing(title, (*BUDGET, *names), rows)
+    return Listing(f"throttled s, the longest {most}", (*BUDGET, *names), rows)
 
 
 def held_back(found: Sequence[Total], span_s: float) -> list[str]:

@@ -1,14 +1,13 @@
-"""Queries of roll-ups for other jobs: usage of entities by period, over all brokers or at each of them."""
+"""Queries of roll-ups for other jobs: usage of entities by period and broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as fn
 
 from weir.pipeline import lake as delta
-from weir.pipeline.rollup.columns import AMOUNTS, ENTITY, PERIODS, QUOTAS, RATE, RATES, ROLLUP
+from weir.pipeline.rollup.columns import ENTITY, PERIODS, RATE, RATES, ROLLUP
 
 if TYPE_CHECKING:
     from datetime import date
@@ -45,38 +44,6 @@ def rows(
     return found if days is None else found.where(fn.col("day").between(*map(fn.lit, days)))
 
 
-def by_entity(rolled: DataFrame) -> DataFrame:
-    """Return one row per entity and period, over all brokers: `PERIOD`, `seconds`, `day`, sums of `AMOUNTS`,
-    `throttle_ms` and `violations` (structs by quota, not null), and
-
-    - `brokers`: the number of brokers with requests, `busiest_broker` (by bytes, then requests, then the
-      lowest id) and `skew`: the busiest broker's bytes / the mean over these brokers, 1 without bytes;
-    - `active_s` and `throttled_s` (struct by quota): the longest time (s) at one broker.
-    """
-    bytes_ = fn.col("bytes_in") + fn.col("bytes_out")
-    has_requests = fn.col("requests") > 0
-    order = fn.struct(bytes_.alias("bytes"), "requests", (-fn.col("broker")).alias("nearness"))
-    summed = rolled.groupBy(*PERIOD, "seconds", "day").agg(
-        *(fn.sum(name).alias(name) for name in AMOUNTS),
-        fn.max("active_s").alias("active_s"),
-        _by_quota("throttle_ms", fn.sum),
-        _by_quota("violations", fn.sum),
-        _by_quota("throttled_s", fn.max),
-        fn.count_if(has_requests).alias("brokers"),
-        fn.avg(fn.when(has_requests, bytes_)).alias("mean"),
-        fn.max(order).alias("busiest"),
-    )
-    skew = fn.when(fn.col("mean") > 0, fn.col("busiest.bytes") / fn.col("mean")).otherwise(1.0)
-    named = summed.withColumns({"busiest_broker": -fn.col("busiest.nearness"), "skew": skew})
-    return named.drop("busiest", "mean")
-
-
-def _by_quota(name: str, summary: Callable[[Column], Column]) -> Column:
-    """Return the struct `name` with the summary of each of its fields; a null struct counts as zeros."""
-    fields = (fn.coalesce(summary(fn.col(f"{name}.{quota}")), fn.lit(0)).alias(quota) for quota in QUOTAS)
-    return fn.struct(*fields).alias(name)
-
-
 def rates(rolled: DataFrame) -> DataFrame:
     """Return one row per entity, broker, period and quota with use or throttled time: `PERIOD`, `broker`,
     `seconds`, `day`, `active_s`, and
@@ -107,16 +74,3 @@ def _rate(quota: str) -> Column:
 
 def _or_0(name: str) -> Column:
     return fn.coalesce(name, fn.lit(0))
-
-
-def coincident(rates_of_one_level: DataFrame, rate: Column) -> DataFrame:
-    """Return one row per cluster, broker, period and quota, with `entities`, the number of entities, and
-    `load`, the sum of `rate` over the entities in the same period.
-
-    `rates_of_one_level` is the result of `rates` for one level, perhaps with further columns; `rate` is a
-    column of it, such as `mean`, or the lesser of a percentile and a proposed limit. The maximum of `load`
-    over the periods is the coincident peak: no more than the sum of the entities' own peaks.
-    """
-    return rates_of_one_level.groupBy("cluster", "broker", "start_ms", "quota").agg(
-        fn.sum(rate).alias("load"), fn.count(fn.lit(1)).alias("entities")
-    )

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as fn
 
 from tests.pipeline.usage_rows import ingest, record
 from weir.pipeline.lake import Lake
@@ -40,25 +39,6 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return lake
 
 
-def test_usage_of_an_entity_over_brokers_is_the_sum_of_its_rows(spark: SparkSession, lake: Lake) -> None:
-    found = reading.by_entity(reading.rows(spark, lake, level="user-client-id"))
-    rows = found.orderBy("client_id", "start_ms").collect()
-    assert [(row.client_id, row.requests, row.bytes_in, row.mutations) for row in rows] == [
-        ("a", 5, 144_000, 360),
-        ("a", 1, 36_000, 0),
-        ("b", 2, 72_000, 0),
-    ]
-    assert [(row.brokers, row.busiest_broker, row.skew) for row in rows] == [
-        (2, 2, 1.5),
-        (1, 1, 1),
-        (1, 1, 1),
-    ]
-    assert [row.active_s for row in rows] == [20, 10, 10]
-    assert [row.throttle_ms.producer_byte_rate for row in rows] == [500, 0, 0]
-    assert [row.throttled_s.producer_byte_rate for row in rows] == [10, 0, 0]
-    assert rows[0].throttle_ms.topic_byte_rate == 0
-
-
 def test_rates_are_those_of_each_broker_and_quota(spark: SparkSession, lake: Lake) -> None:
     found = reading.rates(reading.rows(spark, lake, level="user-client-id"))
     rows = found.where("client_id = 'a'").orderBy("start_ms", "broker").collect()
@@ -69,16 +49,6 @@ def test_rates_are_those_of_each_broker_and_quota(spark: SparkSession, lake: Lak
         (1, "producer_byte_rate", 10, 3600, 3600),
     ]
     assert [(row.throttle_ms, row.throttled_s) for row in rows] == [(0, 0), (500, 10), (0, 0), (0, 0)]
-
-
-def test_coincident_load_adds_up_entities_of_the_same_hour_and_broker(
-    spark: SparkSession, lake: Lake
-) -> None:
-    found = reading.rates(reading.rows(spark, lake, level="user-client-id"))
-    limited = fn.least("max", fn.lit(7000.0))
-    rows = reading.coincident(found.where("quota = 'producer_byte_rate'"), limited).collect()
-    loads = {(row.broker, row.start_ms % (24 * HOUR_MS) // HOUR_MS): (row.load, row.entities) for row in rows}
-    assert loads == {(1, 0): (3600, 1), (2, 0): (7000, 1), (1, 1): (10_600, 2)}
 
 
 def test_rows_are_chosen_by_period_and_cluster(spark: SparkSession, lake: Lake) -> None:

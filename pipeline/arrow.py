@@ -1,0 +1,66 @@
+"""Pass frames of polars to Spark, and pack many rows into few binary values for a shuffle."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from weir.pipeline.lake import empty
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_ROWS_PER_BATCH = 50_000
+
+
+def frames(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pl.DataFrame]:
+    """Yield the batches of a task together, in frames of about this number of rows."""
+    bunch: list[pa.RecordBatch] = []
+    for batch in batches:
+        bunch.append(batch)
+        if sum(each.num_rows for each in bunch) >= rows:
+            yield pl.DataFrame(pa.Table.from_batches(bunch))
+            bunch = []
+    if any(batch.num_rows for batch in bunch):
+        yield pl.DataFrame(pa.Table.from_batches(bunch))
+
+
+def packed(rows: pl.DataFrame, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield one row for each value of the columns `by` (numbers), with the other columns in the binary column
+    `rows`.
+    """
+    for values, part in rows.partition_by(by, as_dict=True, include_key=False).items():
+        file = io.BytesIO()
+        part.write_ipc_stream(file, compression="lz4")
+        keys = {name: [value] for name, value in zip(by, values, strict=True)}
+        yield pa.RecordBatch.from_pydict({**keys, "rows": [file.getvalue()]})
+
+
+def unpacked(value: pa.BinaryScalar) -> pl.DataFrame:
+    """Return the rows in a value of the column `rows` that `packed` made."""
+    return pl.read_ipc_stream(io.BytesIO(value.as_buffer()))
+
+
+def batches(rows: pl.DataFrame, columns: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in the types of Spark's `columns`."""
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(to_arrow_schema(columns))
+    yield from table.to_batches(max_chunksize=_ROWS_PER_BATCH)
+
+
+def collected(rows: DataFrame) -> pl.DataFrame:
+    """Return all rows on the driver."""
+    return pl.DataFrame(rows.toArrow())
+
+
+def in_spark(rows: pl.DataFrame, spark: SparkSession, columns: StructType | None = None) -> DataFrame:
+    """Return the rows as a frame of Spark, with the types of `columns` if given."""
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    if rows.is_empty():  # PySpark 4.0.2 cannot convert a table without rows
+        return empty(spark, columns or from_arrow_schema(table.schema))
+    return spark.createDataFrame(table if columns is None else table.cast(to_arrow_schema(columns)))
