@@ -25,7 +25,7 @@ from weir.proxy.net.drivers import trio_us
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.net.tls.contexts import ContextOfFiles
 from weir.proxy.server.connection_limiter import ConnectionLimiter
-from weir.proxy.server.server import EXPIRY_S
+from weir.proxy.server.data_plane import EXPIRY_S
 
 if TYPE_CHECKING:
     from pathlib import Path
