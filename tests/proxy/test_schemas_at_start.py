@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def test_a_server_prepares_all_plans_before_the_first_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr("weir.proxy.server.server.prepare", lambda: calls.append("prepare"))
+    monkeypatch.setattr("weir.proxy.server.data_plane.prepare", lambda: calls.append("prepare"))
     reactor = Reactor(monotonic_us)
     try:
         Server(config.load(None, {"upstream": "kafka:9092"}), reactor, registry_of())
