@@ -7,6 +7,7 @@ the link, which is a pair of connected sockets without a name.
 from __future__ import annotations
 
 import array
+import copyreg
 import os
 import socket
 from collections import deque
@@ -18,6 +19,7 @@ import trio
 from weir.proxy.config.settings import Settings
 from weir.proxy.workers.charges import Charge
 from weir.proxy.workers.counts import Counts
+from weir.quotas import Entity
 
 PIECE_BYTES: Final = 64 * 1024
 """Maximum size (bytes) of a packet; a longer message is sent in several packets."""
@@ -25,6 +27,13 @@ FDS_MAX: Final = 8
 """Maximum number of descriptors that a packet is expected to carry."""
 _LAST, _MORE = b"\1", b"\0"
 """First byte of a packet: whether it is the last one of its message."""
+
+
+def _reduced(entity: Entity) -> tuple[type[Entity], tuple[object, ...]]:
+    return Entity, (entity.user, entity.client_id, entity.ip, entity.topic)
+
+
+copyreg.pickle(Entity, _reduced)  # a frozen class that mypyc has compiled cannot be unpickled otherwise
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):

@@ -16,6 +16,7 @@ from weir.proxy.workers.messages import Brokers, Client, Left, Link, LinkError
 from weir.proxy.workers.pool import number_of
 from weir.proxy.workers.worker import message_of, table_of, without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.table.entities import Prefix
 from weir.quotas.table.options import Options, Scope
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -134,7 +135,7 @@ def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
 
 def test_a_quota_table_arrives_unchanged() -> None:
     table = QuotaTable(
-        {EACH: 1.5, (Entity(user=DEFAULT), PRODUCE): 3.0},
+        {EACH: 1.5, (Entity(user=DEFAULT), PRODUCE): 3.0, (Entity(client_id=Prefix("a")), PRODUCE): 2.0},
         {WHOLE: 7.0},
         shadow_options={WHOLE: Options(scope=Scope.CLUSTER)},
     )
