@@ -12,7 +12,7 @@ import structlog
 
 from tests.properties import register_profiles
 from tests.rooms import ROOMS
-from tests.selection import order_by_cluster, parse_part, select_part
+from tests.selection import limit_sparks_time, order_by_cluster, parse_part, select_part, skip_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,11 @@ SPARKS_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--part`."""
+    """Add `--part` and `--until`."""
     parser.addoption("--part", metavar="K/N", help="run only the K-th of N parts of the selected tests")
+    parser.addoption(
+        "--until", metavar="TIME", type=float, help="skip tests that would begin later (s since 1970)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,7 +52,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Select the part that is asked for, and order the tests."""
     if config.getoption("--part"):
         select_part(config, items, *parse_part(config.getoption("--part")))
+    limit_sparks_time(items)
     order_by_cluster(items)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures, which start brokers
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the test if the time of `--until` is over."""
+    until_s = item.config.getoption("--until")
+    if until_s is not None:
+        skip_after(until_s)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Selection and order of the collected tests.
 
-`--part=K/N` runs the K-th of N parts: CI goes through the parts in turn. Tests with real brokers are ordered
+`--part=K/N` runs the K-th of N parts: CI goes through the parts in turn. `--until=TIME` skips the tests that
+would begin later, so that CI ends in time on a slow machine. Tests with real brokers are ordered
 by the release that they need, so that a worker of pytest-xdist starts a cluster once and keeps few at a time.
 """
 
@@ -8,15 +9,18 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 import zlib
 from typing import Final
 
 import pytest
 
 from tests.kafka.jars import locked_versions
+from tools.lanes.results import OUT_OF_TIME
 
 _PART: Final = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _OWN_CLUSTER: Final = "fresh_cluster"
+SPARK_TIMEOUT_S: Final = 900
 
 
 def parse_part(text: str) -> tuple[int, int]:
@@ -41,6 +45,19 @@ def select_part(config: pytest.Config, items: list[pytest.Item], part: int, part
     if chosen[False]:
         config.hook.pytest_deselected(items=chosen[False])
         items[:] = chosen[True]
+
+
+def skip_after(until_s: float) -> None:
+    """Skip the test that begins now if this time (s since 1970) is over."""
+    if time.time() > until_s:
+        pytest.skip(OUT_OF_TIME)
+
+
+def limit_sparks_time(items: list[pytest.Item]) -> None:
+    """Give tests with Spark a limit that only hangs exceed: a slow machine takes minutes to plan its jobs."""
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
 
 
 def order_by_cluster(items: list[pytest.Item]) -> None:

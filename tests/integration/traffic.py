@@ -357,7 +357,17 @@ def assert_all_arrived(
                 if place[0] == partition and by_place[place].sender == sender.name
             ]
             numbers = stored if once else list(dict.fromkeys(stored))
-            assert numbers == list(range(sender.sent)), f"{sender.name}, partition {partition}"
+            fault = _first_fault(numbers, sender.sent)
+            assert fault is None, f"{sender.name}, partition {partition}: {fault}"
+
+
+def _first_fault(numbers: Sequence[int], sent: int) -> str | None:
+    """Return what is wrong with the numbers of stored records, which must be 0, 1, ..., sent - 1; else None."""
+    missing = sorted(set(range(sent)).difference(numbers))
+    if missing:
+        return f"{len(missing)} of {sent} records are missing: {missing[:5]}"
+    wrong = next((place for place in range(len(numbers)) if numbers[place] != place), None)
+    return None if wrong is None else f"out of order: {numbers[max(wrong - 3, 0) : wrong + 5]}"
 
 
 def _reach(marks: Mapping[Sender, int], audiences: Sequence[Sequence[Receiver]]) -> None:

@@ -24,7 +24,7 @@ from weir.pipeline.lake import Lake, read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]  # Java starts for every kill
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]  # Java starts for every kill
 
 FILES = 6
 ROWS = 1200

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]  # Java starts for every kill
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]  # Java starts for every kill
 
 HOUR_MS: Final = 3_600_000
 COLUMNS: Final = {

@@ -25,6 +25,8 @@ from tools.lanes.runner import Background, run_lane
 from tools.lanes.summary import show
 
 LANE_MARKS = ("broker", "oracle", "spark", "measured", "alone")
+NAMED_CONFTEST = ("-p", "no:cacheprovider", "-p", "tests.conftest")
+"""Options for a test module outside of tests/, for which pytest would not find the file."""
 MODULE = """
 import pytest
 
@@ -294,6 +296,38 @@ def test_only_a_few_failed_tests_of_a_complete_timed_lane_run_again() -> None:
         Outcome("brokers", (), 1.0, ok=True, is_timed=True, is_complete=True),
     ]
     assert again(outcomes, pytest.fail) == outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("until_s", "outcome"), [(1, "skipped"), (1e12, "passed")])
+def test_a_test_that_would_begin_after_the_given_time_is_skipped_and_only_counted(
+    until_s: float, outcome: str, passes_alone: Path, tmp_path: Path
+) -> None:
+    passes_alone.write_text("def test_first():\n    pass\n")
+    report = tmp_path / "report.xml"
+    options = ["-q", "-n", "0", *NAMED_CONFTEST, f"--until={until_s}", f"--junitxml={report}"]
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(passes_alone)],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    cases = read_cases(report)
+    assert [case.outcome for case in cases] == [outcome]
+    printed = io.StringIO()
+    show(Console(file=printed, width=160), [Outcome("rest", cases, 1.0, ok=True)], [], 1.0)
+    named = [line for line in printed.getvalue().splitlines() if line.startswith("Skipped")]
+    expected = ["Skipped in rest: 1 of 1 tests: the time of --until was over"]
+    assert named == (expected if outcome == "skipped" else [])
+
+
+@pytest.mark.slow
+def test_a_skipped_second_run_leaves_the_test_failed(passes_alone: Path, tmp_path: Path) -> None:
+    first = outcome_of(passes_alone, tmp_path / "first.xml")
+    [outcome] = again([first], lambda _text: None, [*NAMED_CONFTEST, "--until=1"])
+    assert not outcome.ok
+    assert [case.outcome for case in read_cases(tmp_path / "again.xml")] == ["skipped"]
+    assert [case.outcome for case in outcome.cases] == ["failed"]
 
 
 def test_lanes_with_brokers_or_spark_are_timed() -> None:

@@ -26,6 +26,9 @@ ELSEWHERE = (
 CHECKS_NAME = "checks"
 RUNNABLE = {lane.name: lane for lane in LANES}
 BEGAN = time.monotonic()
+BEGAN_S = time.time()
+AGAIN_MINUTES = 15
+"""Time (minutes) for second runs after the time for first ones."""
 PIPE_WIDTH = 160
 """Width (characters) of a table that is not printed to a terminal."""
 
@@ -62,13 +65,26 @@ def everything(seed: int | None) -> None:
 @click.option(
     "--part", required=True, metavar="K/N", help="Part of the tests that `test` leaves out, e.g. 2/3."
 )
-def ci(part: str) -> None:
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=1),
+    default=50,
+    show_default=True,
+    help="Time within which a test that `test` leaves out must begin. Later ones are skipped, and counted.",
+)
+def ci(part: str, minutes: float) -> None:
     """Run the tests of the command `test`, those of the compiled data path, and one part of the remaining
     tests. Up to five failed tests of a lane with brokers, or with Spark, run again without neighbours.
     """
-    outcomes = [*_beside_spark(Extent.CORE, []), run_compiled([], _say)]
-    outcomes += _lanes(Extent.REST, [f"--part={part}"])
-    _finish(again(outcomes, _say), [f"Of what `make test` leaves out, part {part} was run."])
+    until = _until(minutes)
+    outcomes = [*_beside_spark(Extent.CORE, []), run_compiled([until], _say)]
+    outcomes += _lanes(Extent.REST, [until, f"--part={part}"])
+    outcomes = again(outcomes, _say, [_until(minutes + AGAIN_MINUTES)])
+    _finish(outcomes, [f"Of what `make test` leaves out, part {part} was run."])
+
+
+def _until(minutes: float) -> str:
+    return f"--until={BEGAN_S + 60 * minutes:.0f}"
 
 
 @main.command()

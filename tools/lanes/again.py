@@ -21,16 +21,18 @@ FAILED_MAX: Final = 5
 """Maximum number of a lane's failed tests that run again; more failures are no accident."""
 
 
-def again(outcomes: Sequence[Outcome], say: Say) -> list[Outcome]:
-    """Return the outcomes; those of lanes that permit it after a second run of their failed tests."""
-    return [_again(outcome, say) if _may_run_again(outcome) else outcome for outcome in outcomes]
+def again(outcomes: Sequence[Outcome], say: Say, options: Sequence[str] = ()) -> list[Outcome]:
+    """Return the outcomes; those of lanes that permit it after a second run of their failed tests, with these
+    options of pytest.
+    """
+    return [_again(outcome, say, options) if _may_run_again(outcome) else outcome for outcome in outcomes]
 
 
 def _may_run_again(outcome: Outcome) -> bool:
     return outcome.is_timed and outcome.is_complete and 0 < outcome.count("failed") <= FAILED_MAX
 
 
-def _again(outcome: Outcome, say: Say) -> Outcome:
+def _again(outcome: Outcome, say: Say, options: Sequence[str]) -> Outcome:
     failed = [case.node_id for case in outcome.cases if case.outcome == "failed"]
     command = [
         sys.executable,
@@ -40,6 +42,7 @@ def _again(outcome: Outcome, say: Say) -> Outcome:
         "-n",
         "0",
         f"--junitxml={REPORTS / 'again.xml'}",
+        *options,
         *failed,
     ]
     second = measured(

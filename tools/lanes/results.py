@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from xml.etree import ElementTree as ET
+
+OUT_OF_TIME: Final = "the time of --until was over"
+"""Reason for skipping a test that would have begun too late."""
 
 
 @dataclass(frozen=True, slots=True)

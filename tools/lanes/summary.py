@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tools.lanes.results import Case, Outcome, plain_counts, slowest
+from tools.lanes.results import OUT_OF_TIME, Case, Outcome, plain_counts, slowest
 
 SLOWEST = 20
 
@@ -59,8 +59,11 @@ def _minutes(seconds: float) -> str:
 
 
 def _skipped(outcome: Outcome) -> Iterable[str]:
+    late = sum(OUT_OF_TIME in case.detail for case in outcome.cases)
+    if late:
+        yield f"Skipped in {outcome.name}: {late} of {len(outcome.cases)} tests: {OUT_OF_TIME}"
     for case in outcome.cases:
-        if case.outcome == "skipped":
+        if case.outcome == "skipped" and OUT_OF_TIME not in case.detail:
             yield f"Skipped in {outcome.name}: {case.node_id}: {case.detail}"
 
 
