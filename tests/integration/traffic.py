@@ -362,7 +362,7 @@ def assert_all_arrived(
 
 
 def _first_fault(numbers: Sequence[int], sent: int) -> str | None:
-    """Return what is wrong with the numbers of stored records, which must be 0, 1, ..., sent - 1; else None."""
+    """Return what is wrong with the stored numbers, which must be those from 0 to sent - 1; else None."""
     missing = sorted(set(range(sent)).difference(numbers))
     if missing:
         return f"{len(missing)} of {sent} records are missing: {missing[:5]}"
