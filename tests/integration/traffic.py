@@ -40,8 +40,10 @@ _CALM = {"fetch.min.bytes": 100_000, "fetch.wait.max.ms": 100}  # else every rec
 ONCE: Final = {"enable.idempotence": True}
 """For brokers since 0.11: each record once, in order, whatever has to be sent again."""
 AT_LEAST_ONCE: Final = {"acks": "all", "max.in.flight": 1, "request.timeout.ms": 3000}
-"""What older brokers can promise: what was sent again may be there twice.
+"""What older brokers can promise: what was sent again may be there twice, and out of order.
 
+When a partition moves, librdkafka sends later records to the new leader before it repeats the request that the
+former one has not answered (seen without Weir, 2026-11-24: in 1 of 30 moves, with 0.10.2.2).
 0.10.2.2 leaves a Produce unanswered until its timeout if the partition moves away from it meanwhile (30 s
 by default, with and without Weir).
 """
@@ -340,7 +342,7 @@ def settle(senders: Sequence[Sender], *audiences: Sequence[Receiver]) -> None:
 def assert_all_arrived(
     senders: Sequence[Sender], audience: Sequence[Receiver], *, once: bool, again: bool = False
 ) -> None:
-    """Every record is in its partition, in order; `once` if the sender promises that, else at least once.
+    """Every record is in its partition; once and in order if `once`, because the sender promises that.
 
     A receiver sees each offset once, unless partitions change hands and it is told so by `again`.
     """
@@ -356,18 +358,10 @@ def assert_all_arrived(
                 for place in sorted(by_place)
                 if place[0] == partition and by_place[place].sender == sender.name
             ]
-            numbers = stored if once else list(dict.fromkeys(stored))
-            fault = _first_fault(numbers, sender.sent)
-            assert fault is None, f"{sender.name}, partition {partition}: {fault}"
-
-
-def _first_fault(numbers: Sequence[int], sent: int) -> str | None:
-    """Return what is wrong with the stored numbers, which must be those from 0 to sent - 1; else None."""
-    missing = sorted(set(range(sent)).difference(numbers))
-    if missing:
-        return f"{len(missing)} of {sent} records are missing: {missing[:5]}"
-    wrong = next((place for place in range(len(numbers)) if numbers[place] != place), None)
-    return None if wrong is None else f"out of order: {numbers[max(wrong - 3, 0) : wrong + 5]}"
+            missing = sorted(set(range(sender.sent)).difference(stored))
+            assert not missing, f"{sender.name}, partition {partition}, of {sender.sent}: {missing[:9]}"
+            if once:
+                assert stored == list(range(sender.sent)), f"{sender.name}, partition {partition}"
 
 
 def _reach(marks: Mapping[Sender, int], audiences: Sequence[Sequence[Receiver]]) -> None:
