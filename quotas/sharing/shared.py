@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weir.quotas.handover import Quotas, QuotasName
+from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import UNLIMITED, Limiter
 from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
+from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge
 from weir.quotas.sharing.own import OwnUsage
@@ -33,17 +35,32 @@ WAITING_MAX: Final = 10_000
 SHARE_MS: Final = 10_000
 """Time (ms) in which former usage loses 63 % of its weight in a Weir's share."""
 PURGE_MS: Final = 10_000
+SUDDEN_MS: Final = 250
+"""Maximum time (ms) since the last usage. Usage is sudden as far as the limit does not allow it in that time:
+clients of others are expected to begin at the same time.
+"""
 
 
 class _Usage:
     """Usage of one limiter, by own clients and by others'. Older usage counts less."""
 
-    __slots__ = ("at_ms", "believed", "believed_ms", "others", "others_total", "own", "own_total")
+    __slots__ = (
+        "advances",
+        "at_ms",
+        "believed",
+        "believed_ms",
+        "others",
+        "others_total",
+        "own",
+        "own_ms",
+        "own_total",
+    )
 
     def __init__(self, now_ms: int) -> None:
-        self.at_ms = self.believed_ms = now_ms
+        self.at_ms = self.believed_ms = self.own_ms = now_ms
         self.believed = 0.0
         """Units of others that were charged and that the limit has not allowed again since."""
+        self.advances = Advances()
         self.own = 0.0
         self.others = 0.0
         self.own_total = 0.0
@@ -63,6 +80,15 @@ class _Usage:
         units = min(units, max(burst - self.believed, 0.0))
         self.believed += units
         return units
+
+    def expected(self, units: float, limit: float, weirs: int, now_ms: int) -> float:
+        """Return the units that clients of other Weirs use while own clients suddenly use `units`: in
+        proportion to the recent usage, and at each other Weir at most as many as here.
+        """
+        sudden = units - limit * min(now_ms - self.own_ms, SUDDEN_MS) / 1000
+        if sudden <= 0 or self.others <= 0 or self.own <= 0:
+            return 0.0
+        return sudden * min(self.others / self.own, weirs - 1.0)
 
     @property
     def share(self) -> float | None:
@@ -203,12 +229,31 @@ class SharedLimiters:
 
     def _collect(self, quotas: SharedQuotas, limiter: Limiter, number: int, now_ms: int) -> None:
         units = limiter.delta()
-        if units and limiter.limit != UNLIMITED:
+        if limiter.limit == UNLIMITED:
+            return
+        usage = self._usage_of(number, now_ms) if units else self._usage.get(number)
+        if usage is not None and isinstance(limiter, Budget):
+            self._advance(limiter, usage, units, number, now_ms)
+        if usage is not None and units:
             units *= _scale(limiter)
             self._hot[number] = now_ms
-            self._usage_of(number, now_ms).note(units, 0.0, now_ms)
+            usage.note(units, 0.0, now_ms)
+            usage.own_ms = now_ms
             window_units = limiter.limit * _scale(limiter) * quotas.window_s
             self._own.note(number, units, window_units, self._blindness.weirs, now_ms)
+
+    def _advance(self, budget: Budget, usage: _Usage, units: float, number: int, now_ms: int) -> None:
+        """Charge what clients of others are expected to use while own clients suddenly use these units, and
+        give back what was expected before and not reported.
+        """
+        change = -usage.advances.expire(now_ms)
+        if self._blindness.sight is Sight.CLEAR:
+            expected = usage.expected(units, budget.limit, self._blindness.weirs, now_ms)
+            usage.advances.add(expected, now_ms)
+            change += expected
+        if change:
+            budget.absorb(change, max(now_ms, budget.charged_ms))
+            self._hot[number] = now_ms
 
     def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
         """Charge what clients of other Weirs have used. Usage of limiters that do not exist here is kept for
@@ -251,7 +296,7 @@ class SharedLimiters:
         at_ms = charge.at_ms
         if limiter.charged or usage.others_total:  # samples of a limiter follow each other in time
             at_ms = max(at_ms, limiter.charged_ms)
-        limiter.absorb(units, min(at_ms, now_ms))
+        limiter.absorb(usage.advances.settle(units), min(at_ms, now_ms))
         usage.note(0.0, charge.units, now_ms)
         self.others_units += charge.units
 

@@ -13,6 +13,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -26,7 +27,7 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, KafkaProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from confluent_kafka import KafkaError, Message
@@ -42,8 +43,8 @@ ONCE: Final = {"enable.idempotence": True}
 AT_LEAST_ONCE: Final = {"acks": "all", "max.in.flight": 1, "request.timeout.ms": 3000}
 """What older brokers can promise: what was sent again may be there twice, and out of order.
 
-When a partition moves, librdkafka sends later records to the new leader before it repeats the request that the
-former one has not answered (seen without Weir, 2026-11-24: in 1 of 30 moves, with 0.10.2.2).
+When a partition moves, librdkafka sends later records to the new leader before it repeats the request that
+the former one has not answered (seen without Weir, 2026-11-24: in 1 of 30 moves, with 0.10.2.2).
 0.10.2.2 leaves a Produce unanswered until its timeout if the partition moves away from it meanwhile (30 s
 by default, with and without Weir).
 """
@@ -335,6 +336,8 @@ def settle(senders: Sequence[Sender], *audiences: Sequence[Receiver]) -> None:
     for sender in senders:
         sender.stop()
     _reach({sender: sender.sent - 1 for sender in senders}, audiences)
+    late = partial(_missing, senders, audiences)  # records that were stored out of order
+    until(lambda: not late(), lambda: f"the records {late()[:9]}", *itertools.chain(*audiences))
     for receiver in itertools.chain(*audiences):
         receiver.stop()
 
@@ -362,6 +365,23 @@ def assert_all_arrived(
             assert not missing, f"{sender.name}, partition {partition}, of {sender.sent}: {missing[:9]}"
             if once:
                 assert stored == list(range(sender.sent)), f"{sender.name}, partition {partition}"
+
+
+def _missing(
+    senders: Iterable[Sender], audiences: Iterable[Sequence[Receiver]]
+) -> list[tuple[str, int, int]]:
+    """Return (sender, partition, number) of each record that an audience has not got."""
+    sent = {
+        (sender.name, partition, number)
+        for sender in senders
+        for partition in range(sender.partitions)
+        for number in range(sender.sent)
+    }
+    got = [
+        {(each.sender, each.partition, each.number) for receiver in audience for each in receiver.got}
+        for audience in audiences
+    ]
+    return sorted(set().union(*(sent - each for each in got)))
 
 
 def _reach(marks: Mapping[Sender, int], audiences: Sequence[Sequence[Receiver]]) -> None:

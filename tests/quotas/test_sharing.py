@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.quotas.client_quotas import byte_rates, mutation_rates, request_times
+from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.request_time import US_PER_PERCENT
+from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge, OthersUsage
 from weir.quotas.sharing.own import OwnUsage
@@ -192,6 +194,47 @@ def test_a_report_charges_at_most_a_window_of_each_other_weir() -> None:
     assert budget is not None
     limiters.absorb({limiter_number(ID, Tags("a", "")): [Charge(0, 1e15)]}, 0)
     assert budget.rate(0) == 2000
+
+
+def test_what_was_charged_in_advance_is_taken_off_from_reports_or_given_back_after_a_second() -> None:
+    advances = Advances()
+    advances.add(5, 0)
+    advances.add(0, 10)
+    advances.add(7, 400)
+    assert advances.settle(3) == 0
+    assert advances.settle(4) == 0  # 2 of the first, 2 of the second
+    assert advances.expire(999) == 0
+    assert advances.expire(1400) == 5
+    assert advances.settle(6) == 6
+
+
+def test_sudden_usage_is_charged_for_others_in_advance_and_usage_within_the_limit_is_not() -> None:
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    blindness.heard(2, 0)
+    limiters.join(ID, quotas, 10)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    number = limiter_number(ID, Tags("a", ""))
+    for now_ms in range(100, 1100, 100):
+        budget.charge(100, now_ms)
+        limiters.look(now_ms)
+        limiters.absorb({number: [Charge(now_ms, 100)]}, now_ms)
+    assert units(budget) == 2000
+    budget.charge(2100, 1100)
+    limiters.look(1100)
+    assert (
+        units(budget) == 4100 + 2000
+    )  # others are as fast as this Weir's clients were, less 100 of the limit
+    limiters.absorb({number: [Charge(1200, 1500)]}, 1200)
+    assert units(budget) == 4100 + 2000
+    limiters.look(2100)
+    assert units(budget) == 4100 + 1500
+
+
+def units(budget: Budget) -> float:
+    return sum(units for _at_ms, units in budget.counting(2100))
 
 
 def test_request_time_is_reported_in_microseconds_and_charged_in_percent() -> None:
