@@ -11,6 +11,7 @@ import copyreg
 import os
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ from weir.proxy.config.settings import Settings
 from weir.proxy.workers.charges import Charge
 from weir.proxy.workers.counts import Counts
 from weir.quotas import Entity
+from weir.usage import TraceRecord, UsageRecord
 
 PIECE_BYTES: Final = 64 * 1024
 """Maximum size (bytes) of a packet; a longer message is sent in several packets."""
@@ -42,6 +44,8 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     number: int
     """Number of the worker, from 0."""
     settings: Settings
+    connections: int
+    """Number of the worker's first connection, minus one. No two processes have connections of one number."""
 
 
 class Quotas(msgspec.Struct, tag=True, frozen=True):
@@ -80,6 +84,23 @@ class Limits(msgspec.Struct, tag=True, frozen=True):
     """Settings that have changed while Weir runs; the other settings are those of the start."""
 
     settings: Settings
+
+
+class TakeUsage(msgspec.Struct, tag=True, frozen=True):
+    """Send usage records of the interval that ends now."""
+
+    time_ms: int
+    """Unix time (ms) of the interval's beginning."""
+    interval_ms: int
+    instance: str
+
+
+class TakeTraces(msgspec.Struct, tag=True, frozen=True):
+    """Send the traces of requests that are complete."""
+
+    offset_ms: int
+    """Time (ms) that turns times of the reactor's clock into ms since 1970."""
+    instance: str
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
@@ -131,6 +152,17 @@ class Away(msgspec.Struct, tag=True, frozen=True):
     away: bool
 
 
+class Used(msgspec.Struct, tag=True, frozen=True):
+    """Usage records and traces."""
+
+    usage: list[UsageRecord]
+    traces: list[TraceRecord]
+    traces_dropped: int = 0
+    """Number of further traces that were dropped."""
+    rest: bool = False
+    """True for what a draining worker sends unasked: the supervisor is to set times and instance."""
+
+
 class Alter(msgspec.Struct, tag=True, frozen=True):
     """A client alters quotas, or replication throttles."""
 
@@ -145,6 +177,12 @@ class AlteredAtBroker(msgspec.Struct, tag=True, frozen=True):
     """A broker has answered an alteration that the worker has forwarded."""
 
 
+class Drained(msgspec.Struct, tag=True, frozen=True):
+    """The worker has closed all connections and sent all messages; it ends once the supervisor has read
+    them and ended the link.
+    """
+
+
 Message: TypeAlias = (
     Start
     | Quotas
@@ -152,6 +190,8 @@ Message: TypeAlias = (
     | Client
     | Charges
     | Limits
+    | TakeUsage
+    | TakeTraces
     | Drain
     | Stored
     | Ready
@@ -160,8 +200,10 @@ Message: TypeAlias = (
     | Found
     | State
     | Away
+    | Used
     | Alter
     | AlteredAtBroker
+    | Drained
 )
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
 
@@ -190,7 +232,6 @@ class Link:
         self._token = trio.lowlevel.current_trio_token()
         self._unsent: deque[_Unsent] = deque()
         self._posted = trio.Event()
-        self._sent = trio.Event()
 
     def post(self, message: Message) -> None:
         """Send this message soon, after those posted before."""
@@ -218,16 +259,9 @@ class Link:
                 sent = self._unsent.popleft()
                 if sent.sock is not None:
                     sent.sock.close()
-            self._sent.set()
             self._posted = trio.Event()
             if not self._unsent:
                 await self._posted.wait()
-
-    async def flush(self) -> None:
-        """Wait until all messages that were posted before are sent."""
-        self._sent = trio.Event()
-        self._token.run_sync_soon(self._wake, idempotent=True)
-        await self._sent.wait()
 
     def unsent_clients(self) -> list[tuple[Client, socket.socket]]:
         """Return the clients that were not sent, and forget them."""
@@ -264,6 +298,11 @@ class Link:
         if not packet:
             raise LinkError("it has ended")
         return packet, _socket(ancillary)
+
+    def end(self) -> None:
+        """Tell the other end that nothing more comes; it can still send."""
+        with suppress(OSError):  # the other end has closed already
+            self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close this end."""

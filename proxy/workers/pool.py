@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from typing import Final
 
 import structlog
@@ -27,6 +28,7 @@ from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
 from weir.quotas import QuotaTable
 
@@ -40,14 +42,18 @@ HALVED_EVERY_S: Final = 60.0
 """Time (s) after which the load of a broker counts half."""
 USED_MAX: Final = 200
 """Maximum number of charges in a message."""
+CONNECTIONS_EACH: Final = 10**10
+"""Distance between the first connection numbers of two processes."""
 
 
 class Pool:
     """The workers of one supervisor."""
 
-    def __init__(self, server: Server, manager: QuotaManager, reactor: Reactor, number: int) -> None:
+    def __init__(
+        self, server: Server, manager: QuotaManager, reactor: Reactor, number: int, put: Put
+    ) -> None:
         """Begin with `number` workers that are not started. `server` gives its clients to them from now
-        on.
+        on. `put` takes usage records for writing.
         """
         self._server = server
         self._manager = manager
@@ -62,6 +68,10 @@ class Pool:
         self._connections: dict[int, Counter[int | None]] = {}
         """Number of open connections of each worker, by node id."""
         self._lost_s = -RECENT_S
+        self.usage = UsageCollector(self._tell, put)
+        """The workers' usage records."""
+        self._processes = count()
+        """Number of processes started so far."""
         self._ended = trio.Event()
         self._nursery: trio.Nursery | None = None
         server.receive = self.receive
@@ -163,7 +173,8 @@ class Pool:
 
     def _first(self, number: int) -> Iterator[messages.Message]:
         """Yield the first messages to a worker's process."""
-        yield messages.Start(number, self._server.config.settings)
+        connections = next(self._processes) * CONNECTIONS_EACH
+        yield messages.Start(number, self._server.config.settings, connections)
         yield self._quotas()
 
     def _state(self, number: int) -> Iterator[messages.Message]:
@@ -218,7 +229,19 @@ class Pool:
             self._take_charges(number, message)
         elif isinstance(message, messages.Report):
             self._take_counts(number, message.counts)
-        elif isinstance(message, messages.Found):
+        elif isinstance(message, messages.Used):
+            self.usage.take(message)
+        elif isinstance(message, messages.Alter):
+            self._alter(number, message)
+        elif isinstance(message, messages.AlteredAtBroker):
+            self._manager.altered_at_broker()
+        else:
+            self._take_news(message)
+
+    def _take_news(self, message: messages.Message) -> None:
+        """Obey a message of a worker about a broker."""
+        server = self._server
+        if isinstance(message, messages.Found):
             server.address_book.observe(message.node_id, Address(message.host, message.port))
         elif isinstance(message, messages.State):
             if message.failure is None:
@@ -227,10 +250,6 @@ class Pool:
                 server.broker_states.failed(message.node_id, message.failure)
         elif isinstance(message, messages.Away):
             self._refuse(message)
-        elif isinstance(message, messages.Alter):
-            self._alter(number, message)
-        elif isinstance(message, messages.AlteredAtBroker):
-            self._manager.altered_at_broker()
 
     def _take_charges(self, number: int, message: messages.Charges) -> None:
         """Absorb charges here, and have the other workers absorb those of quotas that brokers share."""

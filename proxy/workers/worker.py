@@ -31,6 +31,7 @@ from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.messages import Link, LinkError
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
+from weir.proxy.workers.usage import UsageSender
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
 
@@ -52,8 +53,12 @@ _PR_SET_PDEATHSIG: Final = 1
 class Worker:
     """The data plane of one process, and its end of the link."""
 
-    def __init__(self, config: Config, reactor: Reactor, registry: QuotaRegistry, link: Link) -> None:
-        """Begin without clients and brokers. `config` has no limits of connections."""
+    def __init__(
+        self, config: Config, reactor: Reactor, registry: QuotaRegistry, link: Link, connections: int
+    ) -> None:
+        """Begin without clients and brokers. `config` has no limits of connections. Numbers of connections
+        begin after `connections`.
+        """
         self._reactor = reactor
         self._registry = registry
         self._link = link
@@ -75,13 +80,16 @@ class Worker:
             limiter,
             self._refuse_until,
         )
+        self.plane.number_from(connections)
+        self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
+        self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
         self.plane.quota_admin = self._admin
         for files in config.tls.files:
             files.load()
 
     async def run(self) -> None:
-        """Serve until the supervisor has the worker drain, or ends. Raises LinkError if it ends."""
+        """Serve until the supervisor ends the link. Raises LinkError then."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._link.send_forever)
             self._admin.nursery = nursery
@@ -89,16 +97,24 @@ class Worker:
             self._start(nursery, SHARED_S, lambda: self._tell_charges(shared=True))
             self._start(nursery, OWN_S, lambda: self._tell_charges(shared=False))
             self._start(nursery, REPORT_S, self._report)
+            if self._usage is not None:
+                nursery.start_soon(self.plane.supervisor.keep_running, Task.WORKERS, self._usage.run)
             self._link.post(messages.Ready())
             async with trio.open_nursery() as serving:
-                await self._obey(serving)
+                nursery.start_soon(self._obey, serving)
+                await self._draining.wait()
                 await self.plane.drain()
                 serving.cancel_scope.cancel()
-            await self._report()
-            for shared in (False, True):
-                await self._tell_charges(shared=shared)
-            await self._link.flush()
-            nursery.cancel_scope.cancel()
+            await self._tell_rest()
+
+    async def _tell_rest(self) -> None:
+        """Send all that the supervisor does not know yet."""
+        await self._report()
+        for shared in (False, True):
+            await self._tell_charges(shared=shared)
+        if self._usage is not None:
+            await self._usage.finish()
+        self._link.post(messages.Drained())
 
     def _start(self, nursery: trio.Nursery, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
         nursery.start_soon(self.plane.supervisor.keep_running, Task.WORKERS, every(period_s, step))
@@ -106,16 +122,18 @@ class Worker:
     # Messages of the supervisor
 
     async def _obey(self, nursery: trio.Nursery) -> None:
-        """Obey messages until the worker shall drain. Raises LinkError."""
+        """Obey messages until the supervisor ends the link. Raises LinkError then."""
         while True:
             message, sock = await self._link.receive()
-            if isinstance(message, messages.Client) and sock is not None:
+            if sock is not None and self._draining.is_set():
+                sock.close()
+            elif isinstance(message, messages.Client) and sock is not None:
                 target = Target(message.node_id)
                 listener = BOOTSTRAP if message.bootstrap else target
                 peer = Address(message.host, message.port)
                 nursery.start_soon(self.plane.connector.establish, sock, target, peer, listener)
             elif isinstance(message, messages.Drain):
-                return
+                self._draining.set()
             elif isinstance(message, messages.Quotas):
                 await self._use_quotas(message)
             else:
@@ -128,6 +146,9 @@ class Worker:
             self.learn(message)
         elif isinstance(message, messages.Stored):
             self._admin.stored(message)
+        elif isinstance(message, messages.TakeUsage | messages.TakeTraces):
+            if self._usage is not None:
+                self._usage.take(message)
         elif isinstance(message, messages.Limits):
             settings = message.settings
             self.plane.use(msgspec.structs.replace(self.plane.config, settings=without_limits(settings)))
@@ -299,7 +320,7 @@ async def _main(sock: socket.socket, reactor: Reactor) -> None:
     registry = quota_registry(config, table_of(quotas))
     registry.in_shadow = quotas.in_shadow
     registry.use(registry.table)
-    await Worker(config, reactor, registry, link).run()
+    await Worker(config, reactor, registry, link, start.connections).run()
 
 
 def _end_with_parent() -> None:

@@ -1,0 +1,87 @@
+"""`weir run` with several workers: users notice no difference from one process."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from tests.cli.cluster import Producer, cluster, produced
+from tests.cli.test_run import Weir, running
+from tests.kafka.ports import free_range
+from tests.kafka.settings import HOST
+from tests.proxy.usage_rigs import text_of
+from weir.usage import TraceRecord, UsageRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BROKERS = 3
+
+
+@contextmanager
+def running_workers(workers: str, *options: str) -> Iterator[tuple[Weir, list[int]]]:
+    """Weir with workers, before three brokers, and its ports for them."""
+    port = free_range(1 + BROKERS)
+    with cluster(BROKERS) as (upstream, *_):
+        places = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}"]
+        places += ["--broker-ports", f"{port + 1}-{port + BROKERS}"]
+        with running(*places, "--workers", workers, *options) as weir:
+            yield weir, [port + 1 + node for node in range(BROKERS)]
+
+
+def stop(weir: Weir) -> None:
+    weir.process.send_signal(signal.SIGTERM)
+    assert weir.process.wait(20) == 0
+
+
+def recorded(directory: Path, kind: str) -> list[bytes]:
+    """The lines of the finished files."""
+    return [line for path in directory.glob(f"{kind}-*.jsonl.zst") for line in text_of(path).splitlines()]
+
+
+@pytest.mark.parametrize("workers", ["1", "2", "auto"])
+def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_workers(
+    tmp_path: Path, workers: str
+) -> None:
+    usage = ("--usage-dir", str(tmp_path), "--usage-interval-ms", "1000", "--usage-trace-share", "1")
+    with running_workers(workers, *usage) as (weir, ports):
+        weir.logged("recording usage")
+        clients = [Producer(port, f"app-{port - ports[0]}") for port in ports]
+        for _ in range(3):
+            for client in clients:
+                client.produce(500)
+        stop(weir)
+        for client in clients:
+            client.close()
+    records = [msgspec.json.decode(line, type=UsageRecord) for line in recorded(tmp_path, "usage")]
+    traces = [msgspec.json.decode(line, type=TraceRecord) for line in recorded(tmp_path, "trace")]
+    expected = {(node, f"app-{node}"): (3, 3 * len(produced(500, "app-0"))) for node in range(BROKERS)}
+    assert {(r.broker, r.client_id): (r.requests, r.bytes_in) for r in summed(records)} == expected
+    assert len({(r.broker, r.client_id, r.api, r.time_ms) for r in records}) == len(records)
+    assert all(r.interval_ms <= 1100 and r.instance for r in records)
+    assert len({r.connection for r in traces}) == BROKERS
+    assert sorted(r.broker for r in traces) == sorted([0, 1, 2] * 3)
+    assert {r.instance for r in traces} == {r.instance for r in records}
+    begin_ms, end_ms = min(r.time_ms for r in records), max(r.time_ms + r.interval_ms for r in records)
+    assert all(begin_ms <= r.time_ms <= r.answered_ms <= end_ms for r in traces)
+
+
+def summed(records: list[UsageRecord]) -> list[UsageRecord]:
+    """One record per broker and client, with the sums of all intervals."""
+    found: dict[tuple[int, str], UsageRecord] = {}
+    for record in records:
+        key = record.broker, record.client_id
+        before = found.get(key)
+        found[key] = (
+            record
+            if before is None
+            else msgspec.structs.replace(
+                record, requests=record.requests + before.requests, bytes_in=record.bytes_in + before.bytes_in
+            )
+        )
+    return list(found.values())
