@@ -26,7 +26,7 @@ from weir.usage import TraceRecord, UsageRecord
 Put: TypeAlias = Callable[[Kind, Sequence[Record]], None]
 """Function (kind, records) that takes records for writing."""
 _REST: Final = TakeUsage(0, 0, ""), TakeTraces(0, "")
-"""What a worker that drains asks itself for: records without times and instance."""
+"""Requests of a draining worker to itself: for records without times and instance."""
 _Wanted: TypeAlias = TakeUsage | TakeTraces
 
 
