@@ -18,6 +18,8 @@ import msgspec
 import trio
 
 from weir.proxy.config.settings import Settings
+from weir.proxy.control.snapshots.connections import ConnectionFilter
+from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.workers.charges import Charge
 from weir.proxy.workers.counts import Counts
 from weir.quotas import Entity
@@ -103,6 +105,13 @@ class TakeTraces(msgspec.Struct, tag=True, frozen=True):
     instance: str
 
 
+class ListConnections(msgspec.Struct, tag=True, frozen=True):
+    """List open connections."""
+
+    number: int
+    filter: ConnectionFilter
+
+
 class Drain(msgspec.Struct, tag=True, frozen=True):
     """Close each connection once its requests are answered, and end."""
 
@@ -163,6 +172,13 @@ class Used(msgspec.Struct, tag=True, frozen=True):
     """True for what a draining worker sends unasked: the supervisor is to set times and instance."""
 
 
+class Listed(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `ListConnections`, with its number."""
+
+    number: int
+    connections: Connections
+
+
 class Alter(msgspec.Struct, tag=True, frozen=True):
     """A client alters quotas, or replication throttles."""
 
@@ -192,6 +208,7 @@ Message: TypeAlias = (
     | Limits
     | TakeUsage
     | TakeTraces
+    | ListConnections
     | Drain
     | Stored
     | Ready
@@ -201,6 +218,7 @@ Message: TypeAlias = (
     | State
     | Away
     | Used
+    | Listed
     | Alter
     | AlteredAtBroker
     | Drained

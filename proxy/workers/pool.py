@@ -27,6 +27,7 @@ from weir.proxy.server.establish import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
@@ -70,12 +71,14 @@ class Pool:
         self._lost_s = -RECENT_S
         self.usage = UsageCollector(self._tell, put)
         """The workers' usage records."""
+        self._lists = ConnectionLists(self.handles)
         self._processes = count()
         """Number of processes started so far."""
         self._ended = trio.Event()
         self._nursery: trio.Nursery | None = None
         server.receive = self.receive
         server.workers = self.records
+        server.list_connections = self._lists.read
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._tell_quotas)
@@ -231,6 +234,8 @@ class Pool:
             self._take_counts(number, message.counts)
         elif isinstance(message, messages.Used):
             self.usage.take(message)
+        elif isinstance(message, messages.Listed):
+            self._lists.take(number, message)
         elif isinstance(message, messages.Alter):
             self._alter(number, message)
         elif isinstance(message, messages.AlteredAtBroker):

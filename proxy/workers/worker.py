@@ -21,6 +21,7 @@ from weir.proxy.config.settings import Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Task, every, in_steps
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
@@ -29,6 +30,7 @@ from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
 from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.connections import ConnectionLister
 from weir.proxy.workers.messages import Link, LinkError
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.proxy.workers.usage import UsageSender
@@ -82,6 +84,8 @@ class Worker:
         )
         self.plane.number_from(connections)
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
+        sources = Sources(registry, limiter.quotas, lambda: self.plane.relays, lambda: reactor.now_ms)
+        self._lister = ConnectionLister(sources, link.post)
         self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
         self.plane.quota_admin = self._admin
@@ -97,8 +101,10 @@ class Worker:
             self._start(nursery, SHARED_S, lambda: self._tell_charges(shared=True))
             self._start(nursery, OWN_S, lambda: self._tell_charges(shared=False))
             self._start(nursery, REPORT_S, self._report)
+            keep_running = self.plane.supervisor.keep_running
+            nursery.start_soon(keep_running, Task.WORKERS, self._lister.run)
             if self._usage is not None:
-                nursery.start_soon(self.plane.supervisor.keep_running, Task.WORKERS, self._usage.run)
+                nursery.start_soon(keep_running, Task.WORKERS, self._usage.run)
             self._link.post(messages.Ready())
             async with trio.open_nursery() as serving:
                 nursery.start_soon(self._obey, serving)
@@ -146,6 +152,8 @@ class Worker:
             self.learn(message)
         elif isinstance(message, messages.Stored):
             self._admin.stored(message)
+        elif isinstance(message, messages.ListConnections):
+            self._lister.take(message)
         elif isinstance(message, messages.TakeUsage | messages.TakeTraces):
             if self._usage is not None:
                 self._usage.take(message)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import urllib.request
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from tests.cli.cluster import Producer, cluster, produced
+from tests.cli.cluster import WAIT_S, Producer, cluster, produced
 from tests.cli.test_run import Weir, running
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
@@ -17,7 +20,7 @@ from tests.proxy.usage_rigs import text_of
 from weir.usage import TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 BROKERS = 3
@@ -69,6 +72,50 @@ def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_worke
     assert {r.instance for r in traces} == {r.instance for r in records}
     begin_ms, end_ms = min(r.time_ms for r in records), max(r.time_ms + r.interval_ms for r in records)
     assert all(begin_ms <= r.time_ms <= r.answered_ms <= end_ms for r in traces)
+
+
+def test_connections_of_all_workers_are_in_one_list_with_numbers_of_their_own() -> None:
+    with administered("2") as (weir, ports, api):
+        weir.logged("admin endpoint listening")
+        clients = [Producer(port, f"app-{port - ports[0]}") for port in ports]
+        for client in clients:
+            client.produce(500)
+        clients[1].produce(500)
+        listed = api("/api/connections")
+        found = {(each["broker"], each["client_id"], each["listener"]) for each in listed["connections"]}
+        assert found == {(node, f"app-{node}", f"broker {node}") for node in range(BROKERS)}
+        assert len({each["id"] for each in listed["connections"]}) == BROKERS
+        opened_ms = [each["opened_ms"] for each in listed["connections"]]
+        assert opened_ms == sorted(opened_ms)
+        most = api("/api/connections?sort=in_bytes&limit=1")
+        assert ([each["broker"] for each in most["connections"]], most["hidden"]) == ([1], 2)
+        (last,) = api("/api/connections?broker=2")["connections"]
+        assert (last["broker"], last["state"]) == (2, "OPEN")
+        first, second = api("/api/status")["workers"]
+        os.kill(first["pid"], signal.SIGSTOP)
+        rest = api("/api/connections")
+        os.kill(first["pid"], signal.SIGCONT)
+        assert sorted(each["broker"] for each in rest["connections"]) == second["brokers"]
+        assert rest["hidden"] == len(first["brokers"])
+        stop(weir)
+        for client in clients:
+            client.close()
+
+
+@contextmanager
+def administered(
+    workers: str, *options: str
+) -> Iterator[tuple[Weir, list[int], Callable[[str], dict[str, Any]]]]:
+    """Weir with workers and an admin endpoint; a function that asks it for a path."""
+    admin = f"{HOST}:{free_range(1)}"
+
+    def api(path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://{admin}{path}", timeout=WAIT_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    with running_workers(workers, "--admin", admin, *options) as (weir, ports):
+        yield weir, ports, api
 
 
 def summed(records: list[UsageRecord]) -> list[UsageRecord]:
