@@ -274,7 +274,6 @@ _ONE_WORKER: Final = (
     "replication_upstream",
     "sni_domain",
     "usage_share_topic",
-    "charges_file",
 )
 """Settings that more than one worker cannot serve."""
 

@@ -7,7 +7,7 @@ import pickle
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import count
 from typing import Final
@@ -19,6 +19,7 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
@@ -31,7 +32,7 @@ from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
-from weir.quotas import QuotaTable
+from weir.quotas import QuotaTable, handover
 
 log = structlog.get_logger("weir")
 
@@ -122,7 +123,7 @@ class Pool:
             Worker(
                 id=handle.number,
                 pid=handle.pid,
-                brokers=tuple(self.brokers_of(handle.number)),
+                brokers=tuple(sorted(node for node in self.brokers_of(handle.number) if node is not None)),
                 connections=handle.connections,
                 beat_ms=now_ms - handle.silent_ms,
             )
@@ -160,12 +161,17 @@ class Pool:
             for node, owner in self._owners.items():
                 loads[owner] += self._load[node]
             numbers = range(len(self.handles))
-            self._owners[node_id] = min(numbers, key=lambda number: (loads[number], brokers[number]))
+            owner = min(numbers, key=lambda number: (loads[number], brokers[number]))
+            self._owners[node_id] = owner
+            for message in self._used([node_id], shared=False):  # before a restart of Weir
+                self.handles[owner].post(message)
         return self._owners[node_id]
 
-    def brokers_of(self, number: int) -> list[int]:
-        """Return the node ids of the brokers that a worker serves."""
-        return sorted(node for node, owner in self._owners.items() if owner == number and node is not None)
+    def brokers_of(self, number: int) -> list[int | None]:
+        """Return the node ids of the brokers that a worker serves; None for the unknown broker of bootstrap
+        connections.
+        """
+        return [node for node, owner in self._owners.items() if owner == number]
 
     async def _halve_loads(self) -> None:
         while True:
@@ -185,22 +191,28 @@ class Pool:
         yield messages.Limits(self._server.config.settings)
         yield self._quotas()
         yield self._brokers()
-        yield from self._used(number)
+        yield from self._used(self.brokers_of(number), shared=True)
 
     def _quotas(self) -> messages.Quotas:
         registry = self._server.quotas
         return message_of(registry.table, in_shadow=registry.in_shadow)
 
-    def _used(self, number: int) -> Iterator[messages.Charges]:
-        """Yield the units used at the worker's brokers, and those of quotas that brokers share."""
-        some = [
-            charges.Charge(used)
-            for used in self._server.quotas.used(self._reactor.now_ms)
-            if used is not None
-            and (charges.is_shared(used.quotas) or self._owners.get(used.quotas[0]) == number)
+    def _used(self, brokers: Collection[int | None], *, shared: bool) -> Iterator[messages.Charges]:
+        """Yield the units used at these brokers, and (`shared`) those of quotas that brokers share."""
+        registry, now_ms = self._server.quotas, self._reactor.now_ms
+        chosen = [
+            each
+            for each in registry.named()
+            if (shared if charges.is_shared(each[0]) else each[0][0] in brokers)
         ]
-        for start in range(0, len(some), USED_MAX):
-            yield messages.Charges(some[start : start + USED_MAX])
+        found = (
+            charges.Charge(used)
+            for of, quotas in chosen
+            for used in handover.used(quotas, of, now_ms)
+            if used
+        )
+        for some in slices(found, USED_MAX):
+            yield messages.Charges(some)
 
     def _brokers(self) -> messages.Brokers:
         nodes = self._server.address_book.nodes

@@ -74,6 +74,39 @@ def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_worke
     assert all(begin_ms <= r.time_ms <= r.answered_ms <= end_ms for r in traces)
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
+    tmp_path: Path, workers: str
+) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text(
+        '[[quota]]\nclient_id = "each"\nproducer_byte_rate = 100\n'
+        '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 100\nscope = "cluster"\n'
+    )
+    options = ["--quotas", str(quotas), "--charges-file", str(tmp_path / "charges.json")]
+    options += ["--first-request-hold-ms-max", "0"]
+    with running_workers(workers, *options) as (weir, ports):
+        weir.logged("listening")
+        assert told(ports[1], "each", 20_000) > 0
+        assert told(ports[1], "whole", 20_000) > 0
+        stop(weir)
+    with running_workers(workers, *options) as (weir, ports):
+        weir.logged("listening")
+        assert told(ports[0], "each", 1) == 0
+        assert told(ports[1], "each", 1) > 0
+        assert told(ports[2], "whole", 1) > 0
+        stop(weir)
+
+
+def told(port: int, client_id: str, size: int) -> int:
+    """The throttle time (ms) that a new connection's produce request of this size is told."""
+    client = Producer(port, client_id)
+    try:
+        return client.produce(size)
+    finally:
+        client.close()
+
+
 def test_connections_of_all_workers_are_in_one_list_with_numbers_of_their_own() -> None:
     with administered("2") as (weir, ports, api):
         weir.logged("admin endpoint listening")
