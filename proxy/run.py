@@ -329,7 +329,7 @@ async def _pool(process: _Process) -> Pool | None:
         return None
     brokers = 0 if config.settings.workers else len((await first_brokers(config, server.address_book)).nodes)
     number = number_of(config.settings.workers, brokers)
-    return Pool(server, process.quota_manager, process.reactor, number, process.put)
+    return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 
 async def _hand_over(

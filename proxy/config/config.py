@@ -273,7 +273,6 @@ _ONE_WORKER: Final = (
     "takeover_socket",
     "replication_upstream",
     "sni_domain",
-    "usage_share_topic",
 )
 """Settings that more than one worker cannot serve."""
 

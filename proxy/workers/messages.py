@@ -82,6 +82,23 @@ class Charges(msgspec.Struct, tag=True, frozen=True):
     charges: list[Charge]
 
 
+class OthersUsed(msgspec.Struct, tag=True, frozen=True):
+    """Units that clients of other Weirs have used."""
+
+    charges: list[tuple[int, list[tuple[int, float]]]]
+    """(Number of the limiter, [(age in ms, units)]). Units of request time are µs."""
+
+
+class SharingState(msgspec.Struct, tag=True, frozen=True):
+    """The state of hearing other Weirs: if their reports get through, and since when they do not."""
+
+    sight: str
+    """Value of a `quotas.sharing.blindness.Sight`."""
+    weirs: int
+    blind_ms: int
+    """Time (ms) since reports got through; 0 while they do."""
+
+
 class Limits(msgspec.Struct, tag=True, frozen=True):
     """Settings that have changed while Weir runs; the other settings are those of the start."""
 
@@ -205,6 +222,8 @@ Message: TypeAlias = (
     | Brokers
     | Client
     | Charges
+    | OthersUsed
+    | SharingState
     | Limits
     | TakeUsage
     | TakeTraces

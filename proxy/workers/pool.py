@@ -19,6 +19,7 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
@@ -30,6 +31,7 @@ from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
 from weir.quotas import QuotaTable, handover
@@ -52,10 +54,16 @@ class Pool:
     """The workers of one supervisor."""
 
     def __init__(
-        self, server: Server, manager: QuotaManager, reactor: Reactor, number: int, put: Put
+        self,
+        server: Server,
+        manager: QuotaManager,
+        reactor: Reactor,
+        number: int,
+        put: Put,
+        sharing: UsageSharing | None = None,
     ) -> None:
         """Begin with `number` workers that are not started. `server` gives its clients to them from now
-        on. `put` takes usage records for writing.
+        on. `put` takes usage records for writing; `sharing` shares usage with other Weirs.
         """
         self._server = server
         self._manager = manager
@@ -72,6 +80,9 @@ class Pool:
         self._lost_s = -RECENT_S
         self.usage = UsageCollector(self._tell, put)
         """The workers' usage records."""
+        self._sharing = (
+            None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
+        )
         self._lists = ConnectionLists(self.handles)
         self._processes = count()
         """Number of processes started so far."""
@@ -191,6 +202,8 @@ class Pool:
         yield messages.Limits(self._server.config.settings)
         yield self._quotas()
         yield self._brokers()
+        if self._sharing is not None:
+            yield self._sharing.state()
         yield from self._used(self.brokers_of(number), shared=True)
 
     def _quotas(self) -> messages.Quotas:

@@ -33,9 +33,11 @@ from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.connections import ConnectionLister
 from weir.proxy.workers.messages import Link, LinkError
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
+from weir.proxy.workers.sharing import SharingFollower
 from weir.proxy.workers.usage import UsageSender
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
+from weir.quotas.sharing.shared import LOOK_MS
 
 log = structlog.get_logger("weir")
 
@@ -86,6 +88,8 @@ class Worker:
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
         sources = Sources(registry, limiter.quotas, lambda: self.plane.relays, lambda: reactor.now_ms)
         self._lister = ConnectionLister(sources, link.post)
+        shared = config.settings.usage_share_topic
+        self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
         self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
         self.plane.quota_admin = self._admin
@@ -105,6 +109,8 @@ class Worker:
             nursery.start_soon(keep_running, Task.WORKERS, self._lister.run)
             if self._usage is not None:
                 nursery.start_soon(keep_running, Task.WORKERS, self._usage.run)
+            if self._sharing is not None:
+                self._start(nursery, LOOK_MS / 1000, self._look_at_shared)
             self._link.post(messages.Ready())
             async with trio.open_nursery() as serving:
                 nursery.start_soon(self._obey, serving)
@@ -146,8 +152,13 @@ class Worker:
                 self._take(message)
 
     def _take(self, message: messages.Message) -> None:
+        now_ms = self._reactor.now_ms
         if isinstance(message, messages.Charges):
-            charges.take(self._registry, message.charges, self._reactor.now_ms, count=False)
+            charges.take(self._registry, message.charges, now_ms, count=False)
+            self._note_own(message.charges)
+        elif isinstance(message, messages.OthersUsed | messages.SharingState):
+            if self._sharing is not None:
+                self._sharing.take(message, now_ms)
         elif isinstance(message, messages.Brokers):
             self.learn(message)
         elif isinstance(message, messages.Stored):
@@ -161,6 +172,15 @@ class Worker:
             settings = message.settings
             self.plane.use(msgspec.structs.replace(self.plane.config, settings=without_limits(settings)))
             logs.configure(settings.log_level, settings.log_format)
+
+    async def _look_at_shared(self) -> None:
+        if self._sharing is not None:
+            self._sharing.look(self._reactor.now_ms)
+
+    def _note_own(self, some: list[charges.Charge]) -> None:
+        """Count the use of quotas that Weirs share."""
+        if self._sharing is not None:
+            self._sharing.note(some, self._reactor.now_ms)
 
     def learn(self, message: messages.Brokers) -> None:
         """Use these addresses of brokers."""
@@ -214,6 +234,7 @@ class Worker:
                 await trio.lowlevel.checkpoint()
             else:
                 some.append(charge)
+                self._note_own([charge])
             if len(some) == CHARGES_MAX:
                 self._link.post(messages.Charges(some))
                 some = []

@@ -100,8 +100,10 @@ class SharedQuotas:
 class SharedLimiters:
     """Collects own usage for reports, and charges the usage of others."""
 
-    def __init__(self, own: OwnUsage, blindness: Blindness, memory_ms: int) -> None:
-        """Begin without limiters. `memory_ms`: time (ms) for which a charge counts."""
+    def __init__(self, own: OwnUsage | None, blindness: Blindness, memory_ms: int) -> None:
+        """Begin without limiters. `own`: None if another process collects own usage; `note_own` tells it.
+        `memory_ms`: time (ms) for which a charge counts.
+        """
         self._own = own
         self._blindness = blindness
         self._memory_ms = memory_ms
@@ -202,6 +204,8 @@ class SharedLimiters:
         return number
 
     def _collect(self, quotas: SharedQuotas, limiter: Limiter, number: int, now_ms: int) -> None:
+        if self._own is None:
+            return
         units = limiter.delta()
         if units and limiter.limit != UNLIMITED:
             units *= _scale(limiter)
@@ -209,6 +213,15 @@ class SharedLimiters:
             self._usage_of(number, now_ms).note(units, 0.0, now_ms)
             window_units = limiter.limit * _scale(limiter) * quotas.window_s
             self._own.note(number, units, window_units, self._blindness.weirs, now_ms)
+
+    def note_own(self, name: QuotasName, tags: Tags, units: float, now_ms: int) -> None:
+        """Count units that own clients have used, as another process has collected them. They decide the
+        share that this Weir has of the usage.
+        """
+        quotas = self._joined.get(name)
+        limiter = None if quotas is None else quotas.quotas.known(tags)
+        if quotas is not None and limiter is not None:
+            self._usage_of(quotas.number(tags), now_ms).note(units * _scale(limiter), 0.0, now_ms)
 
     def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
         """Charge what clients of other Weirs have used. Usage of limiters that do not exist here is kept for
