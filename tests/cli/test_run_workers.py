@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import ssl
+import time
 import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +19,7 @@ from tests.cli.cluster import WAIT_S, Producer, cluster, produced
 from tests.cli.test_run import Weir, running
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
+from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.usage_rigs import text_of
 from weir.usage import TraceRecord, UsageRecord
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BROKERS = 3
+PATIENCE_S = 25
+"""Weir looks at its files every few seconds."""
 
 
 @contextmanager
@@ -96,6 +102,57 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
         assert told(ports[1], "each", 1) > 0
         assert told(ports[2], "whole", 1) > 0
         stop(weir)
+
+
+def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tmp_path: Path) -> None:
+    quotas, configuration = tmp_path / "quotas.toml", tmp_path / "weir.toml"
+    quotas.write_text("")
+    configuration.write_text("first_request_hold_ms_max = 0\n")
+    with running_workers("2", "--quotas", str(quotas), "--config", str(configuration)) as (weir, ports):
+        weir.logged("listening")
+        assert [told(port, "before", 20_000) for port in ports] == [0] * BROKERS
+        quotas.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 100\n')
+        configuration.write_text("first_request_hold_ms_max = 0\nthrottle_ms_max = 7000\n")
+        weir.process.send_signal(signal.SIGHUP)
+        missing = {"quotas loaded", "configuration loaded"}
+        while missing:
+            missing.discard(str(weir.logged("")["event"]))
+        # a worker obeys the messages of the supervisor in order, and a client's socket is one of them
+        assert all(6000 < told(port, "after", 20_000) <= 7000 for port in ports)
+        stop(weir)
+
+
+def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
+    first, key = write_pair(tmp_path, HOST)
+    with running_workers("2", "--tls-cert", str(first), "--tls-key", str(key)) as (weir, ports):
+        weir.logged("listening")
+        before = {presented(port) for port in ports}
+        assert before == {certificate_of(first)}
+        write_pair(tmp_path, HOST)
+        after = certificate_of(first)
+        assert {after} != before
+        deadline_s = time.monotonic() + PATIENCE_S
+        while {presented(port) for port in ports} != {after}:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)  # between two looks; nothing is decided by it
+        stop(weir)
+
+
+def presented(port: int) -> bytes:
+    """The certificate of the listener at this port."""
+    with (
+        socket.create_connection((HOST, port), WAIT_S) as plain,
+        client_context().wrap_socket(plain, server_hostname=HOST) as sock,
+    ):
+        found = sock.getpeercert(binary_form=True)
+    assert found is not None
+    return found
+
+
+def certificate_of(path: Path) -> bytes:
+    """The first certificate of a PEM file."""
+    text, end = path.read_text("ascii"), "-----END CERTIFICATE-----"
+    return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
 
 
 def told(port: int, client_id: str, size: int) -> int:
