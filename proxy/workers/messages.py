@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import copyreg
 import os
+import pickle
 import socket
 from collections import deque
 from contextlib import suppress
@@ -216,6 +217,12 @@ class Drained(msgspec.Struct, tag=True, frozen=True):
     """
 
 
+class Pickled(msgspec.Struct, tag=True, frozen=True):
+    """A message with a name that UTF-8 cannot encode: a JSON token may contain half a surrogate pair."""
+
+    pickled: bytes
+
+
 Message: TypeAlias = (
     Start
     | Quotas
@@ -242,7 +249,7 @@ Message: TypeAlias = (
     | AlteredAtBroker
     | Drained
 )
-_DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+_DECODER: Final[msgspec.msgpack.Decoder[Message | Pickled]] = msgspec.msgpack.Decoder(Message | Pickled)
 
 
 class LinkError(Exception):
@@ -272,7 +279,10 @@ class Link:
 
     def post(self, message: Message) -> None:
         """Send this message soon, after those posted before."""
-        data = msgspec.msgpack.encode(message)
+        try:
+            data = msgspec.msgpack.encode(message)
+        except UnicodeEncodeError:
+            data = msgspec.msgpack.encode(Pickled(pickle.dumps(message)))
         for start in range(0, len(data), PIECE_BYTES):
             last = start + PIECE_BYTES >= len(data)
             self._append(_Unsent((_LAST if last else _MORE) + data[start : start + PIECE_BYTES]))
@@ -320,10 +330,7 @@ class Link:
             packet, sock = await self._receive()
             data += packet[1:]
             if packet[:1] == _LAST:
-                try:
-                    return _DECODER.decode(data), sock
-                except msgspec.DecodeError as error:
-                    raise LinkError(str(error)) from None
+                return _decoded(data), sock
 
     async def _receive(self) -> tuple[bytes, socket.socket | None]:
         try:
@@ -344,6 +351,17 @@ class Link:
     def close(self) -> None:
         """Close this end."""
         self._sock.close()
+
+
+def _decoded(data: bytes) -> Message:
+    try:
+        found = _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise LinkError(str(error)) from None
+    if isinstance(found, Pickled):
+        message: Message = pickle.loads(found.pickled)  # noqa: S301  # ours
+        return message
+    return found
 
 
 _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)

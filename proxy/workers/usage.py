@@ -17,7 +17,7 @@ import trio
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.slices import slices
 from weir.proxy.control.supervisor import Works
-from weir.proxy.control.usage.outlet import Record, writable
+from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.recorder import SLICE
 from weir.proxy.control.usage.tally import Kind
 from weir.proxy.workers.messages import Message, TakeTraces, TakeUsage, Used
@@ -49,7 +49,7 @@ class UsageSender:
         """Send the records that are asked for, until `finish`; let other tasks run between the messages."""
         async for wanted in self._requests:
             for message in self._messages(wanted):
-                self._send(message)
+                self._post(message)
                 await trio.lowlevel.checkpoint()
             works()
         self._finished.set()
@@ -74,13 +74,6 @@ class UsageSender:
         if dropped > self._traces_dropped:
             yield Used([], [], dropped - self._traces_dropped, rest=rest)
             self._traces_dropped = dropped
-
-    def _send(self, message: Used) -> None:
-        try:
-            self._post(message)
-        except UnicodeEncodeError:  # the writer would replace these characters, too
-            usage, traces = map(writable, message.usage), map(writable, message.traces)
-            self._post(msgspec.structs.replace(message, usage=list(usage), traces=list(traces)))
 
 
 class UsageCollector:

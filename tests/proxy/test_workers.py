@@ -13,7 +13,7 @@ from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
-from weir.proxy.workers.messages import Brokers, Client, Left, Link, LinkError
+from weir.proxy.workers.messages import Brokers, Charges, Client, Left, Link, LinkError
 from weir.proxy.workers.pool import number_of
 from weir.proxy.workers.worker import message_of, table_of, without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -56,6 +56,25 @@ def test_a_message_longer_than_a_packet_arrives_whole() -> None:
         ours.close()
         with pytest.raises(LinkError, match="ended"):
             await theirs.receive()
+        theirs.close()
+
+    trio.run(act)
+
+
+def test_charges_of_a_name_that_utf_8_cannot_encode_arrive() -> None:
+    """Also when compiled: the names of limiters and of quotas are pickled then."""
+    registry = QuotaRegistry(QuotaTable({(Entity(client_id=DEFAULT), PRODUCE): 100.0}))
+    produce(registry, "half \ud800", 5_000)
+    message = Charges(charged(registry, shared=False))
+
+    async def act() -> None:
+        ours, theirs = link_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send_forever)
+            ours.post(message)
+            assert await theirs.receive() == (message, None)
+            nursery.cancel_scope.cancel()
+        ours.close()
         theirs.close()
 
     trio.run(act)

@@ -5,7 +5,7 @@ JSON. Used on the writer's thread only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,6 @@ from weir.proxy.control.usage.tally import Kind
 from weir.usage import TraceRecord, UsageRecord
 
 Record: TypeAlias = UsageRecord | TraceRecord | Event
-R = TypeVar("R", bound=UsageRecord | TraceRecord)
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -56,9 +55,7 @@ def lines(records: Sequence[Record]) -> bytes:
     try:
         return _ENCODER.encode_lines(records)
     except UnicodeEncodeError:
-        return _ENCODER.encode_lines(
-            [record if isinstance(record, Event) else writable(record) for record in records]
-        )
+        return _ENCODER.encode_lines([_writable(record) for record in records])
 
 
 def key(record: Record) -> bytes:
@@ -75,13 +72,15 @@ def value(record: Record) -> bytes:
     try:
         return _ENCODER.encode(record)
     except UnicodeEncodeError:
-        return _ENCODER.encode(writable(record))
+        return _ENCODER.encode(_writable(record))
 
 
-def writable(record: R) -> R:
+def _writable(record: Record) -> Record:
     """Return the record with question marks in place of characters that UTF-8 cannot encode: a name from a
     JSON token may contain half a surrogate pair.
     """
+    if isinstance(record, Event):
+        return record
     return msgspec.structs.replace(record, user=_text(record.user), client_id=_text(record.client_id))
 
 
