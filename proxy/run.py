@@ -41,8 +41,9 @@ from weir.proxy.control.stores.store import QuotaStore, StoreHealth
 from weir.proxy.control.stores.topic import topic_store
 from weir.proxy.control.supervisor import Task, every
 from weir.proxy.control.systemd import READY, STOPPING, Systemd, of_this_process
+from weir.proxy.control.usage.outlet import Record
 from weir.proxy.control.usage.start import Recording, recording
-from weir.proxy.control.usage.tally import Tally
+from weir.proxy.control.usage.tally import Kind, Tally
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.inherited import Inherited, from_systemd
@@ -164,8 +165,9 @@ async def _main(
         if admin is not None and taker is None:
             nursery.start_soon(admin.serve)
         await nursery.start(quota_manager.run)
-        if config.settings.workers != 1:
-            await nursery.start((await _pool(config, server, quota_manager, reactor)).run)
+        pool = await _pool(process)
+        if pool is not None:
+            await nursery.start(pool.run)
         systemd = of_this_process()
         process.start_tasks(nursery, load, systemd)
         if charges is not None:
@@ -189,8 +191,9 @@ async def _main(
             systemd.tell(READY)
             nursery.start_soon(systemd.keep_alive)
             process.say_started()
-            if recorded is not None and server.usage is not None:
-                recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000, server.supervisor)
+            registries = server.usage if pool is None else pool.usage
+            if recorded is not None and registries is not None:
+                recorder = recorded.recorder(registries, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
                 nursery.start_soon(_hand_over, place, server, admin, reactor, charges)
@@ -212,6 +215,11 @@ class _Process(NamedTuple):
     @property
     def _tally(self) -> Tally | None:
         return None if self.recorded is None else self.recorded.writer.tally
+
+    def put(self, kind: Kind, records: Sequence[Record]) -> None:
+        """Take usage records of workers for writing."""
+        if self.recorded is not None:
+            self.recorded.writer.put(kind, records)
 
     async def open_admin(self, inherited: Inherited, listening: trio.Event) -> _Admin | None:
         """Open the admin endpoint, if one is configured. Raises ConfigError."""
@@ -314,10 +322,14 @@ def _charges_file(
     return file
 
 
-async def _pool(config: Config, server: Server, quota_manager: QuotaManager, reactor: Reactor) -> Pool:
-    """Return the workers that the configuration asks for. Raises ConfigError."""
+async def _pool(process: _Process) -> Pool | None:
+    """Return the workers that the configuration asks for; None for one process. Raises ConfigError."""
+    config, server = process.config, process.server
+    if config.settings.workers == 1:
+        return None
     brokers = 0 if config.settings.workers else len((await first_brokers(config, server.address_book)).nodes)
-    return Pool(server, quota_manager, reactor, number_of(config.settings.workers, brokers))
+    number = number_of(config.settings.workers, brokers)
+    return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 
 async def _hand_over(

@@ -273,10 +273,6 @@ _ONE_WORKER: Final = (
     "takeover_socket",
     "replication_upstream",
     "sni_domain",
-    "usage_dir",
-    "usage_topic",
-    "usage_share_topic",
-    "charges_file",
 )
 """Settings that more than one worker cannot serve."""
 

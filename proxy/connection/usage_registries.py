@@ -45,6 +45,10 @@ class UsageRegistries:
         self._connections += 1
         return ConnectionUsage(registry, self._connections)
 
+    def number_from(self, connections: int) -> None:
+        """Number connections in traces from `connections` + 1 on."""
+        self._connections = connections
+
     @property
     def traces_dropped(self) -> int:
         """Number of request traces that were dropped because their broker already had `traces_max` traces."""

@@ -110,7 +110,22 @@ class ChargesFile:
 
     def _replace(self, charges: Charges) -> None:
         if not self._abandoned:
-            atomic_write.replace(self._path, msgspec.json.encode(charges))
+            atomic_write.replace(self._path, _content(charges))
+
+
+def _content(charges: Charges) -> bytes:
+    """Return the content of the file. Leave out names that UTF-8 cannot encode: a JSON token may contain half
+    a surrogate pair.
+    """
+    try:
+        return msgspec.json.encode(charges)
+    except UnicodeEncodeError:
+        used = [each for each in charges.used if _is_text("".join(each.tags))]
+        return msgspec.json.encode(msgspec.structs.replace(charges, used=used))
+
+
+def _is_text(name: str) -> bool:
+    return name == name.encode("utf-8", "replace").decode()
 
 
 def _aged(used: UsedUnits, passed_ms: int, memory_ms: int) -> UsedUnits | None:

@@ -136,6 +136,12 @@ class DataPlane:
         self._token: trio.lowlevel.TrioToken | None = None
         """Trio's token once the data plane drains."""
 
+    def number_from(self, connections: int) -> None:
+        """Number connections from `connections` + 1 on, so that no two processes have the same numbers."""
+        self._numbers = count(connections + 1)
+        if self.usage is not None:
+            self.usage.number_from(connections)
+
     def start_housekeeping(self, nursery: trio.Nursery) -> None:
         """Start the periodic tasks; a failure of one task stops no other."""
 

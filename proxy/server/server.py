@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 import trio
@@ -31,8 +31,9 @@ from weir.proxy.control.events.quota_changes import QuotaChanges
 from weir.proxy.control.events.throttle_log import ThrottleLog
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
+from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.opened import OpenRelays
-from weir.proxy.control.snapshots.records import Worker
+from weir.proxy.control.snapshots.records import Connections, Worker
 from weir.proxy.control.supervisor import Task, every, in_steps
 from weir.proxy.handlers.plans import Plans
 from weir.proxy.handlers.quota_api.quota_admin import QuotaAdmin
@@ -50,6 +51,7 @@ from weir.proxy.server.target import BOOTSTRAP, Target
 log = structlog.get_logger("weir")
 
 
+ListConnections: TypeAlias = Callable[[ConnectionFilter], Awaitable[Connections]]
 LOSSES: Final = ("died", "stuck")
 """Reasons why workers are replaced."""
 
@@ -104,6 +106,8 @@ class Server:
         """
         self.workers: Callable[[], tuple[Worker, ...]] | None = None
         """Function that returns the states of the workers; None if this process serves the clients."""
+        self.list_connections: ListConnections | None = None
+        """Coroutine function that returns the chosen connections of all workers; None without workers."""
         self.worker_restarts: Counter[str] = Counter()
         """Number of replaced workers by reason."""
         self.on_use: list[Callable[[Config], None]] = []

@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from weir.proxy.control.supervisor import Works
-from weir.proxy.workers.messages import Client, Drain, Link, LinkError, Message, Ready
+from weir.proxy.workers.messages import Client, Drain, Drained, Link, LinkError, Message, Ready
 
 log = structlog.get_logger("weir")
 
@@ -183,6 +183,9 @@ class Handle:
             self._silent = 0
             if isinstance(message, Ready):
                 self._begin(link)
+            elif isinstance(message, Drained):
+                self._link = None
+                link.end()
             else:
                 await self._plan.take(message)
 

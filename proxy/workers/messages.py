@@ -9,17 +9,22 @@ from __future__ import annotations
 import array
 import copyreg
 import os
+import pickle
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import trio
 
 from weir.proxy.config.settings import Settings
+from weir.proxy.control.snapshots.connections import ConnectionFilter
+from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.workers.charges import Charge
 from weir.proxy.workers.counts import Counts
 from weir.quotas import Entity
+from weir.usage import TraceRecord, UsageRecord
 
 PIECE_BYTES: Final = 64 * 1024
 """Maximum size (bytes) of a packet; a longer message is sent in several packets."""
@@ -42,6 +47,8 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     number: int
     """Number of the worker, from 0."""
     settings: Settings
+    connections: int
+    """Number of the worker's first connection, minus one. No two processes have connections of one number."""
 
 
 class Quotas(msgspec.Struct, tag=True, frozen=True):
@@ -76,10 +83,51 @@ class Charges(msgspec.Struct, tag=True, frozen=True):
     charges: list[Charge]
 
 
+class OthersUsed(msgspec.Struct, tag=True, frozen=True):
+    """Units that clients of other Weirs have used."""
+
+    charges: list[tuple[int, list[tuple[int, float]]]]
+    """(Number of the limiter, [(age in ms, units)]). Units of request time are µs."""
+
+
+class SharingState(msgspec.Struct, tag=True, frozen=True):
+    """The state of hearing other Weirs: if their reports get through, and since when they do not."""
+
+    sight: str
+    """Value of a `quotas.sharing.blindness.Sight`."""
+    weirs: int
+    blind_ms: int
+    """Time (ms) since reports got through; 0 while they do."""
+
+
 class Limits(msgspec.Struct, tag=True, frozen=True):
     """Settings that have changed while Weir runs; the other settings are those of the start."""
 
     settings: Settings
+
+
+class TakeUsage(msgspec.Struct, tag=True, frozen=True):
+    """Send usage records of the interval that ends now."""
+
+    time_ms: int
+    """Unix time (ms) of the interval's beginning."""
+    interval_ms: int
+    instance: str
+
+
+class TakeTraces(msgspec.Struct, tag=True, frozen=True):
+    """Send the traces of requests that are complete."""
+
+    offset_ms: int
+    """Time (ms) that turns times of the reactor's clock into ms since 1970."""
+    instance: str
+
+
+class ListConnections(msgspec.Struct, tag=True, frozen=True):
+    """List open connections."""
+
+    number: int
+    filter: ConnectionFilter
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
@@ -131,6 +179,24 @@ class Away(msgspec.Struct, tag=True, frozen=True):
     away: bool
 
 
+class Used(msgspec.Struct, tag=True, frozen=True):
+    """Usage records and traces."""
+
+    usage: list[UsageRecord]
+    traces: list[TraceRecord]
+    traces_dropped: int = 0
+    """Number of further traces that were dropped."""
+    rest: bool = False
+    """True for what a draining worker sends unasked: the supervisor is to set times and instance."""
+
+
+class Listed(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `ListConnections`, with its number."""
+
+    number: int
+    connections: Connections
+
+
 class Alter(msgspec.Struct, tag=True, frozen=True):
     """A client alters quotas, or replication throttles."""
 
@@ -145,13 +211,30 @@ class AlteredAtBroker(msgspec.Struct, tag=True, frozen=True):
     """A broker has answered an alteration that the worker has forwarded."""
 
 
+class Drained(msgspec.Struct, tag=True, frozen=True):
+    """The worker has closed all connections and sent all messages; it ends once the supervisor has read
+    them and ended the link.
+    """
+
+
+class Pickled(msgspec.Struct, tag=True, frozen=True):
+    """A message with a name that UTF-8 cannot encode: a JSON token may contain half a surrogate pair."""
+
+    pickled: bytes
+
+
 Message: TypeAlias = (
     Start
     | Quotas
     | Brokers
     | Client
     | Charges
+    | OthersUsed
+    | SharingState
     | Limits
+    | TakeUsage
+    | TakeTraces
+    | ListConnections
     | Drain
     | Stored
     | Ready
@@ -160,10 +243,13 @@ Message: TypeAlias = (
     | Found
     | State
     | Away
+    | Used
+    | Listed
     | Alter
     | AlteredAtBroker
+    | Drained
 )
-_DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+_DECODER: Final[msgspec.msgpack.Decoder[Message | Pickled]] = msgspec.msgpack.Decoder(Message | Pickled)
 
 
 class LinkError(Exception):
@@ -190,11 +276,13 @@ class Link:
         self._token = trio.lowlevel.current_trio_token()
         self._unsent: deque[_Unsent] = deque()
         self._posted = trio.Event()
-        self._sent = trio.Event()
 
     def post(self, message: Message) -> None:
         """Send this message soon, after those posted before."""
-        data = msgspec.msgpack.encode(message)
+        try:
+            data = msgspec.msgpack.encode(message)
+        except UnicodeEncodeError:
+            data = msgspec.msgpack.encode(Pickled(pickle.dumps(message)))
         for start in range(0, len(data), PIECE_BYTES):
             last = start + PIECE_BYTES >= len(data)
             self._append(_Unsent((_LAST if last else _MORE) + data[start : start + PIECE_BYTES]))
@@ -218,16 +306,9 @@ class Link:
                 sent = self._unsent.popleft()
                 if sent.sock is not None:
                     sent.sock.close()
-            self._sent.set()
             self._posted = trio.Event()
             if not self._unsent:
                 await self._posted.wait()
-
-    async def flush(self) -> None:
-        """Wait until all messages that were posted before are sent."""
-        self._sent = trio.Event()
-        self._token.run_sync_soon(self._wake, idempotent=True)
-        await self._sent.wait()
 
     def unsent_clients(self) -> list[tuple[Client, socket.socket]]:
         """Return the clients that were not sent, and forget them."""
@@ -249,10 +330,7 @@ class Link:
             packet, sock = await self._receive()
             data += packet[1:]
             if packet[:1] == _LAST:
-                try:
-                    return _DECODER.decode(data), sock
-                except msgspec.DecodeError as error:
-                    raise LinkError(str(error)) from None
+                return _decoded(data), sock
 
     async def _receive(self) -> tuple[bytes, socket.socket | None]:
         try:
@@ -265,9 +343,25 @@ class Link:
             raise LinkError("it has ended")
         return packet, _socket(ancillary)
 
+    def end(self) -> None:
+        """Tell the other end that nothing more comes; it can still send."""
+        with suppress(OSError):  # the other end has closed already
+            self._sock.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """Close this end."""
         self._sock.close()
+
+
+def _decoded(data: bytes) -> Message:
+    try:
+        found = _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise LinkError(str(error)) from None
+    if isinstance(found, Pickled):
+        message: Message = pickle.loads(found.pickled)  # noqa: S301  # ours
+        return message
+    return found
 
 
 _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)

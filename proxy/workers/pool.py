@@ -7,8 +7,9 @@ import pickle
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
+from itertools import count
 from typing import Final
 
 import structlog
@@ -18,6 +19,8 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
@@ -26,9 +29,12 @@ from weir.proxy.server.establish import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.sharing import SharingTeller
+from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
-from weir.quotas import QuotaTable
+from weir.quotas import QuotaTable, handover
 
 log = structlog.get_logger("weir")
 
@@ -40,14 +46,24 @@ HALVED_EVERY_S: Final = 60.0
 """Time (s) after which the load of a broker counts half."""
 USED_MAX: Final = 200
 """Maximum number of charges in a message."""
+CONNECTIONS_EACH: Final = 10**10
+"""Distance between the first connection numbers of two processes."""
 
 
 class Pool:
     """The workers of one supervisor."""
 
-    def __init__(self, server: Server, manager: QuotaManager, reactor: Reactor, number: int) -> None:
+    def __init__(
+        self,
+        server: Server,
+        manager: QuotaManager,
+        reactor: Reactor,
+        number: int,
+        put: Put,
+        sharing: UsageSharing | None = None,
+    ) -> None:
         """Begin with `number` workers that are not started. `server` gives its clients to them from now
-        on.
+        on. `put` takes usage records for writing; `sharing` shares usage with other Weirs.
         """
         self._server = server
         self._manager = manager
@@ -62,10 +78,19 @@ class Pool:
         self._connections: dict[int, Counter[int | None]] = {}
         """Number of open connections of each worker, by node id."""
         self._lost_s = -RECENT_S
+        self.usage = UsageCollector(self._tell, put)
+        """The workers' usage records."""
+        self._sharing = (
+            None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
+        )
+        self._lists = ConnectionLists(self.handles)
+        self._processes = count()
+        """Number of processes started so far."""
         self._ended = trio.Event()
         self._nursery: trio.Nursery | None = None
         server.receive = self.receive
         server.workers = self.records
+        server.list_connections = self._lists.read
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._tell_quotas)
@@ -109,7 +134,7 @@ class Pool:
             Worker(
                 id=handle.number,
                 pid=handle.pid,
-                brokers=tuple(self.brokers_of(handle.number)),
+                brokers=tuple(sorted(node for node in self.brokers_of(handle.number) if node is not None)),
                 connections=handle.connections,
                 beat_ms=now_ms - handle.silent_ms,
             )
@@ -147,12 +172,17 @@ class Pool:
             for node, owner in self._owners.items():
                 loads[owner] += self._load[node]
             numbers = range(len(self.handles))
-            self._owners[node_id] = min(numbers, key=lambda number: (loads[number], brokers[number]))
+            owner = min(numbers, key=lambda number: (loads[number], brokers[number]))
+            self._owners[node_id] = owner
+            for message in self._used([node_id], shared=False):  # before a restart of Weir
+                self.handles[owner].post(message)
         return self._owners[node_id]
 
-    def brokers_of(self, number: int) -> list[int]:
-        """Return the node ids of the brokers that a worker serves."""
-        return sorted(node for node, owner in self._owners.items() if owner == number and node is not None)
+    def brokers_of(self, number: int) -> list[int | None]:
+        """Return the node ids of the brokers that a worker serves; None for the unknown broker of bootstrap
+        connections.
+        """
+        return [node for node, owner in self._owners.items() if owner == number]
 
     async def _halve_loads(self) -> None:
         while True:
@@ -163,7 +193,8 @@ class Pool:
 
     def _first(self, number: int) -> Iterator[messages.Message]:
         """Yield the first messages to a worker's process."""
-        yield messages.Start(number, self._server.config.settings)
+        connections = next(self._processes) * CONNECTIONS_EACH
+        yield messages.Start(number, self._server.config.settings, connections)
         yield self._quotas()
 
     def _state(self, number: int) -> Iterator[messages.Message]:
@@ -171,22 +202,30 @@ class Pool:
         yield messages.Limits(self._server.config.settings)
         yield self._quotas()
         yield self._brokers()
-        yield from self._used(number)
+        if self._sharing is not None:
+            yield self._sharing.state()
+        yield from self._used(self.brokers_of(number), shared=True)
 
     def _quotas(self) -> messages.Quotas:
         registry = self._server.quotas
         return message_of(registry.table, in_shadow=registry.in_shadow)
 
-    def _used(self, number: int) -> Iterator[messages.Charges]:
-        """Yield the units used at the worker's brokers, and those of quotas that brokers share."""
-        some = [
-            charges.Charge(used)
-            for used in self._server.quotas.used(self._reactor.now_ms)
-            if used is not None
-            and (charges.is_shared(used.quotas) or self._owners.get(used.quotas[0]) == number)
+    def _used(self, brokers: Collection[int | None], *, shared: bool) -> Iterator[messages.Charges]:
+        """Yield the units used at these brokers, and (`shared`) those of quotas that brokers share."""
+        registry, now_ms = self._server.quotas, self._reactor.now_ms
+        chosen = [
+            each
+            for each in registry.named()
+            if (shared if charges.is_shared(each[0]) else each[0][0] in brokers)
         ]
-        for start in range(0, len(some), USED_MAX):
-            yield messages.Charges(some[start : start + USED_MAX])
+        found = (
+            charges.Charge(used)
+            for of, quotas in chosen
+            for used in handover.used(quotas, of, now_ms)
+            if used
+        )
+        for some in slices(found, USED_MAX):
+            yield messages.Charges(some)
 
     def _brokers(self) -> messages.Brokers:
         nodes = self._server.address_book.nodes
@@ -218,7 +257,21 @@ class Pool:
             self._take_charges(number, message)
         elif isinstance(message, messages.Report):
             self._take_counts(number, message.counts)
-        elif isinstance(message, messages.Found):
+        elif isinstance(message, messages.Used):
+            self.usage.take(message)
+        elif isinstance(message, messages.Listed):
+            self._lists.take(number, message)
+        elif isinstance(message, messages.Alter):
+            self._alter(number, message)
+        elif isinstance(message, messages.AlteredAtBroker):
+            self._manager.altered_at_broker()
+        else:
+            self._take_news(message)
+
+    def _take_news(self, message: messages.Message) -> None:
+        """Obey a message of a worker about a broker."""
+        server = self._server
+        if isinstance(message, messages.Found):
             server.address_book.observe(message.node_id, Address(message.host, message.port))
         elif isinstance(message, messages.State):
             if message.failure is None:
@@ -227,10 +280,6 @@ class Pool:
                 server.broker_states.failed(message.node_id, message.failure)
         elif isinstance(message, messages.Away):
             self._refuse(message)
-        elif isinstance(message, messages.Alter):
-            self._alter(number, message)
-        elif isinstance(message, messages.AlteredAtBroker):
-            self._manager.altered_at_broker()
 
     def _take_charges(self, number: int, message: messages.Charges) -> None:
         """Absorb charges here, and have the other workers absorb those of quotas that brokers share."""

@@ -21,6 +21,7 @@ from weir.proxy.config.settings import Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Task, every, in_steps
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
@@ -29,10 +30,14 @@ from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
 from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.connections import ConnectionLister
 from weir.proxy.workers.messages import Link, LinkError
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
+from weir.proxy.workers.sharing import SharingFollower
+from weir.proxy.workers.usage import UsageSender
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
+from weir.quotas.sharing.shared import LOOK_MS
 
 log = structlog.get_logger("weir")
 
@@ -52,8 +57,12 @@ _PR_SET_PDEATHSIG: Final = 1
 class Worker:
     """The data plane of one process, and its end of the link."""
 
-    def __init__(self, config: Config, reactor: Reactor, registry: QuotaRegistry, link: Link) -> None:
-        """Begin without clients and brokers. `config` has no limits of connections."""
+    def __init__(
+        self, config: Config, reactor: Reactor, registry: QuotaRegistry, link: Link, connections: int
+    ) -> None:
+        """Begin without clients and brokers. `config` has no limits of connections. Numbers of connections
+        begin after `connections`.
+        """
         self._reactor = reactor
         self._registry = registry
         self._link = link
@@ -75,13 +84,20 @@ class Worker:
             limiter,
             self._refuse_until,
         )
+        self.plane.number_from(connections)
+        self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
+        sources = Sources(registry, limiter.quotas, lambda: self.plane.relays, lambda: reactor.now_ms)
+        self._lister = ConnectionLister(sources, link.post)
+        shared = config.settings.usage_share_topic
+        self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
+        self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
         self.plane.quota_admin = self._admin
         for files in config.tls.files:
             files.load()
 
     async def run(self) -> None:
-        """Serve until the supervisor has the worker drain, or ends. Raises LinkError if it ends."""
+        """Serve until the supervisor ends the link. Raises LinkError then."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._link.send_forever)
             self._admin.nursery = nursery
@@ -89,16 +105,28 @@ class Worker:
             self._start(nursery, SHARED_S, lambda: self._tell_charges(shared=True))
             self._start(nursery, OWN_S, lambda: self._tell_charges(shared=False))
             self._start(nursery, REPORT_S, self._report)
+            keep_running = self.plane.supervisor.keep_running
+            nursery.start_soon(keep_running, Task.WORKERS, self._lister.run)
+            if self._usage is not None:
+                nursery.start_soon(keep_running, Task.WORKERS, self._usage.run)
+            if self._sharing is not None:
+                self._start(nursery, LOOK_MS / 1000, self._look_at_shared)
             self._link.post(messages.Ready())
             async with trio.open_nursery() as serving:
-                await self._obey(serving)
+                nursery.start_soon(self._obey, serving)
+                await self._draining.wait()
                 await self.plane.drain()
                 serving.cancel_scope.cancel()
-            await self._report()
-            for shared in (False, True):
-                await self._tell_charges(shared=shared)
-            await self._link.flush()
-            nursery.cancel_scope.cancel()
+            await self._tell_rest()
+
+    async def _tell_rest(self) -> None:
+        """Send all that the supervisor does not know yet."""
+        await self._report()
+        for shared in (False, True):
+            await self._tell_charges(shared=shared)
+        if self._usage is not None:
+            await self._usage.finish()
+        self._link.post(messages.Drained())
 
     def _start(self, nursery: trio.Nursery, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
         nursery.start_soon(self.plane.supervisor.keep_running, Task.WORKERS, every(period_s, step))
@@ -106,32 +134,53 @@ class Worker:
     # Messages of the supervisor
 
     async def _obey(self, nursery: trio.Nursery) -> None:
-        """Obey messages until the worker shall drain. Raises LinkError."""
+        """Obey messages until the supervisor ends the link. Raises LinkError then."""
         while True:
             message, sock = await self._link.receive()
-            if isinstance(message, messages.Client) and sock is not None:
+            if sock is not None and self._draining.is_set():
+                sock.close()
+            elif isinstance(message, messages.Client) and sock is not None:
                 target = Target(message.node_id)
                 listener = BOOTSTRAP if message.bootstrap else target
                 peer = Address(message.host, message.port)
                 nursery.start_soon(self.plane.connector.establish, sock, target, peer, listener)
             elif isinstance(message, messages.Drain):
-                return
+                self._draining.set()
             elif isinstance(message, messages.Quotas):
                 await self._use_quotas(message)
             else:
                 self._take(message)
 
     def _take(self, message: messages.Message) -> None:
+        now_ms = self._reactor.now_ms
         if isinstance(message, messages.Charges):
-            charges.take(self._registry, message.charges, self._reactor.now_ms, count=False)
+            charges.take(self._registry, message.charges, now_ms, count=False)
+            self._note_own(message.charges)
+        elif isinstance(message, messages.OthersUsed | messages.SharingState):
+            if self._sharing is not None:
+                self._sharing.take(message, now_ms)
         elif isinstance(message, messages.Brokers):
             self.learn(message)
         elif isinstance(message, messages.Stored):
             self._admin.stored(message)
+        elif isinstance(message, messages.ListConnections):
+            self._lister.take(message)
+        elif isinstance(message, messages.TakeUsage | messages.TakeTraces):
+            if self._usage is not None:
+                self._usage.take(message)
         elif isinstance(message, messages.Limits):
             settings = message.settings
             self.plane.use(msgspec.structs.replace(self.plane.config, settings=without_limits(settings)))
             logs.configure(settings.log_level, settings.log_format)
+
+    async def _look_at_shared(self) -> None:
+        if self._sharing is not None:
+            self._sharing.look(self._reactor.now_ms)
+
+    def _note_own(self, some: list[charges.Charge]) -> None:
+        """Count the use of quotas that Weirs share."""
+        if self._sharing is not None:
+            self._sharing.note(some, self._reactor.now_ms)
 
     def learn(self, message: messages.Brokers) -> None:
         """Use these addresses of brokers."""
@@ -185,6 +234,7 @@ class Worker:
                 await trio.lowlevel.checkpoint()
             else:
                 some.append(charge)
+                self._note_own([charge])
             if len(some) == CHARGES_MAX:
                 self._link.post(messages.Charges(some))
                 some = []
@@ -299,7 +349,7 @@ async def _main(sock: socket.socket, reactor: Reactor) -> None:
     registry = quota_registry(config, table_of(quotas))
     registry.in_shadow = quotas.in_shadow
     registry.use(registry.table)
-    await Worker(config, reactor, registry, link).run()
+    await Worker(config, reactor, registry, link, start.connections).run()
 
 
 def _end_with_parent() -> None:

@@ -61,6 +61,10 @@ class Blindness:
             self.sight, self._blind_ms = Sight.BLIND, now_ms
         return self.sight is not before or self.sight is Sight.BLIND
 
+    def blind_for_ms(self, now_ms: int) -> int:
+        """Return the time (ms) since this Weir became blind; 0 if it is not blind."""
+        return max(now_ms - self._blind_ms, 0) if self.sight is Sight.BLIND else 0
+
     def part(self, share: float | None) -> float:
         """Return the part of a limit, above 0 and at most 1, to use at the time of the last `look`. `share`:
         this Weir's share of the last usage under the limit; None if there was no usage.
@@ -75,3 +79,22 @@ class Blindness:
         alpha = min((self._now_ms - self._blind_ms) / EVEN_MS, 1.0)
         part = (1 - alpha) * (even if share is None else share) + alpha * even
         return min(max(part, PART_MIN), 1.0)
+
+
+class ToldBlindness(Blindness):
+    """Blindness in a process that is told the state by another one, which reads the reports."""
+
+    def __init__(self, now_ms: int, *, open_on_loss: bool = False) -> None:
+        """Begin at `now_ms`, before the first message of the other process."""
+        super().__init__(now_ms, open_on_loss=open_on_loss)
+        self._is_new = False
+
+    def tell(self, sight: Sight, weirs: int, blind_ms: int) -> None:
+        """Take over the state of the other process. `blind_ms`: time (ms) at which it became blind."""
+        self._is_new = self._is_new or sight is not self.sight
+        self.sight, self.weirs, self._blind_ms = sight, weirs, blind_ms
+
+    def look(self, now_ms: int) -> bool:
+        """Take the time into account; return True if limits must be computed again."""
+        is_new, self._is_new, self._now_ms = self._is_new, False, now_ms
+        return is_new or self.sight is Sight.BLIND

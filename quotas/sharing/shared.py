@@ -126,8 +126,10 @@ class SharedQuotas:
 class SharedLimiters:
     """Collects own usage for reports, and charges the usage of others."""
 
-    def __init__(self, own: OwnUsage, blindness: Blindness, memory_ms: int) -> None:
-        """Begin without limiters. `memory_ms`: time (ms) for which a charge counts."""
+    def __init__(self, own: OwnUsage | None, blindness: Blindness, memory_ms: int) -> None:
+        """Begin without limiters. `own`: None if another process collects own usage; `note_own` tells it.
+        `memory_ms`: time (ms) for which a charge counts.
+        """
         self._own = own
         self._blindness = blindness
         self._memory_ms = memory_ms
@@ -228,19 +230,36 @@ class SharedLimiters:
         return number
 
     def _collect(self, quotas: SharedQuotas, limiter: Limiter, number: int, now_ms: int) -> None:
-        units = limiter.delta()
+        units = 0.0 if self._own is None else limiter.delta()
         if limiter.limit == UNLIMITED:
             return
+        if self._own is not None and units:
+            window_units = limiter.limit * quotas.window_s
+            weirs = self._blindness.weirs
+            scale = _scale(limiter)
+            self._own.note(number, units * scale, window_units * scale, weirs, now_ms)
+        self._used(limiter, number, units, now_ms)
+
+    def note_own(self, name: QuotasName, tags: Tags, units: float, now_ms: int) -> None:
+        """Count units that own clients have used, as another process has collected them. They decide the
+        share that this Weir has of the usage.
+        """
+        quotas = self._joined.get(name)
+        limiter = None if quotas is None else quotas.quotas.known(tags)
+        if quotas is not None and limiter is not None:
+            self._used(limiter, quotas.number(tags), units, now_ms)
+
+    def _used(self, limiter: Limiter, number: int, units: float, now_ms: int) -> None:
+        """Count units of own clients, and charge the advances that follow."""
         usage = self._usage_of(number, now_ms) if units else self._usage.get(number)
-        if usage is not None and isinstance(limiter, Budget):
+        if usage is None:
+            return
+        if isinstance(limiter, Budget):
             self._advance(limiter, usage, units, number, now_ms)
-        if usage is not None and units:
-            units *= _scale(limiter)
+        if units:
             self._hot[number] = now_ms
-            usage.note(units, 0.0, now_ms)
+            usage.note(units * _scale(limiter), 0.0, now_ms)
             usage.own_ms = now_ms
-            window_units = limiter.limit * _scale(limiter) * quotas.window_s
-            self._own.note(number, units, window_units, self._blindness.weirs, now_ms)
 
     def _advance(self, budget: Budget, usage: _Usage, units: float, number: int, now_ms: int) -> None:
         """Charge what clients of others are expected to use while own clients suddenly use these units, and

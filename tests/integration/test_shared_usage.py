@@ -7,14 +7,15 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.clients import create_topic
 from tests.integration.traffic import delete_topic
-from tests.raw import NEW, Behaviour, RawClient, RawClientError, drive, leaders, produce
-from tests.raw.rates import mean_rate
+from tests.raw import NEW, Behaviour, Pace, RawClient, RawClientError, drive, leaders, produce
+from tests.raw.rates import mean_rate, trend_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ LONG_WINDOW: Final = (*OPTIONS, "--quota-window-num", "31")
 """Options with a window of 30 s: a restart may take ten seconds on a busy machine."""
 SETTLED_S: Final = 15
 """Time (s) after which the first window, which a client may use up at once, is over."""
+EVENLY_UNTIL_S: Final = 11
+"""The default window has eleven samples of one second."""
 MINUTE_S: Final = 60
 SWING_S: Final = 11
 """Time (s) for which Kafka's samples count."""
@@ -97,6 +100,28 @@ def test_several_weirs_keep_one_quota_over_a_minute(
     found, single = steady_rate(clients, SETTLED_S), steady_rate(alone, SETTLED_S)
     print(f"{number} Weirs, {connections} connections each: {found:.3f} of the quota; one Weir: {single:.3f}")
     assert found == pytest.approx(single, rel=TOLERANCE)
+
+
+def test_two_weirs_with_two_workers_each_keep_one_quota_over_a_minute(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    """The clients begin evenly, so that they do not use up each window together."""
+    cluster = fresh_cluster("3.9.1", brokers=2)
+    create_topic(cluster.bootstrap, topic, 2)
+    weirs = [start_weir(cluster.bootstrap, SHARED, options=(*OPTIONS, "--workers", "2")) for _ in range(2)]
+    time.sleep(2)  # as in weirs_of
+    pace = Pace(QUOTA / 4, EVENLY_UNTIL_S, SIZE)
+    clients = [
+        RawClient("app", at, produce(NEW, "app", topic, SIZE, partition), Behaviour(), pace)
+        for weir in weirs
+        for partition, at in leaders(("127.0.0.1", weir.port), topic).items()
+    ]
+    assert len(clients) == 4
+    drive(clients, SETTLED_S + MINUTE_S)
+    answers = sorted(chain.from_iterable(each.answers for each in clients), key=lambda each: each.at_s)
+    found = trend_rate(answers, SETTLED_S, SETTLED_S + MINUTE_S) / QUOTA
+    print(f"2 Weirs, 2 workers each: {found:.3f} of the quota")
+    assert found == pytest.approx(1, abs=TOLERANCE)
 
 
 def later(seconds: float, call: Callable[[], object]) -> threading.Timer:

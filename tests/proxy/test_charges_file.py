@@ -76,3 +76,12 @@ async def test_a_weir_that_has_handed_over_writes_the_file_no_more(tmp_path: Pat
 @pytest.mark.trio
 async def test_a_missing_directory_ends_nothing(tmp_path: Path) -> None:
     await write_once(file_of(tmp_path / "none/charges.json", registry_with(9000, 0), 0))
+
+
+@pytest.mark.trio
+async def test_a_name_that_utf_8_cannot_encode_keeps_no_other_client_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "charges.json"
+    registry = registry_with(9000, 0)
+    registry.of(1).ledger("", "half \ud800", 0).charge_produce(9000, 0)
+    await write_once(file_of(path, registry, 0))
+    assert [used.tags.client_id for used in file_of(path, registry, 0).read()] == ["app"]

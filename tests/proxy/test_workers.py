@@ -6,13 +6,14 @@ import socket
 
 import pytest
 import trio
+import trio.testing
 
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
-from weir.proxy.workers.messages import Brokers, Client, Left, Link, LinkError
+from weir.proxy.workers.messages import Brokers, Charges, Client, Left, Link, LinkError
 from weir.proxy.workers.pool import number_of
 from weir.proxy.workers.worker import message_of, table_of, without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -60,6 +61,25 @@ def test_a_message_longer_than_a_packet_arrives_whole() -> None:
     trio.run(act)
 
 
+def test_charges_of_a_name_that_utf_8_cannot_encode_arrive() -> None:
+    """Also when compiled: the names of limiters and of quotas are pickled then."""
+    registry = QuotaRegistry(QuotaTable({(Entity(client_id=DEFAULT), PRODUCE): 100.0}))
+    produce(registry, "half \ud800", 5_000)
+    message = Charges(charged(registry, shared=False))
+
+    async def act() -> None:
+        ours, theirs = link_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send_forever)
+            ours.post(message)
+            assert await theirs.receive() == (message, None)
+            nursery.cancel_scope.cancel()
+        ours.close()
+        theirs.close()
+
+    trio.run(act)
+
+
 def test_a_clients_socket_arrives_with_its_message_and_is_closed_by_the_sender() -> None:
     async def act() -> None:
         ours, theirs = link_pair()
@@ -69,7 +89,7 @@ def test_a_clients_socket_arrives_with_its_message_and_is_closed_by_the_sender()
             nursery.start_soon(ours.send_forever)
             ours.post_client(client, near)
             message, sock = await theirs.receive()
-            await ours.flush()
+            await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
         assert message == client
         assert near.fileno() == -1
@@ -163,8 +183,6 @@ def counts(
     ("key", "value"),
     [
         ("takeover_socket", "weir.sock"),
-        ("usage_dir", "usage"),
-        ("usage_topic", "usage"),
         ("sni_domain", "kafka.example"),
     ],
 )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
-
 from weir.proxy.admin.api.operation import Call, Operation
 from weir.proxy.control.snapshots.connections import ConnectionFilter, read_connections
 from weir.proxy.control.snapshots.records import Connections
 
 
 async def _connections(call: Call) -> Connections:
-    if call.state.server.workers is not None:
-        raise HTTPException(501, "connections are listed with workers = 1 only")
-    return await call.state.read(read_connections(call.state.snapshots, call.query_of(ConnectionFilter)))
+    wanted, list_connections = call.query_of(ConnectionFilter), call.state.server.list_connections
+    if list_connections is not None:
+        return await list_connections(wanted)
+    return await call.state.read(read_connections(call.state.snapshots, wanted))
 
 
 OPERATIONS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
+from weir.quotas.sharing.others import Charge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import encode
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
@@ -72,6 +73,10 @@ class UsageSharing:
         """Number of own reports that were dropped because the topic is not open."""
         self.failure = ""
         """Reason why the topic cannot be used; empty while it can."""
+        self.on_absorb: list[Callable[[Mapping[int, list[Charge]]], None]] = []
+        """Functions to call with usage of others that is charged, by the numbers of limiters."""
+        self.on_look: list[Callable[[], None]] = []
+        """Functions to call after each look."""
         self._sent: dict[int, int] = {}
         self._trip_ms = 0
         self._brokers = -1
@@ -137,6 +142,8 @@ class UsageSharing:
             self.unsent += not self._reader.send(encode(report))
         while len(self._sent) > SENT_MAX:
             del self._sent[next(iter(self._sent))]
+        for call in self.on_look:
+            call()
 
     def _soon(self, call: Callable[[], None]) -> None:
         """Have the reactor's thread call `call`."""
@@ -152,6 +159,8 @@ class UsageSharing:
             self._inherited = False  # the last charges that limiters have already
         elif not self._inherited:
             self.limiters.absorb(news.charges, now_ms)
+            for call in self.on_absorb:
+                call(news.charges)
         self.weirs, self.ignored = news.weirs, news.ignored
         sent_ms = self._sent.get(news.read_back)
         if sent_ms is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from weir.proxy.connection.state import OPEN, THROTTLED, State
@@ -71,6 +72,29 @@ def read_connections(sources: Sources, wanted: ConnectionFilter) -> Generator[No
             yield
     hidden = number - len(records)
     return Connections(now_ms=sources.unix_ms(), hidden=hidden, connections=tuple(records))
+
+
+def merged(lists: Sequence[Connections], wanted: ConnectionFilter, silent: int) -> Connections:
+    """Return one list from those of several processes. `silent` is the number of connections of processes
+    that have not answered; they count as hidden.
+    """
+    found = sorted(
+        (connection for each in lists for connection in each.connections), key=_RECORD_RANKS[wanted.sort]
+    )
+    kept = tuple(found[: wanted.limit])
+    hidden = sum(each.hidden for each in lists) + len(found) - len(kept) + silent
+    now_ms = max((each.now_ms for each in lists), default=time.time_ns() // 1_000_000)
+    return Connections(now_ms=now_ms, hidden=hidden, connections=kept)
+
+
+_RECORD_RANKS: Final[dict[str, Callable[[Connection], tuple[int, int]]]] = {
+    "opened": lambda connection: (connection.opened_ms, connection.id),
+    "in_bytes": lambda connection: (-connection.in_bytes, connection.id),
+    "out_bytes": lambda connection: (-connection.out_bytes, connection.id),
+    "in_flight": lambda connection: (-connection.in_flight, connection.id),
+    "waits": lambda connection: (-(connection.waits_until_ms or 0), connection.id),
+}
+"""Like `RANKS`, of records: numbers of connections tell the order within one process only."""
 
 
 def state_of(relay: Relay, now_ms: int) -> State:

@@ -210,7 +210,9 @@ class Connections(Record, frozen=True):
 
     now_ms: int
     hidden: int
-    """Number of connections that match, and are not listed because of `limit`."""
+    """Number of connections that match, and are not listed because of `limit`. With several workers, also
+    the connections of a worker that does not answer.
+    """
     connections: tuple[Connection, ...]
 
 

@@ -19,7 +19,7 @@ from weir.proxy.control.usage import directory
 from weir.proxy.control.usage.compression import Compression
 from weir.proxy.control.usage.files import Clocks as FileClocks
 from weir.proxy.control.usage.files import FileRules, Files
-from weir.proxy.control.usage.recorder import Clocks, Recorder
+from weir.proxy.control.usage.recorder import Clocks, Recorder, Registries
 from weir.proxy.control.usage.tally import Kind, Report, Tally
 from weir.proxy.control.usage.writer import Writer
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from weir.proxy.config.config import Config
     from weir.proxy.config.settings import Settings
-    from weir.proxy.connection.usage_registries import UsageRegistries
     from weir.proxy.control.stores.topic_log import Properties
     from weir.proxy.control.supervisor import Supervisor
     from weir.proxy.control.usage.outlet import Outlet
@@ -47,7 +46,7 @@ class Recording(NamedTuple):
     interval_ms: int
 
     def recorder(
-        self, registries: UsageRegistries, session_ms: Callable[[], int], supervisor: Supervisor
+        self, registries: Registries, session_ms: Callable[[], int], supervisor: Supervisor
     ) -> Recorder:
         """Return the recorder; its first interval begins now. `session_ms` is the connections' clock (ms)."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)

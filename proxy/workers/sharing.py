@@ -1,0 +1,95 @@
+"""Sharing with other Weirs, when workers serve the clients.
+
+The supervisor sends and reads the reports. It tells the workers what clients of other Weirs have used, and
+whether reports get through. Each worker then applies the rules of `quotas.sharing` to its own limiters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from weir.proxy.config.settings import Settings
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.control.slices import slices
+from weir.proxy.workers.charges import Charge as WorkerCharge
+from weir.proxy.workers.messages import Message, OthersUsed, SharingState
+from weir.quotas.sharing.blindness import Sight, ToldBlindness
+from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.shared import SharedLimiters
+
+LIMITERS_MAX: Final = 1000
+"""Maximum number of limiters in a message."""
+
+
+class SharingFollower:
+    """The worker's side: charges what others have used, and uses parts of limits while they are not heard."""
+
+    def __init__(self, registry: QuotaRegistry, settings: Settings, now_ms: int) -> None:
+        """Begin without news of other Weirs."""
+        self._registry = registry
+        self._every_broker = settings.share_usage
+        self._blindness = ToldBlindness(now_ms, open_on_loss=settings.share_on_loss == "open")
+        self._limiters = SharedLimiters(None, self._blindness, registry.memory_ms)
+
+    def look(self, now_ms: int) -> None:
+        """Share new quotas and limiters, and give limiters their parts. Call this every `LOOK_MS`."""
+        for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
+            self._limiters.join(name, quotas, window_s)
+        self._limiters.look(now_ms)
+
+    def take(self, message: OthersUsed | SharingState, now_ms: int) -> None:
+        """Take news of the supervisor."""
+        if isinstance(message, SharingState):
+            self._blindness.tell(Sight(message.sight), message.weirs, now_ms - message.blind_ms)
+            return
+        found = {
+            number: [Charge(now_ms - age_ms, units) for age_ms, units in charges]
+            for number, charges in message.charges
+        }
+        self._limiters.absorb(found, now_ms)
+
+    def note(self, charges: Iterable[WorkerCharge], now_ms: int) -> None:
+        """Count what clients of this Weir have used, at this worker or at another one."""
+        for charge in charges:
+            units = sum(units for _age_ms, units in charge.used.charges)
+            self._limiters.note_own(charge.used.quotas, charge.used.tags, units, now_ms)
+
+
+class SharingTeller:
+    """The supervisor's side: tells the workers the news."""
+
+    def __init__(
+        self, sharing: UsageSharing, tell: Callable[[Message], None], clock_ms: Callable[[], int]
+    ) -> None:
+        """Begin before the first news. `tell` sends a message to all workers; `clock_ms` is the limiters'
+        clock (ms).
+        """
+        self._sharing = sharing
+        self._tell = tell
+        self._clock_ms = clock_ms
+        self._told: tuple[Sight, int] | None = None
+        sharing.on_absorb.append(self._tell_charges)
+        sharing.on_look.append(self._look)
+
+    def state(self) -> SharingState:
+        """Return the message to a new process."""
+        blindness = self._sharing.blindness
+        return SharingState(blindness.sight.value, blindness.weirs, blindness.blind_for_ms(self._clock_ms()))
+
+    def _look(self) -> None:
+        blindness = self._sharing.blindness
+        now = blindness.sight, blindness.weirs
+        if now != self._told:
+            self._told = now
+            self._tell(self.state())
+
+    def _tell_charges(self, charges: Mapping[int, list[Charge]]) -> None:
+        now_ms = self._clock_ms()
+        for some in slices(charges.items(), LIMITERS_MAX):
+            aged = [
+                (number, [(max(now_ms - each.at_ms, 0), each.units) for each in found])
+                for number, found in some
+            ]
+            self._tell(OthersUsed(aged))

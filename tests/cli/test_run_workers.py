@@ -1,0 +1,224 @@
+"""`weir run` with several workers: users notice no difference from one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import time
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from tests.cli.cluster import WAIT_S, Producer, cluster, produced
+from tests.cli.test_run import Weir, running
+from tests.kafka.ports import free_range
+from tests.kafka.settings import HOST
+from tests.proxy.certificates import client_context, write_pair
+from tests.proxy.usage_rigs import text_of
+from weir.usage import TraceRecord, UsageRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+BROKERS = 3
+PATIENCE_S = 25
+"""Weir looks at its files every few seconds."""
+
+
+@contextmanager
+def running_workers(workers: str, *options: str) -> Iterator[tuple[Weir, list[int]]]:
+    """Weir with workers, before three brokers, and its ports for them."""
+    port = free_range(1 + BROKERS)
+    with cluster(BROKERS) as (upstream, *_):
+        places = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}"]
+        places += ["--broker-ports", f"{port + 1}-{port + BROKERS}"]
+        with running(*places, "--workers", workers, *options) as weir:
+            yield weir, [port + 1 + node for node in range(BROKERS)]
+
+
+def stop(weir: Weir) -> None:
+    weir.process.send_signal(signal.SIGTERM)
+    assert weir.process.wait(20) == 0
+
+
+def recorded(directory: Path, kind: str) -> list[bytes]:
+    """The lines of the finished files."""
+    return [line for path in directory.glob(f"{kind}-*.jsonl.zst") for line in text_of(path).splitlines()]
+
+
+@pytest.mark.parametrize("workers", ["1", "2", "auto"])
+def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_workers(
+    tmp_path: Path, workers: str
+) -> None:
+    usage = ("--usage-dir", str(tmp_path), "--usage-interval-ms", "1000", "--usage-trace-share", "1")
+    with running_workers(workers, *usage) as (weir, ports):
+        weir.logged("recording usage")
+        clients = [Producer(port, f"app-{port - ports[0]}") for port in ports]
+        for _ in range(3):
+            for client in clients:
+                client.produce(500)
+        stop(weir)
+        for client in clients:
+            client.close()
+    records = [msgspec.json.decode(line, type=UsageRecord) for line in recorded(tmp_path, "usage")]
+    traces = [msgspec.json.decode(line, type=TraceRecord) for line in recorded(tmp_path, "trace")]
+    expected = {(node, f"app-{node}"): (3, 3 * len(produced(500, "app-0"))) for node in range(BROKERS)}
+    assert {(r.broker, r.client_id): (r.requests, r.bytes_in) for r in summed(records)} == expected
+    assert len({(r.broker, r.client_id, r.api, r.time_ms) for r in records}) == len(records)
+    assert all(r.interval_ms <= 1100 and r.instance for r in records)
+    assert len({r.connection for r in traces}) == BROKERS
+    assert sorted(r.broker for r in traces) == sorted([0, 1, 2] * 3)
+    assert {r.instance for r in traces} == {r.instance for r in records}
+    begin_ms, end_ms = min(r.time_ms for r in records), max(r.time_ms + r.interval_ms for r in records)
+    assert all(begin_ms <= r.time_ms <= r.answered_ms <= end_ms for r in traces)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
+    tmp_path: Path, workers: str
+) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text(
+        '[[quota]]\nclient_id = "each"\nproducer_byte_rate = 100\n'
+        '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 100\nscope = "cluster"\n'
+    )
+    options = ["--quotas", str(quotas), "--charges-file", str(tmp_path / "charges.json")]
+    options += ["--first-request-hold-ms-max", "0"]
+    with running_workers(workers, *options) as (weir, ports):
+        weir.logged("listening")
+        assert told(ports[1], "each", 20_000) > 0
+        assert told(ports[1], "whole", 20_000) > 0
+        stop(weir)
+    with running_workers(workers, *options) as (weir, ports):
+        weir.logged("listening")
+        assert told(ports[0], "each", 1) == 0
+        assert told(ports[1], "each", 1) > 0
+        assert told(ports[2], "whole", 1) > 0
+        stop(weir)
+
+
+def test_changed_quotas_and_settings_come_into_force_at_all_workers_on_sighup(tmp_path: Path) -> None:
+    quotas, configuration = tmp_path / "quotas.toml", tmp_path / "weir.toml"
+    quotas.write_text("")
+    configuration.write_text("first_request_hold_ms_max = 0\n")
+    with running_workers("2", "--quotas", str(quotas), "--config", str(configuration)) as (weir, ports):
+        weir.logged("listening")
+        assert [told(port, "before", 20_000) for port in ports] == [0] * BROKERS
+        quotas.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 100\n')
+        configuration.write_text("first_request_hold_ms_max = 0\nthrottle_ms_max = 7000\n")
+        weir.process.send_signal(signal.SIGHUP)
+        missing = {"quotas loaded", "configuration loaded"}
+        while missing:
+            missing.discard(str(weir.logged("")["event"]))
+        # a worker obeys the messages of the supervisor in order, and a client's socket is one of them
+        assert all(6000 < told(port, "after", 20_000) <= 7000 for port in ports)
+        stop(weir)
+
+
+def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
+    first, key = write_pair(tmp_path, HOST)
+    with running_workers("2", "--tls-cert", str(first), "--tls-key", str(key)) as (weir, ports):
+        weir.logged("listening")
+        before = {presented(port) for port in ports}
+        assert before == {certificate_of(first)}
+        write_pair(tmp_path, HOST)
+        after = certificate_of(first)
+        assert {after} != before
+        deadline_s = time.monotonic() + PATIENCE_S
+        while {presented(port) for port in ports} != {after}:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)  # between two looks; nothing is decided by it
+        stop(weir)
+
+
+def presented(port: int) -> bytes:
+    """The certificate of the listener at this port."""
+    with (
+        socket.create_connection((HOST, port), WAIT_S) as plain,
+        client_context().wrap_socket(plain, server_hostname=HOST) as sock,
+    ):
+        found = sock.getpeercert(binary_form=True)
+    assert found is not None
+    return found
+
+
+def certificate_of(path: Path) -> bytes:
+    """The first certificate of a PEM file."""
+    text, end = path.read_text("ascii"), "-----END CERTIFICATE-----"
+    return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
+
+
+def told(port: int, client_id: str, size: int) -> int:
+    """The throttle time (ms) that a new connection's produce request of this size is told."""
+    client = Producer(port, client_id)
+    try:
+        return client.produce(size)
+    finally:
+        client.close()
+
+
+def test_connections_of_all_workers_are_in_one_list_with_numbers_of_their_own() -> None:
+    with administered("2") as (weir, ports, api):
+        weir.logged("admin endpoint listening")
+        clients = [Producer(port, f"app-{port - ports[0]}") for port in ports]
+        for client in clients:
+            client.produce(500)
+        clients[1].produce(500)
+        listed = api("/api/connections")
+        found = {(each["broker"], each["client_id"], each["listener"]) for each in listed["connections"]}
+        assert found == {(node, f"app-{node}", f"broker {node}") for node in range(BROKERS)}
+        assert len({each["id"] for each in listed["connections"]}) == BROKERS
+        opened_ms = [each["opened_ms"] for each in listed["connections"]]
+        assert opened_ms == sorted(opened_ms)
+        most = api("/api/connections?sort=in_bytes&limit=1")
+        assert ([each["broker"] for each in most["connections"]], most["hidden"]) == ([1], 2)
+        (last,) = api("/api/connections?broker=2")["connections"]
+        assert (last["broker"], last["state"]) == (2, "OPEN")
+        first, second = api("/api/status")["workers"]
+        os.kill(first["pid"], signal.SIGSTOP)
+        rest = api("/api/connections")
+        os.kill(first["pid"], signal.SIGCONT)
+        assert sorted(each["broker"] for each in rest["connections"]) == second["brokers"]
+        assert rest["hidden"] == len(first["brokers"])
+        stop(weir)
+        for client in clients:
+            client.close()
+
+
+@contextmanager
+def administered(
+    workers: str, *options: str
+) -> Iterator[tuple[Weir, list[int], Callable[[str], dict[str, Any]]]]:
+    """Weir with workers and an admin endpoint; a function that asks it for a path."""
+    admin = f"{HOST}:{free_range(1)}"
+
+    def api(path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://{admin}{path}", timeout=WAIT_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    with running_workers(workers, "--admin", admin, *options) as (weir, ports):
+        yield weir, ports, api
+
+
+def summed(records: list[UsageRecord]) -> list[UsageRecord]:
+    """One record per broker and client, with the sums of all intervals."""
+    found: dict[tuple[int, str], UsageRecord] = {}
+    for record in records:
+        key = record.broker, record.client_id
+        before = found.get(key)
+        found[key] = (
+            record
+            if before is None
+            else msgspec.structs.replace(
+                record, requests=record.requests + before.requests, bytes_in=record.bytes_in + before.bytes_in
+            )
+        )
+    return list(found.values())

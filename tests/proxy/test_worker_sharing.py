@@ -1,0 +1,157 @@
+"""Sharing with other Weirs when a worker serves the clients: without processes, over a topic in memory."""
+
+from __future__ import annotations
+
+import trio
+
+from tests.proxy.test_usage_sharing import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
+from weir.proxy.config import config
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.workers.charges import Charged, take
+from weir.proxy.workers.messages import Message, OthersUsed, SharingState
+from weir.proxy.workers.sharing import SharingFollower, SharingTeller
+
+LIMIT = 1000
+BLIND_MS = 3000
+
+
+class Worker:
+    """A worker's limiters, told the news by the supervisor of a Weir."""
+
+    def __init__(self, supervisor: UsageSharing, clock: Clock, *, on_loss: str = "share") -> None:
+        settings = {"upstream": "a:1", "usage_share_topic": "__weir_usage", "share_on_loss": on_loss}
+        self.registry = QuotaRegistry(TABLE)
+        self.clock = clock
+        self.sharing = SharingFollower(self.registry, config.load(None, settings).settings, clock.now_ms)
+        self.units = 0.0
+        """Units that it was told others have used."""
+        self.teller = SharingTeller(supervisor, self._told, clock)
+        self._told(self.teller.state())
+
+    def _told(self, message: Message) -> None:
+        assert isinstance(message, OthersUsed | SharingState)
+        if isinstance(message, OthersUsed):
+            self.units += sum(units for _number, some in message.charges for _age_ms, units in some)
+        self.sharing.take(message, self.clock.now_ms)
+
+    def look(self) -> bool:
+        clock_on(self.clock)
+        self.sharing.look(self.clock.now_ms)
+        return True
+
+    def report(self, supervisor: QuotaRegistry) -> None:
+        """Tell the supervisor, and itself, what clients have used."""
+        found = [each for each in Charged(self.registry).look(self.clock.now_ms, shared=True) if each]
+        self.sharing.note(found, self.clock.now_ms)
+        take(supervisor, found, self.clock.now_ms, count=True)
+
+    @property
+    def limit(self) -> float:
+        """The limit that it uses for the clients of the user `shared`."""
+        (limiter,) = self.registry.cluster.produce
+        return limiter.limit
+
+
+def test_usage_at_one_weir_throttles_clients_of_a_worker_of_another_weir() -> None:
+    async def story() -> None:
+        topic, clock = Topic(), Clock()
+        (one, _supervisor), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
+        worker = Worker(one, clock)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(other.run, ignore)
+            await until(lambda: worker.look() and other.weirs == 2 and one.weirs == 2)
+            throttle(there, "shared", 20_000, clock.now_ms)
+            await until(lambda: worker.look() and worker.units == 20_000)
+            assert throttle(worker.registry, "shared", 1_000, clock.now_ms) > 0
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+def test_usage_at_a_worker_throttles_clients_of_another_weir() -> None:
+    async def story() -> None:
+        topic, clock = Topic(), Clock()
+        (one, supervisor), (other, there) = (sharing_of(topic, clock, name) for name in ("one", "other"))
+        worker = Worker(one, clock)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(other.run, ignore)
+            await until(lambda: worker.look() and other.weirs == 2 and one.weirs == 2)
+            assert throttle(there, "shared", 1, clock.now_ms) == 0
+            throttle(worker.registry, "shared", 20_000, clock.now_ms)
+            worker.report(supervisor)
+            await until(lambda: worker.look() and other.limiters.others_units >= 9_000)
+            assert throttle(there, "shared", 1_000, clock.now_ms) > 0
+            nursery.cancel_scope.cancel()
+
+    trio.run(story)
+
+
+def test_a_worker_uses_half_a_limit_until_its_weir_has_heard_the_others() -> None:
+    topic, clock = Topic(), Clock()
+    one, _registry = sharing_of(topic, clock)
+    worker = Worker(one, clock)
+    worker.look()
+    throttle(worker.registry, "shared", 1, clock.now_ms)
+    assert worker.limit == LIMIT / 2
+    one.blindness.heard(2, clock.now_ms)
+    one.look()
+    worker.look()
+    assert worker.limit == LIMIT
+
+
+def test_a_worker_of_a_blind_weir_begins_with_the_weirs_share_of_the_usage_and_ends_with_an_equal_one() -> (
+    None
+):
+    """Three Weirs; the clients of this one have used a quarter."""
+    topic, clock = Topic(), Clock()
+    one, supervisor = sharing_of(topic, clock)
+    worker = Worker(one, clock)
+    one.blindness.heard(3, clock.now_ms)
+    one.look()
+    worker.look()
+    throttle(worker.registry, "shared", 100, clock.now_ms)
+    worker.report(supervisor)
+    one.look()
+    (number,) = one.limiters._limiters
+    worker._told(OthersUsed([(number, [(0, 300.0)])]))
+    clock.now_ms += BLIND_MS
+    one.look()
+    worker.look()
+    assert abs(worker.limit - LIMIT / 4) < 1
+    clock.now_ms += 60_000
+    one.look()
+    worker.look()
+    assert abs(worker.limit - LIMIT / 3) < 1
+
+
+def test_a_worker_uses_the_whole_limit_while_its_weir_is_blind_if_the_setting_says_so() -> None:
+    topic, clock = Topic(), Clock()
+    one, _registry = sharing_of(topic, clock)
+    worker = Worker(one, clock, on_loss="open")
+    one.blindness.heard(3, clock.now_ms)
+    clock.now_ms += BLIND_MS
+    one.look()
+    worker.look()
+    throttle(worker.registry, "shared", 1, clock.now_ms)
+    assert worker.limit == LIMIT
+
+
+def test_usage_of_others_from_before_a_clients_first_request_counts_with_its_age() -> None:
+    """As in one process: it ages out ten seconds after it was used, not after the client has come."""
+    topic, clock = Topic(), Clock()
+    one, supervisor = sharing_of(topic, clock)
+    worker = Worker(one, clock)
+    one.blindness.heard(2, clock.now_ms)
+    one.look()
+    worker.look()
+    throttle(supervisor, "shared", 1, clock.now_ms)
+    one.look()
+    (number,) = one.limiters._limiters
+    worker._told(OthersUsed([(number, [(9_000, 8_000.0)])]))
+    clock.now_ms += 500
+    assert throttle(worker.registry, "shared", 5_000, clock.now_ms) > 0
+    clock.now_ms += 2_000
+    assert throttle(worker.registry, "shared", 1, clock.now_ms) == 0
