@@ -20,7 +20,7 @@ import trio
 
 from weir.proxy import file_watch
 from weir.proxy.build import build
-from weir.proxy.config.config import Config, check_quota_store
+from weir.proxy.config.config import Config, check_quota_store, needs_one_worker
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.cluster import broker_map
@@ -325,10 +325,11 @@ def _charges_file(
 async def _pool(process: _Process) -> Pool | None:
     """Return the workers that the configuration asks for; None for one process. Raises ConfigError."""
     config, server = process.config, process.server
-    if config.settings.workers == 1:
+    number = config.settings.workers
+    if number == 0 and not needs_one_worker(config.settings):
+        number = number_of(len((await first_brokers(config, server.address_book)).nodes))
+    if number <= 1:
         return None
-    brokers = 0 if config.settings.workers else len((await first_brokers(config, server.address_book)).nodes)
-    number = number_of(config.settings.workers, brokers)
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 

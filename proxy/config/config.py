@@ -278,11 +278,15 @@ _ONE_WORKER: Final = (
 
 
 def _check_workers(settings: Settings) -> None:
-    """Raise ConfigError if workers are configured beside a setting of `_ONE_WORKER`."""
-    if settings.workers != 1:
-        for key in _ONE_WORKER:
-            if getattr(settings, key):
-                raise ConfigError(f"{key} needs workers = 1: leave out one of them")
+    """Raise ConfigError if several workers are configured beside a setting of `_ONE_WORKER`."""
+    key = needs_one_worker(settings)
+    if settings.workers > 1 and key:
+        raise ConfigError(f"{key} needs workers = 1: leave out one of them")
+
+
+def needs_one_worker(settings: Settings) -> str:
+    """Return the first setting that more than one worker cannot serve; empty if none is given."""
+    return next((key for key in _ONE_WORKER if getattr(settings, key)), "")
 
 
 def check_quota_store(settings: Settings) -> None:

@@ -362,6 +362,6 @@ class Pool:
                 )
 
 
-def number_of(workers: int, brokers: int) -> int:
-    """Return the number of workers for this setting; for 0, one per core, and at most one per broker."""
-    return workers or max(min(len(os.sched_getaffinity(0)), brokers), 1)
+def number_of(brokers: int) -> int:
+    """Return the number of workers that `auto` stands for: one per core, and at most one per broker."""
+    return max(min(len(os.sched_getaffinity(0)), brokers), 1)

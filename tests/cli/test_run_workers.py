@@ -155,6 +155,14 @@ def certificate_of(path: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
 
 
+def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process(tmp_path: Path) -> None:
+    with administered("auto", "--takeover-socket", str(tmp_path / "weir.sock")) as (weir, ports, api):
+        weir.logged("listening")
+        assert told(ports[1], "app", 500) == 0
+        assert [worker["pid"] for worker in api("/api/status")["workers"]] == [weir.process.pid]
+        stop(weir)
+
+
 def told(port: int, client_id: str, size: int) -> int:
     """The throttle time (ms) that a new connection's produce request of this size is told."""
     client = Producer(port, client_id)
