@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.cli.cluster import WAIT_S, Producer, cluster, produced
-from tests.cli.test_run import Weir, running
+from tests.cli.run_process import Weir, running
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 from tests.proxy.certificates import client_context, write_pair
