@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.run_command import refused
+from tests.cli.run_process import running
 from tests.kafka.ports import free_range
 from tests.proxy.usage_rigs import text_of
 from tests.proxy.wire import quota_table
@@ -419,41 +419,6 @@ def test_wrong_usage_of_the_weir_command_is_one_line(
 
 
 # As a process
-
-
-class Weir:
-    """A running `weir run`, and the lines it logs."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: list[dict[str, object]] = []
-
-    def logged(self, words: str) -> dict[str, object]:
-        """Wait for a line."""
-        assert self.process.stderr is not None
-        for text in self.process.stderr:
-            self.lines.append(json.loads(text))
-            if words in str(self.lines[-1]["event"]):
-                return self.lines[-1]
-        raise AssertionError(f"{words!r} was not logged: {self.lines}")
-
-
-@contextmanager
-def running(*arguments: str) -> Iterator[Weir]:
-    command = [sys.executable, "-c", "from weir.cli.main import main; main()", "run", "--log-format", "json"]
-    process = subprocess.Popen(
-        [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
-    )
-    patience = threading.Timer(30, process.kill)
-    patience.start()
-    try:
-        yield Weir(process)
-    finally:
-        patience.cancel()
-        process.kill()
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
 
 
 @pytest.fixture

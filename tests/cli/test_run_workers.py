@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.cli.cluster import WAIT_S, Producer, cluster, produced
-from tests.cli.test_run import Weir, running
+from tests.cli.run_process import Weir, running
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 from tests.proxy.certificates import client_context, write_pair
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+ONE, AUTO = (pytest.param(workers, marks=pytest.mark.slow) for workers in ("1", "auto"))
 BROKERS = 3
 PATIENCE_S = 25
 """Weir looks at its files every few seconds."""
@@ -53,7 +54,7 @@ def recorded(directory: Path, kind: str) -> list[bytes]:
     return [line for path in directory.glob(f"{kind}-*.jsonl.zst") for line in text_of(path).splitlines()]
 
 
-@pytest.mark.parametrize("workers", ["1", "2", "auto"])
+@pytest.mark.parametrize("workers", [ONE, "2", AUTO])
 def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_workers(
     tmp_path: Path, workers: str
 ) -> None:
@@ -80,7 +81,7 @@ def test_usage_records_and_traces_are_those_of_the_wire_with_any_number_of_worke
     assert all(begin_ms <= r.time_ms <= r.answered_ms <= end_ms for r in traces)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [ONE, "2"])
 def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
     tmp_path: Path, workers: str
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from tests.proxy.test_usage_sharing import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
+from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
