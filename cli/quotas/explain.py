@@ -13,6 +13,8 @@ import msgspec
 from weir.cli.admin_endpoint import access_of, access_options
 from weir.cli.quotas.entity import address, check_user
 from weir.cli.quotas.request_time import RequestTimeJson, Spent, admin_option, lines, spent
+from weir.cli.quotas.shared_usage import SharedUsageJson, shared_usage
+from weir.cli.quotas.shared_usage import lines as shared_lines
 from weir.cli.quotas.show import (
     ENFORCED,
     SHADOW,
@@ -95,6 +97,8 @@ class Report(msgspec.Struct):
     charges: list[ChargeJson]
     request_time: RequestTimeJson | None
     """The client's request time by API; null if no running Weir was asked, or none answered."""
+    shared_usage: SharedUsageJson | None = None
+    """Use of the quotas that several Weirs share; null if usage is not shared, or no Weir answered."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -127,8 +131,9 @@ def explain(
 ) -> None:
     """Show for each quota which entry applies to a client, why the others do not, and who shares the budget.
 
-    A running Weir also tells which APIs the client's request time went to. The settings quota_mode,
-    quota_pacing, empty_client_id and admin count, if --config is given.
+    A running Weir also tells which APIs the client's request time went to, and what other Weirs have
+    reported. The settings quota_mode, quota_pacing, empty_client_id, usage_share_topic and admin count, if
+    --config is given.
     """
     check_user(user)
     settings = source.settings
@@ -144,15 +149,21 @@ def explain(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    time = spent(admin, settings, access_of(token_file, ca, settings), found.user, found.client_id)
+    access = access_of(token_file, ca, settings)
+    time = spent(admin, settings, access, found.user, found.client_id)
+    shared = None
+    if any(_shared_over(charge, charge.limit or charge.shadow, settings) for charge in found.charges):
+        shared = shared_usage(admin, settings, access, found.user, found.taken_as)
     if as_json:
-        echo_json(_report(source, found, time))
+        echo_json(_report(source, found, time, shared))
     else:
-        _show(found, time, settings, show_all=show_all)
+        _show(found, time, shared, settings, show_all=show_all)
         source.warn()
 
 
-def _show(found: Explanation, time: Spent, settings: Settings, *, show_all: bool) -> None:
+def _show(
+    found: Explanation, time: Spent, shared: SharedUsageJson | None, settings: Settings, *, show_all: bool
+) -> None:
     client_id = f"client-id {found.client_id}" if found.client_id else "no client-id"
     if found.taken_as != found.client_id:
         client_id += f" (taken as {found.taken_as})"
@@ -161,6 +172,9 @@ def _show(found: Explanation, time: Spent, settings: Settings, *, show_all: bool
         click.echo()
         for line in _lines(charge, settings, show_all=show_all):
             click.echo(line)
+        if charge.subject == "client":
+            for line in shared_lines(shared, charge.key):
+                click.echo(line)
         if charge.key is QuotaKey.REQUEST_PERCENTAGE:
             for line in lines(time, is_limited=charge.limit is not None or charge.shadow is not None):
                 click.echo(line)
@@ -210,7 +224,7 @@ def _value(step: Step) -> str:
     return "-" if step.value is None else str(number(step.value))
 
 
-def _report(source: Source, found: Explanation, time: Spent) -> Report:
+def _report(source: Source, found: Explanation, time: Spent, shared: SharedUsageJson | None) -> Report:
     return Report(
         source.name,
         found.user,
@@ -234,6 +248,7 @@ def _report(source: Source, found: Explanation, time: Spent) -> Report:
             for charge in found.charges
         ],
         time.found,
+        shared,
     )
 
 

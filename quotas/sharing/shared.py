@@ -157,13 +157,15 @@ class SharedLimiters:
         """Return True if the quotas of this name are shared."""
         return name in self._joined
 
-    def usage(self, name: QuotasName, tags: Tags) -> tuple[float, float] | None:
-        """Return the units that (own clients, clients of others) have used; None if the limiter with these
-        tags is not shared, or was not used.
+    def usages(self, user: str, client_id: str) -> Iterator[tuple[QuotasName, Tags, float, float]]:
+        """Yield (name of the quotas, tags, units of own clients, units of clients of others) of the used
+        limiters that apply to a client. Units of request time are µs.
         """
-        quotas = self._joined.get(name)
-        found = None if quotas is None else self._usage.get(quotas.number(tags))
-        return None if found is None or quotas is None else (found.own_total, found.others_total)
+        for name, joined in self._joined.items():
+            limiter = joined.quotas.peek(user, client_id)
+            found = None if limiter is None else self._usage.get(joined.number(limiter.tags))
+            if limiter is not None and found is not None:
+                yield name, limiter.tags, found.own_total, found.others_total
 
     def part(self, number: int) -> float:
         """Return the part of its limit that the limiter of this number uses now."""

@@ -181,7 +181,9 @@ def test_usage_of_a_client_not_known_here_waits_for_its_first_request() -> None:
     budget = quotas.budget("a", "", 10)
     assert budget is not None
     assert budget.charge(1000, 10) == 990  # 11,000 bytes at 1000 bytes/s, less a window of 10.01 s
-    assert limiters.usage(ID, Tags("a", "")) == (0, 10_000)
+    limiters.look(20)
+    assert list(limiters.usages("a", "app")) == [(ID, Tags("a", ""), 1000, 10_000)]
+    assert list(limiters.usages("b", "app")) == []
 
 
 def test_a_report_charges_at_most_a_window_of_each_other_weir() -> None:
