@@ -11,7 +11,7 @@ from random import Random
 from weir.quotas.client_quotas import byte_rates
 from weir.quotas.sharing.blindness import Blindness
 from weir.quotas.sharing.others import OthersUsage
-from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.own import EPSILON, PAUSE_MS, OwnUsage
 from weir.quotas.sharing.report import Report, decode, encode
 from weir.quotas.sharing.shared import LOOK_MS, SharedLimiters
 from weir.quotas.table.entities import Entity
@@ -21,6 +21,8 @@ LIMIT = 1_000_000.0
 """Bytes per second that all clients may produce together."""
 WINDOW_S = 10
 MEMORY_MS = 11_000
+SIZE = 5000.0
+"""Bytes of a request."""
 QUIET_MS = 2000
 """Time (ms) in which the Weirs hear each other before clients come."""
 STEP_MS = 10
@@ -190,6 +192,15 @@ def excess(weirs: int, demand: float, size: float, conditions: Conditions) -> fl
     found = first_window(weirs, demand, size, conditions)
     single = first_window(1, demand, size, Conditions())
     return max(several - one for several, one in zip(found, single, strict=True)) / (LIMIT * WINDOW_S)
+
+
+def bound(weirs: int, demand: float, delay_ms: int, size: float = SIZE) -> float:
+    """Return the derived maximum of the excess, as a share of a window. A look comes up to `LOOK_MS` late,
+    and each Weir forwards the request that exceeds the limit.
+    """
+    late_s = (delay_ms + PAUSE_MS + LOOK_MS) / 1000
+    unknown = (weirs - 1) / weirs * (EPSILON * LIMIT * WINDOW_S + demand * LIMIT * late_s)
+    return (unknown + weirs * size) / (LIMIT * WINDOW_S)
 
 
 def rate(made: World, from_ms: int, until_ms: int) -> float:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.quotas.sharing_world import LIMIT, WINDOW_S, Conditions, excess, rate, world
+from tests.quotas.sharing_world import LIMIT, SIZE, WINDOW_S, Conditions, bound, excess, rate, world
 from weir.quotas.sharing.blindness import Sight
-from weir.quotas.sharing.own import EPSILON, PAUSE_MS
-from weir.quotas.sharing.shared import LOOK_MS
 
-SIZE = 5000.0
 DELAYS_MS = (20, 100, 500, 2000)
 SLOW = [
     (weirs, demand)
@@ -17,15 +14,6 @@ SLOW = [
     for demand in (2, 3, 10)
     if (weirs, demand) not in {(2, 2), (3, 3), (8, 2)}
 ]
-
-
-def bound(weirs: int, demand: float, delay_ms: int, size: float = SIZE) -> float:
-    """Return the derived maximum of the excess, as a share of a window. A look comes up to `LOOK_MS` late,
-    and each Weir forwards the request that exceeds the limit.
-    """
-    late_s = (delay_ms + PAUSE_MS + LOOK_MS) / 1000
-    unknown = (weirs - 1) / weirs * (EPSILON * LIMIT * WINDOW_S + demand * LIMIT * late_s)
-    return (unknown + weirs * size) / (LIMIT * WINDOW_S)
 
 
 @pytest.mark.parametrize(

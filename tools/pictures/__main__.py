@@ -1,4 +1,4 @@
-"""`python -m tools.pictures [cost] [demo] [report]`: draw the pictures, by default all."""
+"""`python -m tools.pictures [cost] [demo] [report] [sharing]`: draw the pictures, by default all."""
 
 from __future__ import annotations
 
@@ -38,12 +38,19 @@ def _report() -> None:
         print(f"wrote {picture.relative_to(ROOT)}", flush=True)
 
 
+def _sharing() -> None:
+    from tools.pictures import sharing  # needs pytest
+
+    footnote = f"Simulated {datetime.now(UTC):%Y-%m-%d} by tests/quotas/sharing_world.py."
+    _write("sharing.svg", sharing.draw(sharing.simulate(), footnote))
+
+
 def _write(name: str, picture: str) -> None:
     (IMAGES / name).write_text(picture, "utf-8")
     print(f"wrote {(IMAGES / name).relative_to(ROOT)}", flush=True)
 
 
-PICTURES: Final = {"cost": _cost, "demo": _demo, "report": _report}
+PICTURES: Final = {"cost": _cost, "demo": _demo, "report": _report, "sharing": _sharing}
 
 
 def main(names: list[str]) -> None:
