@@ -9,8 +9,6 @@ accepted it, and clients reconnect without a pause after an established connecti
 
 from __future__ import annotations
 
-import errno
-import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,18 +30,15 @@ from weir.proxy.net import sockets
 from weir.proxy.net.proxy_protocol.receive import NoClientError, receive
 from weir.proxy.net.proxy_protocol.rules import is_listed
 from weir.proxy.net.side import Socket
-from weir.proxy.net.tls.handshakes import BrokerTlsError, RefusedError, TlsAcceptor
+from weir.proxy.net.tls.handshakes import RefusedError, TlsAcceptor
 from weir.proxy.net.tls.upstream import Upstream
 from weir.proxy.server.connection_limiter import ConnectionLimiter
-from weir.proxy.server.listeners import OVERLOAD
+from weir.proxy.server.pending import PendingConnection
+from weir.proxy.server.refusals import RefusalError, refused_by_broker, refused_by_tls
 from weir.proxy.server.target import BOOTSTRAP, Target
 
 log = structlog.get_logger("weir")
 
-HOLD_S: Final = 0.7
-"""Time (s) for which a refused client's connection is kept open: about as long as clients pause after several
-failures.
-"""
 HELD_MAX: Final = 1000
 """Maximum number of refused clients that are held, one descriptor each; further ones are closed at once."""
 PROBE_S: Final = 0.5
@@ -52,8 +47,6 @@ AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIM
 """Close reasons of a failed connection to a broker, for which the broker's listener refuses connections."""
 STATED: Final = AWAY | {CloseReason.BROKER_HANDSHAKE_FAILED}
 """Close reasons of a failed connection to a broker that say that the broker is down."""
-NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
-"""Values of errno of connect() when descriptors, memory or local ports have run out."""
 
 
 class Client(NamedTuple):
@@ -73,23 +66,14 @@ StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
 """Function (client, broker's socket, target with the broker's node id if known) that starts a relay, which
 then owns both sockets.
 """
-Give: TypeAlias = Callable[[socket.socket, Target, Address], None]
-"""Function (client's socket, target, client's address) that gives a socket to another process. Raises
-RefusalError.
+Give: TypeAlias = Callable[[socket.socket, Target, Target, Address], None]
+"""Function (client's socket, target, target of the listener, client's address) that gives a socket to another
+process. Raises RefusalError.
 """
 RefuseUntil: TypeAlias = Callable[[Target, Callable[[], Awaitable[None]]], Awaitable[None]]
 """Coroutine function (target of the listener, until) that has a listener refuse connections until `until`
 returns.
 """
-
-
-class RefusalError(Exception):
-    """Error: the client cannot be served. It has the close reason for the client."""
-
-    def __init__(self, reason: CloseReason, detail: str, hold_s: float | None = None) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.hold_s = HOLD_S if hold_s is None else hold_s
 
 
 class Connector:
@@ -139,19 +123,39 @@ class Connector:
         self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
     ) -> None:
         """Connect an accepted client to its broker and start a relay, or refuse the client. `listener`:
-        target of the listener that has accepted the client, if it is not `target`.
+        target of the listener in another process that has accepted the client; None for this process.
         """
-        await self._serve(_PendingConnection(sock, target, peer, listener), self._relay)
+        await self._serve(PendingConnection(sock, target, peer, listener), self._relay)
 
     async def pass_on(self, sock: socket.socket, target: Target, peer: Address, give: Give) -> None:
         """Count an accepted client and give its socket away, or refuse the client. The process that gets the
         socket connects the client to its broker. `ended` counts the end of the connection.
         """
 
-        async def given(pending: _PendingConnection) -> None:
-            give(pending.plain, pending.target, pending.peer)
+        async def given(pending: PendingConnection) -> None:
+            if self.names_brokers and pending.target == BOOTSTRAP:
+                pending.target = await self._named(pending)
+            give(pending.plain, pending.target, pending.listener, pending.peer)
 
-        await self._serve(_PendingConnection(sock, target, peer), given)
+        await self._serve(PendingConnection(sock, target, peer), given)
+
+    @property
+    def names_brokers(self) -> bool:
+        """True if clients name their brokers by SNI, at the bootstrap listener."""
+        rules = self.config.tls.listener
+        return rules is not None and rules.names is not None
+
+    async def _named(self, pending: PendingConnection) -> Target:
+        """Return the known broker that a client names, without a handshake; BOOTSTRAP if it names none.
+        Raises RefusalError.
+        """
+        assert self._tls_acceptor is not None  # names_brokers
+        try:
+            pending.plain.setblocking(False)
+            found = Target(await self._tls_acceptor.named(pending.plain, plain_ip(pending.peer.host)))
+        except RefusedError as error:
+            raise refused_by_tls(error) from None
+        return found if self._is_known(found) else BOOTSTRAP
 
     def ended(self, host: str) -> None:
         """Count the end of a connection from this address that `pass_on` has given away."""
@@ -159,7 +163,7 @@ class Connector:
         self._limiter.leave(host)
 
     async def _serve(
-        self, pending: _PendingConnection, serve: Callable[[_PendingConnection], Awaitable[None]]
+        self, pending: PendingConnection, serve: Callable[[PendingConnection], Awaitable[None]]
     ) -> None:
         """Count a client and serve it, or refuse the client."""
         target = pending.target
@@ -180,7 +184,7 @@ class Connector:
             raise
 
     async def _admitted(
-        self, pending: _PendingConnection, serve: Callable[[_PendingConnection], Awaitable[None]]
+        self, pending: PendingConnection, serve: Callable[[PendingConnection], Awaitable[None]]
     ) -> None:
         """Serve a client within the limits of connections. Raises RefusalError; the client's socket is still
         open then.
@@ -201,7 +205,7 @@ class Connector:
                 if pending.is_counted:
                     self._limiter.leave(pending.peer.host)
 
-    async def _relay(self, pending: _PendingConnection) -> None:
+    async def _relay(self, pending: PendingConnection) -> None:
         """Connect a client to its broker and start a relay. Raises RefusalError; the client's socket is still
         open then.
         """
@@ -209,7 +213,7 @@ class Connector:
         broker, found = await self._connect(pending.target)
         self._start_relay(client, broker, found)
 
-    async def _enter(self, pending: _PendingConnection) -> None:
+    async def _enter(self, pending: PendingConnection) -> None:
         """Count a client's connection for its address, which a load balancer tells in a PROXY header. Raises
         RefusalError if a limit of connections is reached, or the header is missing. Brokers at replication
         listeners have no limits, so that no number of clients cuts off replication.
@@ -226,7 +230,7 @@ class Connector:
             raise RefusalError(*rejection)
         pending.is_counted = True
 
-    async def _client(self, pending: _PendingConnection) -> Client:
+    async def _client(self, pending: PendingConnection) -> Client:
         """Set up the client's socket; at a TLS listener, shake hands and read the principal. Return the
         client. Raises RefusalError.
         """
@@ -240,8 +244,10 @@ class Connector:
             accepted = await acceptor.enter(plain, target.node_id, plain_ip(pending.peer.host))
         except RefusedError as error:
             pending.sock = error.sock
-            raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
+            raise refused_by_tls(error) from None
         pending.sock, pending.target = accepted.sock, target._replace(node_id=accepted.node_id)
+        if pending.is_passed_on and pending.target != target:  # another process serves that broker
+            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, "the first TLS record names no known broker")
         if accepted.node_id is not None and not self._is_known(pending.target):
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
         return Client(accepted.sock, pending.peer, host, accepted.user, pending.listener)
@@ -260,7 +266,7 @@ class Connector:
                     try:
                         broker = await self._upstream.connect(address)
                     except OSError as error:
-                        failure = _refusal(address, error)
+                        failure = refused_by_broker(address, error)
                         if failure.reason in STATED:
                             self._note_state(found, str(failure))
                     else:
@@ -323,7 +329,7 @@ class Connector:
         kind = ("internal, refused", type(error).__name__)
         self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
 
-    async def _refuse_others(self, pending: _PendingConnection) -> None:
+    async def _refuse_others(self, pending: PendingConnection) -> None:
         """Have the listener of the client's broker refuse connections until the broker can be reached again,
         and close this client.
         """
@@ -337,7 +343,7 @@ class Connector:
         finally:
             self._refusing.remove(target)
 
-    async def _until_back(self, pending: _PendingConnection) -> None:
+    async def _until_back(self, pending: PendingConnection) -> None:
         """Close this client, and try to reach its broker every `PROBE_S`. Return once the broker can be
         reached, or the attempt fails for a reason that is not in `AWAY`.
         """
@@ -362,7 +368,7 @@ class Connector:
         broker.close()
         return False
 
-    async def _close_later(self, pending: _PendingConnection, hold_s: float) -> None:
+    async def _close_later(self, pending: PendingConnection, hold_s: float) -> None:
         try:
             if self._held < HELD_MAX:
                 self._held += 1
@@ -372,30 +378,6 @@ class Connector:
                     self._held -= 1
         finally:
             pending.sock.close()
-
-
-class _PendingConnection:
-    """A client that has no broker connection yet. The TLS handshake may change the client's socket and
-    target.
-    """
-
-    __slots__ = ("is_counted", "listener", "peer", "plain", "sock", "target")
-
-    def __init__(
-        self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
-    ) -> None:
-        self.plain = sock
-        self.sock: Socket = sock
-        """The client's present socket, which must be closed at the end: the plain socket, or the TlsSocket
-        after a handshake.
-        """
-        self.target = target
-        self.listener = target if listener is None else listener
-        """Target of the listener that has accepted the client."""
-        self.peer = peer
-        """The client's address. A load balancer's PROXY header changes it."""
-        self.is_counted = False
-        """True if the connection limiter has counted the connection for the client's address."""
 
 
 def _set_up(sock: socket.socket) -> str:
@@ -408,19 +390,6 @@ def _set_up(sock: socket.socket) -> str:
         return sockets.local_host(sock)
     except OSError as error:  # on some systems, if the client has gone
         raise RefusalError(CloseReason.CLIENT_RESET, str(error)) from None
-
-
-def _refusal(address: Address, error: OSError) -> RefusalError:
-    system = (error.errno or 0) > 0  # if True, str(error) repeats the address
-    said = os.strerror(error.errno or 0).lower() if system else error.strerror or error
-    detail = f"broker {address}: {said}"
-    if isinstance(error, BrokerTlsError):
-        return RefusalError(CloseReason.BROKER_HANDSHAKE_FAILED, detail)
-    if error.errno in NO_RESOURCES:
-        return RefusalError(
-            CloseReason.OUT_OF_RESOURCES, f"{detail}: raise the limit of open files (ulimit -n)"
-        )
-    return RefusalError(CloseReason.BROKER_UNREACHABLE, detail)
 
 
 def _refused(count: int, details: Mapping[str, object]) -> None:

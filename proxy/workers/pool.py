@@ -25,7 +25,7 @@ from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.establish import RefusalError
+from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
@@ -147,9 +147,9 @@ class Pool:
         """Pass an accepted client to the worker of its broker, or refuse the client."""
         await self._server.plane.connector.pass_on(sock, target, peer, self._give)
 
-    def _give(self, sock: socket.socket, target: Target, peer: Address) -> None:
+    def _give(self, sock: socket.socket, target: Target, listener: Target, peer: Address) -> None:
         node_id = self._joined() if target == BOOTSTRAP else target.node_id
-        client = messages.Client(node_id, target == BOOTSTRAP, *peer)
+        client = messages.Client(node_id, listener == BOOTSTRAP, *peer)
         self.handles[self.owner(node_id)].give(client, sock)
 
     def _joined(self) -> int | None:

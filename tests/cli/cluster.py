@@ -13,7 +13,7 @@ from weir.protocol.api import ApiKey
 from weir.protocol.messages import MetadataResponse, ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from weir.protocol.values import Message
 
@@ -68,18 +68,27 @@ def produced(size: int, client_id: str) -> bytes:
     return request(message, VERSION, client_id=client_id.encode())
 
 
+def _ended() -> bytes:
+    raise ConnectionError("Weir has closed the connection")
+
+
 class Producer:
     """A client of one broker, at Weir's port for it."""
 
-    def __init__(self, port: int, client_id: str) -> None:
-        """Connect."""
-        self._sock = socket.create_connection((HOST, port), WAIT_S)
+    def __init__(
+        self, port: int, client_id: str, tls: Callable[[socket.socket], socket.socket] | None = None
+    ) -> None:
+        """Connect; `tls` makes the secured socket from the plain one."""
+        plain = socket.create_connection((HOST, port), WAIT_S)
+        self._sock = plain if tls is None else tls(plain)
         self._client_id = client_id
 
     def produce(self, size: int) -> int:
         """The throttle time (ms) that a produce request of this size is told."""
         self._sock.sendall(produced(size, self._client_id))
-        answer = self._sock.recv(4 + 4 + 8, socket.MSG_WAITALL)
+        answer = b""
+        while len(answer) < 4 + 4 + 8:
+            answer += self._sock.recv(4 + 4 + 8 - len(answer)) or _ended()
         return int.from_bytes(answer[-4:])
 
     def close(self) -> None:

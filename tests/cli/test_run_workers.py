@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -162,6 +162,56 @@ def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process(tmp_path
         assert told(ports[1], "app", 500) == 0
         assert [worker["pid"] for worker in api("/api/status")["workers"]] == [weir.process.pid]
         stop(weir)
+
+
+def test_clients_that_name_their_broker_by_sni_reach_the_worker_of_that_broker(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
+    port, admin = free_range(1), free_range(1)
+    with cluster(BROKERS) as (upstream, *_):
+        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--workers", "2"]
+        options += ["--sni-domain", "kafka.test", "--tls-cert", str(cert), "--tls-key", str(key)]
+        with running(*options, "--admin", f"{HOST}:{admin}") as weir:
+            weir.logged("admin endpoint listening")
+            names = [f"broker-{node}.kafka.test" for node in range(BROKERS)]
+            clients = [named_producer(port, name) for name in (*names, "bootstrap.kafka.test")]
+            assert [client.produce(500) for client in clients] == [0, 0, 0, 0]
+            with urllib.request.urlopen(f"http://{HOST}:{admin}/api/connections", timeout=WAIT_S) as answer:
+                listed = {each["client_id"]: each["broker"] for each in json.load(answer)["connections"]}
+            assert {name: listed[name] for name in names} == {name: node for node, name in enumerate(names)}
+            unknown = named_producer(port, "broker-9.kafka.test")
+            with pytest.raises(ConnectionError):
+                unknown.produce(500)
+            assert weir.logged("connection refused")["reason"] == "server_name_unknown"
+            # Else a client could choose a worker that does not have its budget. Broker 0 serves bootstrap.
+            for node in range(1, BROKERS):
+                assert_closed_after_hello_in_two_records(port, f"broker-{node}.kafka.test")
+            stop(weir)
+            for client in (*clients, unknown):
+                client.close()
+
+
+def assert_closed_after_hello_in_two_records(port: int, name: str) -> None:
+    """Weir closes the connection of a client whose ClientHello spans two TLS records, before any request."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context().wrap_bio(incoming, outgoing, server_hostname=name)
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = outgoing.read()
+    parts = hello[5:55], hello[55:]
+    with socket.create_connection((HOST, port), WAIT_S) as sock, suppress(ConnectionError):
+        sock.sendall(b"".join(hello[:3] + len(part).to_bytes(2) + part for part in parts))
+        while received := sock.recv(65536):
+            incoming.write(received)
+            with suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+                client.write(produced(500, name))
+                assert not client.read(), "an answer"
+            sock.sendall(outgoing.read())
+
+
+def named_producer(port: int, name: str) -> Producer:
+    """A client that asks for this server name, and has it as its client-id."""
+    return Producer(port, name, lambda sock: client_context().wrap_socket(sock, server_hostname=name))
 
 
 def told(port: int, client_id: str, size: int) -> int:

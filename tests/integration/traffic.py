@@ -168,7 +168,12 @@ class PySender(Sender):
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, name: str = "kafka-python") -> None:
         super().__init__(name, topic, partitions)
-        self._options = {"bootstrap_servers": bootstrap, "acks": "all", "enable_idempotence": True}
+        self._options = {
+            "bootstrap_servers": bootstrap,
+            "api_version_auto_timeout_ms": int(PATIENCE_S * 1000),
+            "acks": "all",
+            "enable_idempotence": True,
+        }
 
     def talk(self) -> None:
         """See `Talker`."""
@@ -251,6 +256,7 @@ class PyReceiver(Receiver):
         self._topic = topic
         self._options = {
             "bootstrap_servers": bootstrap,
+            "api_version_auto_timeout_ms": int(PATIENCE_S * 1000),
             "group_id": group,
             "auto_offset_reset": "earliest",
             # It may lead its group before it knows the topic: it then has no partition until it looks again.

@@ -97,10 +97,11 @@ class Teller:
         """Without throttle times and addresses, which are Weir's to say, and with names replaced.
 
         Whether a list of configs, or a message, is empty or null is not compared: old brokers do not tell
-        them, and what is not there is decoded as empty.
+        them, and what is not there is decoded as empty. Nor is the size of a partition, because a broker
+        deletes the segments of deleted records after a while.
         """
         if isinstance(value, dict):
-            left_out = {"throttle_time_ms", "host", "port", "client_host"}
+            left_out = {"throttle_time_ms", "host", "port", "client_host", "partition_size"}
             left_out |= {key for key in ("configs", "error_message") if not value.get(key)}
             return {key: self._plain(each) for key, each in value.items() if key not in left_out}
         if isinstance(value, list | tuple):

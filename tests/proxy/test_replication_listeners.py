@@ -18,7 +18,7 @@ from weir.protocol.api import ApiKey
 from weir.protocol.messages import MetadataRequest, MetadataResponse
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import ConfigError
-from weir.proxy.server import establish
+from weir.proxy.server import establish, refusals
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_a_replication_listener_refuses_connections_while_its_broker_is_away(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "PROBE_S", 0.01)
-    monkeypatch.setattr(establish, "HOLD_S", math.inf)
+    monkeypatch.setattr(refusals, "HOLD_S", math.inf)
     cluster = Cluster()
 
     async def refused(stage: Stage) -> bool:

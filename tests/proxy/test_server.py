@@ -35,7 +35,7 @@ from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us
-from weir.proxy.server import establish, listeners
+from weir.proxy.server import establish, listeners, refusals
 from weir.proxy.server.server import Server
 from weir.quotas import QuotaTable
 
@@ -455,7 +455,7 @@ async def test_a_listener_refuses_connections_while_its_broker_is_unreachable(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "PROBE_S", 0.01)
-    monkeypatch.setattr(establish, "HOLD_S", math.inf)
+    monkeypatch.setattr(refusals, "HOLD_S", math.inf)
     stage.brokers[1].cancel()
     await trio.testing.wait_all_tasks_blocked()
     assert await (await stage.connect(1)).frame() is None
@@ -559,7 +559,7 @@ async def test_the_number_of_held_refused_clients_is_bounded(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "HELD_MAX", 3)
-    monkeypatch.setattr(establish, "HOLD_S", math.inf)
+    monkeypatch.setattr(refusals, "HOLD_S", math.inf)
     await stage.connect(1)
     await until(lambda: stage.server.counters.sessions_opened == 1)
     held = [await stage.connect(1) for _ in range(3)]
@@ -577,7 +577,7 @@ async def test_the_number_of_held_refused_clients_is_bounded(
 async def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(establish, "HOLD_S", 0)
+    monkeypatch.setattr(refusals, "HOLD_S", 0)
     await stage.connect(0)
     await until(lambda: stage.server.counters.sessions_opened == 1)
     with capture_logs() as logged:
@@ -599,7 +599,7 @@ async def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
 def test_refusals_that_were_only_counted_are_logged_at_the_end(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(establish, "HOLD_S", 0)
+    monkeypatch.setattr(refusals, "HOLD_S", 0)
 
     async def script(stage: Stage) -> None:
         await stage.connect(0)

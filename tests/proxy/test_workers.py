@@ -184,7 +184,6 @@ def counts(
     ("key", "value"),
     [
         ("takeover_socket", "weir.sock"),
-        ("sni_domain", "kafka.example"),
     ],
 )
 def test_settings_that_need_one_worker_are_refused_with_several(key: str, value: str) -> None:

@@ -13,7 +13,8 @@ import math
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ import trio
 
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import ANONYMOUS
-from weir.proxy.net.tls import first_flight, problems
+from weir.proxy.net.tls import client_hello, first_flight, problems
 from weir.proxy.net.tls.contexts import server_name_of
 from weir.proxy.net.tls.distinguished_name import subject_of
 from weir.proxy.net.tls.principal_mapping import UnmappedError
@@ -83,11 +84,7 @@ class TlsAcceptor:
         (None: bootstrap). Return the client. Raises RefusedError. The caller owns the socket.
         """
         context = self._rules.files.context
-        if self._unfinished[host] > self._free_places():  # no address may take more than half of the places
-            detail = f"{host} has {self._unfinished[host]} unfinished handshakes, half of all places"
-            raise RefusedError(CloseReason.UNFINISHED_HANDSHAKES, detail, sock)
-        self._unfinished[host] += 1
-        try:
+        with self._unfinished_handshake(sock, host):
             await _hello(sock)
             try:
                 secured = context.wrap_socket(
@@ -96,10 +93,6 @@ class TlsAcceptor:
             except OSError as error:  # the client has gone
                 raise RefusedError(CloseReason.CLIENT_RESET, str(error), sock) from None
             certificate = await self._shake(secured, host)
-        finally:
-            self._unfinished[host] -= 1
-            if not self._unfinished[host]:
-                del self._unfinished[host]
         established = TlsSocket(secured, problems.of_established_client)
         try:
             user = ANONYMOUS if certificate is None else self._rules.mapping.name(subject_of(certificate))
@@ -108,6 +101,29 @@ class TlsAcceptor:
         names = self._rules.names
         named = names.node_id(server_name_of(secured)) if names is not None else None
         return AcceptedClient(established, user, node_id if named is None else named)
+
+    async def named(self, sock: socket.socket, host: str) -> int | None:
+        """Wait for the ClientHello of a client at address `host`, and consume nothing of it. Return the node
+        id that it names; None if it names no broker. Raises RefusedError.
+        """
+        with self._unfinished_handshake(sock, host):
+            await _hello(sock)
+            name = client_hello.server_name(first_flight.peek(sock) or b"")
+        return None if self._rules.names is None else self._rules.names.node_id(name)
+
+    @contextmanager
+    def _unfinished_handshake(self, sock: socket.socket, host: str) -> Iterator[None]:
+        """Count a handshake while it lasts. Raises RefusedError if the address has too many."""
+        if self._unfinished[host] > self._free_places():  # no address may take more than half of the places
+            detail = f"{host} has {self._unfinished[host]} unfinished handshakes, half of all places"
+            raise RefusedError(CloseReason.UNFINISHED_HANDSHAKES, detail, sock)
+        self._unfinished[host] += 1
+        try:
+            yield
+        finally:
+            self._unfinished[host] -= 1
+            if not self._unfinished[host]:
+                del self._unfinished[host]
 
     async def _shake(self, secured: ssl.SSLSocket, host: str) -> bytes | None:
         """Perform the handshake and return the client's certificate (DER); None if the client has shown none.
