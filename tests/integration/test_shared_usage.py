@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.clients import create_topic
-from tests.integration.traffic import delete_topic
+from tests.integration.traffic import (
+    ONCE,
+    RdReceiver,
+    RdSender,
+    assert_all_arrived,
+    delete_topic,
+    flow,
+    settle,
+)
 from tests.raw import NEW, Behaviour, Pace, RawClient, RawClientError, drive, leaders, produce
 from tests.raw.rates import mean_rate, trend_rate
 
@@ -47,6 +55,7 @@ SWING_S: Final = 11
 """Time (s) for which Kafka's samples count."""
 SIZE: Final = 20_000
 TOLERANCE: Final = 0.05
+RESTARTS: Final = int(os.environ.get("RESTARTS", "5"))
 
 
 def weirs_of(start_weir: StartWeir, bootstrap: str, number: int) -> list[Weir]:
@@ -206,3 +215,31 @@ def test_a_restarted_weir_gives_its_clients_no_second_window(
     again = rate(second, 0, 4) * 4
     print(f"after a restart: {again:.2f} seconds' worth within 4 s, without sharing 30")
     assert again <= 8
+
+
+def test_no_record_is_lost_while_one_of_two_weirs_restarts_again_and_again(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    """`RESTARTS=200` in the environment for more."""
+    cluster = kafka_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    steady, restarted = weirs_of(start_weir, cluster.bootstrap, 2)
+    both = f"{steady.bootstrap},{restarted.bootstrap}"
+    senders = [
+        RdSender(bootstrap, topic, 1, ONCE, name)
+        for name, bootstrap in {
+            "steady": steady.bootstrap,
+            "restarted": restarted.bootstrap,
+            "both": both,
+        }.items()
+    ]
+    receiver = RdReceiver(steady.bootstrap, topic, 1)
+    with senders[0], senders[1], senders[2], receiver:
+        flow(senders, [receiver])
+        for _ in range(RESTARTS):
+            assert restarted.stop() == 0
+            restarted.start()
+            flow(senders, [receiver])
+        settle(senders, [receiver])
+    assert_all_arrived(senders, [receiver], once=True)
+    print(f"{RESTARTS} restarts, {sum(sender.sent for sender in senders)} records, none lost or doubled")
