@@ -20,6 +20,7 @@ TARGETS: Final[tuple[Target, ...]] = (
     kafka_proxy.KAFKA_PROXY,
     weir.WEIR,
     weir_compiled.WEIR_COMPILED,
+    weir.WEIR_WORKERS,
     weir.WEIR_UNTIMED,
     weir.WEIR_WITHOUT_QUOTAS,
 )

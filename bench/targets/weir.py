@@ -98,6 +98,12 @@ def other_tree(tree: Path) -> Target:
 
 
 WEIR: Final = Target("weir", "Weir, quotas on", lambda s: start(s, "weir", THIS_TREE, quota_file()))
+WEIR_WORKERS: Final = Target(
+    "weir-workers",
+    "Weir, quotas on, two workers",
+    lambda s: start(s, "weir-workers", THIS_TREE, quota_file(), "--workers", "2"),
+)
+"""The one broker of the benchmark belongs to one of the workers, so this is what workers cost."""
 WEIR_UNTIMED: Final = Target(
     "weir-untimed",
     "Weir, quotas but on request time",
