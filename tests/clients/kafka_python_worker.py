@@ -17,15 +17,16 @@ from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
 from kafka.errors import CommitFailedError, KafkaError
 
 _MAX_BYTES = 2 << 20
-VERSION_MS = 60_000
-"""Time (ms) for learning the broker's versions; the default of two seconds is short for a busy machine."""
+_START_MS = "bootstrap_timeout_ms" if int(__version__.split(".")[0]) >= 3 else "api_version_auto_timeout_ms"
+_START: dict[str, Any] = {_START_MS: 60_000}
+"""Time (ms) for learning the broker's versions: the two seconds of release 2 are short for a busy machine."""
 
 
 def produce(job: dict[str, Any]) -> dict[str, Any]:
     """Send every message, wait for every answer."""
     producer = KafkaProducer(
         bootstrap_servers=job["bootstrap"],
-        api_version_auto_timeout_ms=VERSION_MS,
+        **_START,
         client_id=job["client_id"],
         acks=job["acks"],
         **({"max_request_size": _MAX_BYTES} | job["config"]),
@@ -51,7 +52,7 @@ def consume(job: dict[str, Any]) -> dict[str, Any]:
     """Read `count` records, from the start of the topic or from where the group is."""
     consumer = KafkaConsumer(
         bootstrap_servers=job["bootstrap"],
-        api_version_auto_timeout_ms=VERSION_MS,
+        **_START,
         client_id=job["client_id"],
         group_id=job["group"],
         auto_offset_reset="earliest",
@@ -82,7 +83,7 @@ def member(job: dict[str, Any]) -> dict[str, Any]:
     """Be a member of a group until a line comes on stdin; see `worker_member.py`."""
     consumer = KafkaConsumer(
         bootstrap_servers=job["bootstrap"],
-        api_version_auto_timeout_ms=VERSION_MS,
+        **_START,
         client_id=job["client_id"],
         group_id=job["group"],
         auto_offset_reset="earliest",
@@ -110,7 +111,7 @@ def administer(job: dict[str, Any]) -> dict[str, Any]:
     admin = KafkaAdminClient(
         bootstrap_servers=job["bootstrap"],
         client_id=job["client_id"],
-        api_version_auto_timeout_ms=VERSION_MS,
+        **_START,
     )
     outcomes = [_outcome(admin, step["do"], step["topics"]) for step in job["steps"]]
     admin.close()

@@ -22,7 +22,7 @@ def main() -> None:
     """Produce 100 records/s."""
     bootstrap, topic = sys.argv[1:]
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap, client_id="py", acks="all", api_version_auto_timeout_ms=60_000
+        bootstrap_servers=bootstrap, client_id="py", acks="all", bootstrap_timeout_ms=60_000
     )
     failures: list[str] = []
     delivered, longest_s = 0, 0.0

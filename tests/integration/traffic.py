@@ -170,7 +170,7 @@ class PySender(Sender):
         super().__init__(name, topic, partitions)
         self._options = {
             "bootstrap_servers": bootstrap,
-            "api_version_auto_timeout_ms": int(PATIENCE_S * 1000),
+            "bootstrap_timeout_ms": int(PATIENCE_S * 1000),
             "acks": "all",
             "enable_idempotence": True,
         }
@@ -256,7 +256,7 @@ class PyReceiver(Receiver):
         self._topic = topic
         self._options = {
             "bootstrap_servers": bootstrap,
-            "api_version_auto_timeout_ms": int(PATIENCE_S * 1000),
+            "bootstrap_timeout_ms": int(PATIENCE_S * 1000),
             "group_id": group,
             "auto_offset_reset": "earliest",
             # It may lead its group before it knows the topic: it then has no partition until it looks again.
