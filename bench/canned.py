@@ -72,8 +72,9 @@ class Answers:
     bytes.
     """
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, *ports: int) -> None:
+        """Answer as the cluster whose brokers have these ports; node ids are 0, 1, and so on."""
+        self._ports = ports
         self._built: dict[bytes, bytes] = {}
         self._records = {
             TOPIC_IDS[READ]: record_batch(bytes(FETCH_BYTES)),
@@ -114,7 +115,10 @@ class Answers:
 
     def _metadata(self, asked: MetadataRequest) -> MetadataResponse:
         named = [topic.name for topic in asked.topics or [] if topic.name is not None]
-        broker = MetadataResponse.MetadataResponseBroker(node_id=0, host=HOST, port=self._port)
+        brokers = [
+            MetadataResponse.MetadataResponseBroker(node_id=node_id, host=HOST, port=port)
+            for node_id, port in enumerate(self._ports)
+        ]
         partition = MetadataResponse.MetadataResponsePartition(
             partition_index=0, leader_id=0, leader_epoch=0, replica_nodes=[0], isr_nodes=[0]
         )
@@ -124,7 +128,7 @@ class Answers:
             )
             for name in named
         ]
-        return MetadataResponse(brokers=[broker], cluster_id="canned", controller_id=0, topics=topics)
+        return MetadataResponse(brokers=brokers, cluster_id="canned", controller_id=0, topics=topics)
 
     def _fetched(self, asked: FetchRequest) -> FetchResponse:
         """Return all partitions that the fetch names; the first ones have records."""
@@ -237,15 +241,17 @@ class Conversation:
         return min(LENGTH_BYTES + length, WHOLE_BYTES)
 
 
-def command(port: int) -> list[str]:
-    """Return the command that starts the stub broker on this port, from any working directory."""
-    return [sys.executable, "-c", _MAIN, str(Path(__file__).parent.parent), str(port)]
+def command(port: int, *ports: int) -> list[str]:
+    """Return the command that starts the stub broker on this port, from any working directory. `ports` are
+    those of all brokers of its cluster; none if it is alone.
+    """
+    return [sys.executable, "-c", _MAIN, str(Path(__file__).parent.parent), *map(str, (port, *ports))]
 
 
-def serve(port: int) -> None:
+def serve(port: int, *ports: int) -> None:
     """Answer requests on a port of the loopback interface until the process is killed. Raises OSError."""
     listener = socket.create_server((HOST, port), backlog=1024)
-    answers, buffer = Answers(port), bytearray(BUFFER_BYTES)
+    answers, buffer = Answers(*(ports or (port,))), bytearray(BUFFER_BYTES)
     view, poll = memoryview(buffer), select.epoll()
     poll.register(listener, select.EPOLLIN)
     talking: dict[int, tuple[socket.socket, Conversation]] = {}
@@ -274,8 +280,8 @@ def _talk(connection: socket.socket, conversation: Conversation, view: memoryvie
 
 
 def main() -> None:
-    """Run the stub broker on the port that the command line names."""
-    serve(int(sys.argv[1]))
+    """Run the stub broker on the first port that the command line names; see `command`."""
+    serve(*map(int, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,14 @@ def cpu_s(pid: int) -> float:
     """Return the CPU time (s) that the process and its child processes have used. A child process that has
     ended does not count. Raises OSError if no such process exists.
     """
-    return sum(time.clock_gettime((~each << 3) | _WHOLE_PROCESS) for each in (pid, *_children(pid)))
+    return sum(cpu_s_by_process(pid).values())
+
+
+def cpu_s_by_process(pid: int) -> dict[int, float]:
+    """Return the CPU time (s) of the process, first, and of each of its child processes, by process id.
+    Raises OSError if no such process exists.
+    """
+    return {each: time.clock_gettime((~each << 3) | _WHOLE_PROCESS) for each in (pid, *_children(pid))}
 
 
 def rss_bytes(pid: int) -> int:
