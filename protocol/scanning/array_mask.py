@@ -56,6 +56,16 @@ class ArrayMask:
         self._cover = b""
         """First bytes that replace the array, followed by zeros; b"" if the array stays."""
 
+    @property
+    def skippable_bytes(self) -> int:
+        """Number of bytes that come next, need no change, and need not be fed."""
+        return self._chunks.skippable_bytes if self._offset is None else 0
+
+    def skip(self, count: int) -> None:
+        """Go on behind the next `count` bytes, at most `skippable_bytes`."""
+        self._chunks.skip(count)
+        self._fed += count
+
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Read the body's next bytes, `data[start:stop]`, before they are sent, and change them if needed.
 

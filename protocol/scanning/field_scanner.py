@@ -129,18 +129,31 @@ def streamer(layout: Layout, fields: tuple[Slot, ...]) -> Callable[[], Stream]:
 class Chunks:
     """Feeds a message's body to a `Stream` in chunks, each once and in order."""
 
-    __slots__ = ("_fed", "_stream")
+    __slots__ = ("_fed", "_needed", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         """Start `stream`, which must not have been started."""
         next(stream)  # run up to the wait for the first chunk
         self._stream = stream
         self._fed = 0
+        self._needed = 0
+        """Offset of the next byte that the stream reads; it is behind the fed bytes within a string or
+        records.
+        """
 
     @property
     def fed(self) -> int:
         """Offset in the body from which the next bytes are to be fed."""
         return self._fed
+
+    @property
+    def skippable_bytes(self) -> int:
+        """Number of bytes that come next and that the stream does not read."""
+        return max(self._needed - self._fed, 0)
+
+    def skip(self, count: int) -> None:
+        """Go on behind the next `count` bytes, at most `skippable_bytes`, which are not fed."""
+        self._fed += count
 
     def feed(self, data: Bytes, start: int, stop: int) -> int | None:
         """Scan the next bytes of the body, `data[start:stop]`; return the offset that the stream searches
@@ -152,7 +165,7 @@ class Chunks:
         body = start - self._fed
         self._fed += stop - start
         try:
-            offset = self._stream.send((data, body, stop))
+            offset = self._needed = self._stream.send((data, body, stop))
             if offset < self._fed:
                 self._fed = offset
         except StopIteration as end:

@@ -48,6 +48,15 @@ class StreamScanner:
         self.tag_section: int | None = None
         """Offset of the tagged fields from the body's start; None until their first byte has been fed."""
 
+    @property
+    def skippable_bytes(self) -> int:
+        """Number of bytes that come next and need not be fed."""
+        return 0 if self.tag_section is not None else self._chunks.skippable_bytes
+
+    def skip(self, count: int) -> None:
+        """Go on behind the next `count` bytes, at most `skippable_bytes`."""
+        self._chunks.skip(count)
+
     def feed(self, data: Bytes, start: int, stop: int) -> None:
         """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError for malformed bytes, and at
         every call after that.
@@ -97,6 +106,16 @@ class EndpointMask:
         """Offset in the body of the next byte to read, which is `_data[_body + _offset]`. The byte has
         arrived only if that position is before `_stop`.
         """
+
+    @property
+    def skippable_bytes(self) -> int:
+        """Number of bytes that come next, need no change, and need not be fed."""
+        return self._scanner.skippable_bytes
+
+    def skip(self, count: int) -> None:
+        """Go on behind the next `count` bytes, at most `skippable_bytes`."""
+        self._scanner.skip(count)
+        self._fed += count
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Read the body's next bytes, `data[start:stop]`, before they are sent, and change them if needed.

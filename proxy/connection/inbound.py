@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _unpack = REQUEST_HEAD.unpack_from
 _PRODUCE: Final = ApiKey.PRODUCE.value
+_UNSEEN: Final = bytearray()
 
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request that must arrive before Weir estimates the request's cost, so that sending
@@ -396,6 +397,22 @@ class Inbound:
                 serial = forward.serial or self._is_near_arriving
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return stop
+
+    def passable_bytes(self) -> int:
+        """Return the number of bytes that come next and that nobody needs to see: the rest of a request that
+        is being forwarded, unless its records are counted by topic.
+        """
+        if self._arriving is None or self._forward.byte_counter is not None:
+            return 0
+        return self._connection.request_rest_bytes
+
+    def passed(self, count: int, now_ms: int) -> None:
+        """Note that the next `count` bytes have been forwarded unseen; at most `passable_bytes`."""
+        connection = self._connection
+        connection.now_ms = now_ms
+        self._take_rest(_UNSEEN, 0, count)
+        if not connection.request_rest_bytes:
+            connection.effects.change()
 
     def _hold_rest(self, byte_counter: ByteCounter) -> None:
         """Hold the remaining bytes of the request that is being forwarded, if they begin with records of a

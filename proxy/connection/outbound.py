@@ -244,6 +244,31 @@ class Outbound:
             replies.send_local(connection)
         return taken
 
+    def passable_bytes(self) -> int:
+        """Return the number of bytes that come next and that nobody needs to see: the rest of a response that
+        is being forwarded, or its next records, unless it is counted by topic.
+        """
+        connection = self._connection
+        if self._emptied is not None or connection.byte_counter is not None:
+            return 0
+        rest_bytes = connection.response_rest_bytes
+        if self._stream_rewrite is None:
+            return rest_bytes
+        return min(self._stream_rewrite.skippable_bytes, rest_bytes)
+
+    def passed(self, count: int, now_ms: int) -> None:
+        """Note that the next `count` bytes have been forwarded unseen; at most `passable_bytes`."""
+        connection = self._connection
+        connection.now_ms = now_ms
+        connection.response_rest_bytes -= count
+        if self._stream_rewrite is not None:
+            self._stream_rewrite.skip(count)
+        if not connection.response_rest_bytes:
+            self._stream_rewrite = None
+            replies.send_local(connection)
+            if connection.state != OPEN or connection.in_flight:
+                connection.answered()
+
     def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> int:
         """Count the next bytes, `data[:stop]`, of a response that is forwarded in parts. Return the position
         behind the counted bytes.

@@ -314,6 +314,13 @@ class ByteCounter(Protocol):
 class StreamRewrite(Protocol):
     """Changes bytes of one response body in place while its parts are forwarded."""
 
+    @property
+    def skippable_bytes(self) -> int:
+        """Number of bytes that come next, need no change, and need not be fed."""
+
+    def skip(self, count: int) -> None:
+        """Go on behind the next `count` bytes, at most `skippable_bytes`."""
+
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Process the body's next bytes, `data[start:stop]`: change them in place, or leave them if they need
         no change.

@@ -41,6 +41,7 @@ from weir.proxy.connection.effects import TURN_FRAMES, Clock
 from weir.proxy.net.buffered import BufferedBytes
 from weir.proxy.net.latency import Latencies
 from weir.proxy.net.poll import READ, Poll
+from weir.proxy.net.splicing import Splicer
 
 log = structlog.get_logger("weir")
 
@@ -174,6 +175,8 @@ class Reactor:
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
+        self.splicer = Splicer()
+        """Moves bytes between sockets within the kernel."""
         self.buffered = BufferedBytes(self)
         """Number of bytes that the relays keep or have not sent, and its limit."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
@@ -298,6 +301,7 @@ class Reactor:
     def close(self) -> None:
         """Close the reactor's own descriptors; registered sockets stay open."""
         self.unregister(self._wake_receiver.fileno())
+        self.splicer.close()
         self._wake_receiver.close()
         self._wake_sender.close()
         self.epoll.close()

@@ -17,7 +17,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.effects import NOTHING
 from weir.proxy.connection.in_flight import CHARGED
-from weir.proxy.connection.inbound import Inbound
+from weir.proxy.connection.inbound import LOOK_BYTES, Inbound
 from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import OPEN
 from weir.proxy.net.latency import SAMPLE
@@ -25,6 +25,7 @@ from weir.proxy.net.lingering import Lingering, close_slowly
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
 from weir.proxy.net.side import Side, Socket, unconnected
+from weir.proxy.net.splicing import READ_BYTES, SPLICED_BYTES_MIN, TargetError
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""
@@ -76,8 +77,10 @@ class Relay:
         self._reactor = reactor
         self._client = Side(client, CloseReason.CLIENT_RESET)
         self._broker = Side(broker, CloseReason.BROKER_RESET)
-        self._client.judge = Inbound(connection).judge
-        self._broker.judge = Outbound(connection).judge
+        inbound, outbound = Inbound(connection), Outbound(connection)
+        self._client.judge, self._broker.judge = inbound.judge, outbound.judge
+        if isinstance(client, socket.socket) and isinstance(broker, socket.socket):
+            self._client.half, self._broker.half = inbound, outbound
         connection.client_end, connection.broker_end = self._client, self._broker
         self._on_end = on_end
         self._calm = True
@@ -136,7 +139,7 @@ class Relay:
             else:
                 side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
-            side.judge = unconnected  # breaks the reference cycle of the connection and its sides
+            side.judge, side.half = unconnected, None  # breaks the reference cycle of connection and sides
         self._reactor.buffered.leave(self)
         self.connection.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
@@ -158,6 +161,10 @@ class Relay:
     def _client_ready(self, events: int) -> None:
         client = self._client
         if events == READ and self._calm and not client.kept and self.connection.state == OPEN:
+            if self.connection.request_rest_bytes >= SPLICED_BYTES_MIN and self._spliced(
+                client, self._broker
+            ):
+                return
             self._until_sample -= 1
             if self._until_sample > 0:
                 self._pass_on(client)
@@ -171,6 +178,10 @@ class Relay:
         if self._sampled_us:
             self._note_answer()
         if events == READ and self._calm and not broker.kept:
+            if self.connection.response_rest_bytes >= SPLICED_BYTES_MIN and self._spliced(
+                broker, self._client
+            ):
+                return
             self._pass_on(broker)
         else:
             self._slowly_ready(broker, events)
@@ -227,7 +238,8 @@ class Relay:
         """
         reactor, effects = self._reactor, self.connection.effects
         try:
-            count = side.recv_into(reactor.view, reactor.read_bytes_max)
+            count = side.recv_into(reactor.view, side.read_bytes or reactor.read_bytes_max)
+            side.read_bytes = 0
             if not count:
                 self._ended(side)
             else:
@@ -249,6 +261,50 @@ class Relay:
             return
         if effects.changed or not self._calm:
             self._obey()
+
+    def _spliced(self, side: Side, other: Side) -> bool:
+        """Pass on bytes of a large frame within the kernel. Return False if somebody must see them."""
+        reactor, half = self._reactor, side.half
+        if half is None or reactor.read_bytes_max or not reactor.splicer.works:
+            return False
+        passable = half.passable_bytes()
+        if passable < SPLICED_BYTES_MIN:
+            return False
+        try:
+            count, unsent = reactor.splicer.move(side.fd, other.fd, passable)
+        except BlockingIOError:
+            return reactor.splicer.works
+        except TargetError as error:
+            self.close(other.reset, str(error))
+            return True
+        except OSError as error:
+            self.close(side.reset, str(error))
+            return True
+        if count:
+            side.received_bytes += count
+            if unsent:
+                self._keep_unsent(other, unsent, 0)
+            half.passed(count, reactor.now_ms)
+            self._flush()
+            if count == passable:
+                self._read_behind(side)
+        else:
+            self._ended(side)
+        if self.connection.effects.changed or not self._calm:
+            self._obey()
+        return True
+
+    def _read_behind(self, side: Side) -> None:
+        """Read few bytes at once behind spliced ones: the end of the frame, if it has not ended, and then the
+        beginning of the next frame, which is likely to be large too.
+        """
+        connection = self.connection
+        rest = connection.request_rest_bytes if side is self._client else connection.response_rest_bytes
+        few = LOOK_BYTES if side is self._client else READ_BYTES
+        side.read_bytes = few
+        if rest and self._calm and not self._closed:
+            self._pass_on(side)
+            side.read_bytes = few
 
     def _side_ready(self, side: Side, events: int) -> None:
         if events & WRITE and side.unsent:
@@ -366,7 +422,10 @@ class Relay:
         except OSError as error:
             self.close(side.reset, str(error))
             return
-        whole = b"".join(segments)
+        self._keep_unsent(side, b"".join(segments), sent)
+
+    def _keep_unsent(self, side: Side, whole: bytes, sent: int) -> None:
+        """Keep these bytes until the socket has room, except for the first ones, which were sent."""
         side.unsent, side.unsent_bytes = memoryview(whole)[sent:], len(whole)
         self._calm = False
         self._hold()

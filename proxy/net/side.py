@@ -9,6 +9,17 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.effects import End
 from weir.proxy.net.poll import READ
 
+
+class Half(Protocol):
+    """A connection's `Inbound` or `Outbound`."""
+
+    def passable_bytes(self) -> int:
+        """Return the number of bytes that come next and that nobody needs to see."""
+
+    def passed(self, count: int, now_ms: int) -> None:
+        """Note that the next `count` bytes have been forwarded unseen."""
+
+
 Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 """Function (data, memoryview of data, end, now_ms) that processes `data[:end]` and returns the number of
 bytes consumed: `Inbound.judge` or `Outbound.judge`.
@@ -53,9 +64,11 @@ class Side(End):
 
     __slots__ = (
         "fd",
+        "half",
         "interest",
         "judge",
         "own",
+        "read_bytes",
         "received_bytes",
         "recv_into",
         "reset",
@@ -74,6 +87,10 @@ class Side(End):
         self.recv_into = sock.recv_into
         self.send = sock.send
         self.judge: Judge = unconnected
+        self.half: Half | None = None
+        """The part of the connection that processes the bytes from this socket, if splicing is possible."""
+        self.read_bytes = 0
+        """Maximum number of bytes of the next read: fewer if the rest of a frame shall be spliced; else 0."""
         self.reset = reset
         self.own: bytearray | None = None
         """Buffer that holds the bytes in `kept`, if the reactor's shared buffer is too small for them; else

@@ -38,6 +38,7 @@ OF_A_PROCESS: Final = {
     "weir.proxy.net.latency.Latencies",
     "weir.proxy.net.reactor.Reactor",
     "weir.proxy.net.reactor.Turns",
+    "weir.proxy.net.splicing.Splicer",
 }
 """A process has one of each (of histograms, four), for ever; here each rig has."""
 

@@ -1,0 +1,91 @@
+"""Move bytes from one socket to another within the kernel (`splice`), without a copy into this process.
+
+A splice needs a pipe between the sockets. One pipe serves all relays of a reactor, because it is empty
+between two calls: bytes that the second socket does not take are read from the pipe, and wait like others.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from typing import Final
+
+SPLICED_BYTES_MIN: Final = 64 * 1024
+"""Number of bytes of a frame that must be left, so that a splice costs less than a copy."""
+PIPE_BYTES: Final = 1024 * 1024
+"""Size of the pipe: any user may have this much by default."""
+READ_BYTES: Final = 16 * 1024
+"""Number of bytes to read of a response whose rest is likely to be spliced: its fields before the records."""
+_MOVED_BYTES_MAX: Final = 256 * 1024
+"""Maximum number of bytes of one splice, so that a fast connection does not hold up the others."""
+_REFUSED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
+"""Errors by which a kernel, or a sandbox, says that it does not splice these sockets."""
+
+
+class Splicer:
+    """Moves bytes through one pipe."""
+
+    __slots__ = ("_into", "_out", "works")
+
+    def __init__(self) -> None:
+        """Begin without a pipe; the first call makes it."""
+        self.works = True
+        """False if the kernel refuses to splice; then the bytes must be copied."""
+        self._out = self._into = -1
+
+    def move(self, source: int, target: int, most: int) -> tuple[int, bytes]:
+        """Move up to `most` bytes between the non-blocking sockets with these descriptors. Return the number
+        of bytes taken from the source, 0 at the end of file, and those of them that the target has not
+        accepted.
+
+        Raises BlockingIOError if the source has no bytes, other OSErrors if the source is broken, and
+        TargetError if the target is.
+        """
+        if self._into < 0:
+            self._open()
+        try:
+            taken = os.splice(source, self._into, min(most, _MOVED_BYTES_MAX), flags=os.SPLICE_F_NONBLOCK)
+        except OSError as error:
+            if error.errno in _REFUSED:
+                self.works = False
+                raise BlockingIOError from error
+            raise
+        sent = 0
+        try:
+            while sent < taken:
+                sent += os.splice(self._out, target, taken - sent, flags=os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            return taken, self._read(taken - sent)
+        except OSError as error:
+            rest = self._read(taken - sent)
+            if error.errno not in _REFUSED:
+                raise TargetError(str(error)) from error
+            self.works = False
+            return taken, rest
+        return taken, b""
+
+    def close(self) -> None:
+        """Close the pipe."""
+        if self._into >= 0:
+            os.close(self._into)
+            os.close(self._out)
+            self._into = self._out = -1
+
+    def _open(self) -> None:
+        self._out, self._into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        with suppress(OSError):  # a user with many pipes must do with a smaller one
+            fcntl.fcntl(self._into, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+    def _read(self, count: int) -> bytes:
+        """Return the `count` bytes that are left in the pipe."""
+        parts = []
+        while count:
+            parts.append(os.read(self._out, count))
+            count -= len(parts[-1])
+        return b"".join(parts)
+
+
+class TargetError(Exception):
+    """Raised if the socket that shall get the bytes is broken."""
