@@ -164,9 +164,17 @@ class QuotaRegistry:
 
     def named(self) -> Iterator[tuple[QuotasName, Quotas]]:
         """Yield all quotas of clients, enforced and shadow, by their names."""
+        yield from self.named_of_cluster()
+        yield from self.named_of_brokers()
+
+    def named_of_cluster(self) -> Iterator[tuple[QuotasName, Quotas]]:
+        """Yield the quotas that all brokers share: mutations, and entries with cluster scope."""
         yield from _both(None, "mutations", self.mutations)
         for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):
             yield from _both(None, f"cluster {name}", shared)
+
+    def named_of_brokers(self) -> Iterator[tuple[QuotasName, Quotas]]:
+        """Yield the quotas that each broker has for itself."""
         for node_id, broker in self._brokers.items():
             for name, quotas in zip(
                 BROKER_QUOTAS, (broker.produce, broker.fetch, broker.request), strict=True

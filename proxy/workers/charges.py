@@ -16,6 +16,7 @@ from weir.proxy.control.quota_registry import BROKER_QUOTAS, QuotaRegistry
 from weir.quotas.handover import QuotasName, UsedUnits, absorb
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.mutations import MutationBudget
+from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Tags
 
 THROTTLED_MAX: Final = 10_000
@@ -49,15 +50,19 @@ class Charged:
         a millisecond. `shared`: whether to look at the quotas that brokers share, or at the others.
         """
         self._forget()
-        for of, quotas in list(self._registry.named()):
-            if is_shared(of) == shared:
-                for limiters in quotas.slices():
-                    for limiter in limiters:
-                        if isinstance(limiter, Budget | MutationBudget):
-                            charge = self._charge(of, limiter, now_ms)
-                            if charge is not None:
-                                yield charge
+        named = self._registry.named_of_cluster() if shared else self._registry.named_of_brokers()
+        looked = 0
+        for of, quotas in list(named):
+            for limiters in quotas.slices():
+                if looked + len(limiters) > SLICE:
+                    looked = 0
                     yield None
+                looked += len(limiters)
+                for limiter in limiters:
+                    if isinstance(limiter, Budget | MutationBudget):
+                        charge = self._charge(of, limiter, now_ms)
+                        if charge is not None:
+                            yield charge
 
     def _forget(self) -> None:
         """Forget counters of limiters that were removed, if there are many."""

@@ -34,6 +34,7 @@ from weir.proxy.workers.connections import ConnectionLister
 from weir.proxy.workers.messages import Link, LinkError
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.proxy.workers.sharing import SharingFollower
+from weir.proxy.workers.telling import ChargesTeller
 from weir.proxy.workers.usage import UsageSender
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
@@ -41,13 +42,7 @@ from weir.quotas.sharing.shared import LOOK_MS
 
 log = structlog.get_logger("weir")
 
-SHARED_S: Final = 0.02
-"""Time (s) between two looks at the charges of quotas that brokers share."""
-OWN_S: Final = 0.25
-"""Time (s) between two looks at the other charges: a worker that dies takes those of this time along."""
 REPORT_S: Final = 1.0
-CHARGES_MAX: Final = 200
-"""Maximum number of charges in a message."""
 TOLD_AGAIN_MS: Final = 1000
 """Time (ms) between two messages that a broker was reached."""
 _NO_LIMIT: Final = 2**62
@@ -71,7 +66,7 @@ class Worker:
         self._left: list[str] = []
         self._address_book = AddressBook(config.advertised_listeners, lambda _node_id, _port: None)
         self._address_book.on_change.append(self._tell_brokers)
-        self._charged = charges.Charged(registry)
+        self._teller = ChargesTeller(reactor, charges.Charged(registry), link.post, self._note_own)
         self._counts: counts.Counts | None = None
         limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
         limiter.on_leave = self._note_left
@@ -102,8 +97,7 @@ class Worker:
             nursery.start_soon(self._link.send_forever)
             self._admin.nursery = nursery
             self.plane.start_housekeeping(nursery)
-            self._start(nursery, SHARED_S, lambda: self._tell_charges(shared=True))
-            self._start(nursery, OWN_S, lambda: self._tell_charges(shared=False))
+            self._teller.start()
             self._start(nursery, REPORT_S, self._report)
             keep_running = self.plane.supervisor.keep_running
             nursery.start_soon(keep_running, Task.WORKERS, self._lister.run)
@@ -122,8 +116,7 @@ class Worker:
     async def _tell_rest(self) -> None:
         """Send all that the supervisor does not know yet."""
         await self._report()
-        for shared in (False, True):
-            await self._tell_charges(shared=shared)
+        self._teller.tell_rest()
         if self._usage is not None:
             await self._usage.finish()
         self._link.post(messages.Drained())
@@ -226,20 +219,6 @@ class Worker:
             await until()
         finally:
             self._link.post(messages.Away(target.node_id, away=False))
-
-    async def _tell_charges(self, *, shared: bool) -> None:
-        some: list[charges.Charge] = []
-        for charge in self._charged.look(self._reactor.now_ms, shared=shared):
-            if charge is None:
-                await trio.lowlevel.checkpoint()
-            else:
-                some.append(charge)
-                self._note_own([charge])
-            if len(some) == CHARGES_MAX:
-                self._link.post(messages.Charges(some))
-                some = []
-        if some:
-            self._link.post(messages.Charges(some))
 
     async def _report(self) -> None:
         reactor = self._reactor

@@ -1,0 +1,119 @@
+"""A worker tells what its clients have used: soon if brokers share the quota, and nothing if idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from tests.proxy.rigs import Clock
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.workers import telling
+from weir.proxy.workers.charges import Charge, Charged
+from weir.proxy.workers.messages import Charges
+from weir.proxy.workers.telling import ChargesTeller
+from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.registry import SLICE
+from weir.quotas.table.options import Options, Scope
+
+PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
+EACH: Final = (Entity(client_id="each"), PRODUCE)
+WHOLE: Final = (Entity(client_id="whole"), PRODUCE)
+TABLE: Final = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(scope=Scope.CLUSTER)})
+
+
+class Stand:
+    """A teller on a reactor whose time the test sets."""
+
+    def __init__(self, table: QuotaTable = TABLE) -> None:
+        self.clock = Clock()
+        self.reactor = Reactor(self.clock)
+        self.registry = QuotaRegistry(table)
+        self.posted: list[Charges] = []
+        self.noted: list[Charge] = []
+        charged = Charged(self.registry)
+        self.teller = ChargesTeller(self.reactor, charged, self.posted.append, self.noted.extend)
+        self.teller.start()
+
+    def produce(self, client_id: str, units: int) -> None:
+        now_ms = self.reactor.now_ms
+        self.registry.of(1).ledger("", client_id, now_ms).charge_produce(units, now_ms)
+
+    def until(self, now_ms: int) -> None:
+        """Let the timers of each millisecond run."""
+        while self.clock.now_ms < now_ms:
+            self.clock.now_ms += 1
+            self.reactor.turn(0)
+
+    def told(self) -> dict[str, float]:
+        """Units told by client-id; forgets them."""
+        units: dict[str, float] = {}
+        for message in self.posted:
+            for charge in message.charges:
+                client_id = charge.used.tags.client_id or ""
+                units[client_id] = units.get(client_id, 0) + sum(n for _age, n in charge.used.charges)
+        self.posted.clear()
+        return units
+
+
+@pytest.fixture
+def stand() -> Iterator[Stand]:
+    made = Stand()
+    yield made
+    made.reactor.close()
+
+
+def test_shared_quotas_are_told_within_20_ms_and_others_within_250_ms(stand: Stand) -> None:
+    stand.produce("whole", 30)
+    stand.produce("each", 50)
+    stand.until(21)
+    assert stand.told() == {"whole": 30}
+    stand.until(251)
+    assert stand.told() == {"each": 50}
+    assert len(stand.noted) == 2
+
+
+def test_an_idle_worker_posts_nothing(stand: Stand) -> None:
+    stand.produce("whole", 30)
+    stand.until(1000)
+    stand.told()
+    stand.until(3000)
+    assert stand.posted == []
+
+
+def test_everything_is_told_at_the_end_without_waiting(stand: Stand) -> None:
+    stand.produce("whole", 30)
+    stand.produce("each", 50)
+    stand.teller.tell_rest()
+    assert stand.told() == {"whole": 30, "each": 50}
+
+
+def test_many_limiters_are_told_in_steps_between_which_sockets_have_their_turn() -> None:
+    entities = [Entity(client_id=f"c{number}") for number in range(3 * SLICE)]
+    whole = Options(scope=Scope.CLUSTER)
+    stand = Stand(
+        QuotaTable({(e, PRODUCE): 100.0 for e in entities}, options={(e, PRODUCE): whole for e in entities})
+    )
+    for number in range(3 * SLICE):
+        stand.produce(f"c{number}", 7)
+    stand.until(20)
+    first = len(stand.told())
+    assert 0 < first < 3 * SLICE
+    stand.until(24)
+    assert first + len(stand.told()) == 3 * SLICE
+    stand.reactor.close()
+
+
+def test_a_look_that_fails_is_followed_by_another(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[Exception] = []
+    stand.reactor.on_error = errors.append
+    stand.produce("whole", 30)
+    with monkeypatch.context() as patched:
+        patched.setattr(stand.teller, "_post", None)
+        stand.until(21)
+    assert [type(error) for error in errors] == [TypeError]
+    stand.produce("whole", 4)
+    stand.until(20 + telling.FAILED_MS)
+    assert stand.told() == {"whole": 4}
