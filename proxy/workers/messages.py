@@ -272,6 +272,7 @@ class Link:
 
     def __init__(self, sock: socket.socket) -> None:
         """Take over a connected SOCK_SEQPACKET socket. Call this within Trio."""
+        self._plain = sock
         self._sock = trio.socket.from_stdlib_socket(sock)
         self._token = trio.lowlevel.current_trio_token()
         self._unsent: deque[_Unsent] = deque()
@@ -292,6 +293,15 @@ class Link:
         self._append(_Unsent(_LAST + msgspec.msgpack.encode(client), client, sock))
 
     def _append(self, unsent: _Unsent) -> None:
+        """Send a packet now if there is room, else as soon as there is. Waking Trio costs more."""
+        if not self._unsent:
+            try:
+                self._plain.sendmsg(*_parts(unsent))
+            except OSError:
+                pass  # no room; or the other end has gone, which `send_forever` tells
+            else:
+                _sent(unsent)
+                return
         self._unsent.append(unsent)
         self._token.run_sync_soon(self._wake, idempotent=True)
 
@@ -303,9 +313,7 @@ class Link:
         while True:
             while self._unsent:
                 await self._send(self._unsent[0])
-                sent = self._unsent.popleft()
-                if sent.sock is not None:
-                    sent.sock.close()
+                _sent(self._unsent.popleft())
             self._posted = trio.Event()
             if not self._unsent:
                 await self._posted.wait()
@@ -316,10 +324,8 @@ class Link:
         return [(each.client, each.sock) for each in unsent if each.client is not None and each.sock]
 
     async def _send(self, unsent: _Unsent) -> None:
-        fds = [] if unsent.sock is None else [unsent.sock.fileno()]
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
-            await self._sock.sendmsg([unsent.packet], ancillary)
+            await self._sock.sendmsg(*_parts(unsent))
         except OSError as error:
             raise LinkError(error.strerror or str(error)) from None
 
@@ -351,6 +357,18 @@ class Link:
     def close(self) -> None:
         """Close this end."""
         self._sock.close()
+
+
+def _parts(unsent: _Unsent) -> tuple[list[bytes], list[tuple[int, int, array.array[int]]]]:
+    """Return the arguments of `sendmsg`."""
+    fds = [] if unsent.sock is None else [unsent.sock.fileno()]
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    return [unsent.packet], ancillary
+
+
+def _sent(packet: _Unsent) -> None:
+    if packet.sock is not None:
+        packet.sock.close()
 
 
 def _decoded(data: bytes) -> Message:

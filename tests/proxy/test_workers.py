@@ -110,7 +110,7 @@ def test_clients_that_were_not_sent_are_given_back() -> None:
         ours, theirs = link_pair()
         near, far = socket.socketpair()
         client = Client(None, bootstrap=True, host="10.0.0.1", port=5)
-        ours.post(Left(["10.0.0.1"]))
+        ours.post(Left(["10.0.0.1"] * 1_000_000))  # more than the kernel keeps
         ours.post_client(client, near)
         assert ours.unsent_clients() == [(client, near)]
         for each in (near, far, ours, theirs):
