@@ -69,12 +69,30 @@ def test_clients_lose_nothing_when_a_worker_is_lost_and_replaced(
     assert weir.stop() == 0
 
 
-def test_workers_end_when_the_supervisor_is_killed(
-    fresh_cluster: StartCluster, start_weir: StartWeir
+def test_clients_lose_nothing_when_the_supervisor_is_killed_and_started_again(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    weir = start_weir(fresh_cluster("3.9.1").bootstrap, options=TWO)
-    os.kill(weir.pid, signal.SIGKILL)
-    await_true(lambda: not any(map(runs, workers(weir))))
+    cluster = fresh_cluster("3.9.1", brokers=BROKERS)
+    weir = start_weir(cluster.bootstrap, GENEROUS, options=TWO)
+    create_topic(weir.bootstrap, topic, BROKERS)
+    place = weir.bootstrap, topic, BROKERS
+    senders = [RdSender(*place, ONCE, name) for name in ("one", "another")]
+    receiver = RdReceiver(*place)
+    with ExitStack() as stack:
+        for talker in (*senders, receiver):
+            stack.enter_context(talker)
+        flow(senders, [receiver])
+        former = workers(weir)
+        os.kill(weir.pid, signal.SIGKILL)
+        killed_s = time.monotonic()
+        await_true(lambda: not any(map(runs, former)))
+        assert weir.stop() == -signal.SIGKILL
+        weir.start()
+        flow(senders, [receiver])
+        print(f"supervisor killed: records of every partition flow after {time.monotonic() - killed_s:.1f} s")
+        settle(senders, [receiver])
+    assert_all_arrived(senders, [receiver], once=True)
+    assert weir.stop() == 0
 
 
 def test_quotas_altered_through_a_worker_are_stored_by_the_supervisor_and_hold_at_all_workers(
