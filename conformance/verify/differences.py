@@ -174,7 +174,7 @@ class MessageScanner:
         if not nullable:
             self._defect(
                 R.NULL_NOT_ALLOWED,
-                "A field is null, but this version does not allow null.",
+                "A field is null, but this version does not allow null. Write a value; it may be empty.",
                 at,
                 "a value",
                 "null",
@@ -211,7 +211,7 @@ class MessageScanner:
                 if byte == 0 and shift:
                     self._defect(
                         R.VARINT_NOT_MINIMAL,
-                        "A varint has more bytes than it needs.",
+                        "A varint has more bytes than it needs. Stop when all bits that are left are 0.",
                         at,
                         _minimal(value).hex(" "),
                         self.data[at : self.position].hex(" "),
@@ -234,9 +234,10 @@ class MessageScanner:
             at = self.position
             tag = self._uvarint()
             if tag <= before:
-                self._defect(
-                    R.TAG_ORDER, f"Tag {tag} follows tag {before}.", at, f"a tag above {before}", str(tag)
-                )
+                text = f"Tag {tag} follows tag {before}. Write tags in ascending order, each once."
+                self._path.append("tagged fields")
+                self._defect(R.TAG_ORDER, text, at, f"a tag above {before}", str(tag))
+                self._path.pop()
             before = max(before, tag)
             at = self.position
             size = self._uvarint()
