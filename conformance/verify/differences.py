@@ -290,6 +290,24 @@ class MessageScanner:
         return spelled
 
 
+class TagScanner(MessageScanner):
+    """Lists the tagged fields of a message that its layout knows, in the order of the bytes."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        super().__init__(data, position)
+        self.tags: list[tuple[str, int]] = []
+        """Path and offset of each field. The offset is that of the size before the value."""
+
+    def _clean(self, clean: Pass, index: int, count: int) -> int:  # noqa: ARG002  # all fields are visited
+        return min(index, count)
+
+    def _tag(self, slot: Slot, size: int, at: int) -> None:
+        self._path.append(slot.name)
+        self.tags.append((self._spelled(), at))
+        self._path.pop()
+        super()._tag(slot, size, at)
+
+
 class Locator(MessageScanner):
     """Finds the bytes of fields: of those with given paths, and of the innermost one at a given offset."""
 
