@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from weir.proxy.control.quota_registry import BROKER_QUOTAS, QuotaRegistry
+from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, QuotaRegistry
 from weir.quotas.handover import QuotasName, UsedUnits, absorb
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.mutations import MutationBudget
@@ -93,7 +93,7 @@ class Charged:
 
 def is_shared(of: QuotasName) -> bool:
     """Return True for quotas that all brokers share: mutations, and entries with cluster scope."""
-    return of[1] not in BROKER_QUOTAS
+    return of[1] not in NAMES_AT_BROKERS
 
 
 def take(registry: QuotaRegistry, charges: Collection[Charge], now_ms: int, *, count: bool) -> None:
