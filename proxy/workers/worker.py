@@ -31,7 +31,7 @@ from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.connections import ConnectionLister
-from weir.proxy.workers.messages import Link, LinkError
+from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.proxy.workers.sharing import SharingFollower
 from weir.proxy.workers.telling import ChargesTeller

@@ -14,7 +14,8 @@ from weir.proxy.config.config import ConfigError, needs_one_worker
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
-from weir.proxy.workers.messages import Brokers, Charges, Client, Left, Link, LinkError
+from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.messages import Brokers, Charges, Client, Left
 from weir.proxy.workers.pool import number_of
 from weir.proxy.workers.worker import message_of, table_of, without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
