@@ -168,10 +168,10 @@ def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
     yield WEIR.gauge("sessions_open", "Client connections now.", counters.sessions_open)
     yield WEIR.gauge(
-        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.buffered.bytes
+        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.buffered_bytes
     )
     yield WEIR.counter(
-        "reading_stops", "Times that no client was read because of buffered_bytes_max.", server.buffered.stops
+        "reading_stops", "Times that no client was read because of buffered_bytes_max.", server.reading_stops
     )
     yield WEIR.counter(
         "sessions_opened", "Client connections that reached a broker.", counters.sessions_opened

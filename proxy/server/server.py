@@ -263,7 +263,7 @@ class Server:
 
     @property
     def buffered(self) -> BufferedBytes:
-        """Number of bytes that all connections have read and not sent yet, and its limit
+        """Number of bytes that the connections of this process have read and not sent yet, and its limit
         (`buffered_bytes_max`).
         """
         return self._reactor.buffered
@@ -277,6 +277,21 @@ class Server:
         """Have Trio call `call` soon, on Trio's thread. Callable from any thread."""
         assert self._token is not None
         self._token.run_sync_soon(call)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Number of bytes that all connections have read and not sent yet, also those of workers."""
+        return self.buffered.bytes + self.plane.elsewhere.buffered_bytes
+
+    @property
+    def reading_stops(self) -> int:
+        """Number of times that a process has stopped to read from clients because of `buffered_bytes_max`."""
+        return self.buffered.stops + self.plane.elsewhere.reading_stops
+
+    @property
+    def reading_stopped(self) -> bool:
+        """True while a process reads from no client because of `buffered_bytes_max`."""
+        return self.buffered.full or self.plane.elsewhere.reading_stopped
 
     # Listening
 

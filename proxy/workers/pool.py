@@ -75,8 +75,8 @@ class Pool:
         """Recent bytes of each broker."""
         self._refusing: dict[int, trio.Event] = {}
         """Events of the brokers whose listeners refuse connections, set once they may accept again."""
-        self._connections: dict[int, Counter[int | None]] = {}
-        """Number of open connections of each worker, by node id."""
+        self._counts: dict[int, counts.Counts] = {}
+        """The latest counters of each worker."""
         self._lost_s = -RECENT_S
         self.usage = UsageCollector(self._tell, put)
         """The workers' usage records."""
@@ -291,8 +291,8 @@ class Pool:
                     handle.post(messages.Charges(shared))
 
     def _take_counts(self, number: int, increase: counts.Counts) -> None:
-        self._connections[number] = Counter(increase.connections)
-        self._server.plane.connections_elsewhere = sum(self._connections.values(), Counter())
+        self._counts[number] = increase
+        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
         counts.add(increase, self._server.plane, self._reactor.turns, self._reactor.latencies)
         self._load.update(increase.from_clients)
         self._load.update(increase.from_brokers)
@@ -336,7 +336,8 @@ class Pool:
         """Count the end of a worker's connections; its listeners accept connections again."""
         self._server.worker_restarts[reason] += 1
         self._lost_s = trio.current_time()
-        self._connections.pop(number, None)
+        self._counts.pop(number, None)
+        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
         counters = self._server.counters
         for host in hosts:
             self._server.plane.connector.ended(host)

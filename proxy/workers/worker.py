@@ -22,7 +22,7 @@ from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.sources import Sources
-from weir.proxy.control.supervisor import Task, every, in_steps
+from weir.proxy.control.supervisor import Task, every, in_steps, stepwise
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
@@ -221,8 +221,7 @@ class Worker:
             self._link.post(messages.Away(target.node_id, away=False))
 
     async def _report(self) -> None:
-        reactor = self._reactor
-        now = counts.read(self.plane, reactor.turns, reactor.latencies, reactor.buffered.bytes)
+        now = await stepwise(counts.read(self.plane, self._reactor))
         self._link.post(messages.Report(counts.increase(now, self._counts)))
         self._counts = now
 
