@@ -29,6 +29,7 @@ from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.levels import UsageLevels
 from weir.proxy.control.events.quota_changes import QuotaChanges
 from weir.proxy.control.events.throttle_log import ThrottleLog
+from weir.proxy.control.peers import ReadPeers, local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.connections import ConnectionFilter
@@ -108,6 +109,14 @@ class Server:
         """Function that returns the states of the workers; None if this process serves the clients."""
         self.list_connections: ListConnections | None = None
         """Coroutine function that returns the chosen connections of all workers; None without workers."""
+        self.read_peers: ReadPeers = local_peers(self._clients, quotas)
+        """Coroutine function that reads the clients of the open connections of entities. Set it before
+        calling `serve`.
+        """
+        self.refusing_elsewhere: Callable[[], frozenset[int]] = frozenset
+        """Function that returns the node ids of the brokers whose listeners refuse connections because a
+        worker asks for that.
+        """
         self.worker_restarts: Counter[str] = Counter()
         """Number of replaced workers by reason."""
         self.on_use: list[Callable[[Config], None]] = []
@@ -159,13 +168,14 @@ class Server:
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
         publish = self.events.publish
         throttle_logs = [
-            ThrottleLog(self.scan, self._clients, publish, shadow=shadow) for shadow in (False, True)
+            ThrottleLog(self.scan, self.read_peers, publish, shadow=shadow) for shadow in (False, True)
         ]
-        start(
-            Task.THROTTLE_LOG,
-            throttle_log.PERIOD_S,
-            lambda: in_steps(chain.from_iterable(log.look(now_ms()) for log in throttle_logs)),
-        )
+
+        async def look_at_throttles() -> None:
+            for throttles in throttle_logs:
+                await throttles.look(now_ms())
+
+        start(Task.THROTTLE_LOG, throttle_log.PERIOD_S, look_at_throttles)
         usage_levels = [UsageLevels(self.scan, publish, shadow=shadow) for shadow in (False, True)]
         start(
             Task.EVENTS,
@@ -206,7 +216,7 @@ class Server:
     @property
     def refusing(self) -> frozenset[int]:
         """Node ids of the brokers whose listeners refuse connections now."""
-        return self.plane.connector.refusing
+        return self.plane.connector.refusing | self.refusing_elsewhere()
 
     @property
     def now_ms(self) -> int:
@@ -269,16 +279,6 @@ class Server:
         return self._reactor.buffered
 
     @property
-    def received_bytes(self) -> tuple[int, int]:
-        """Number of bytes received from clients, and number received from brokers, since the start."""
-        return self.plane.received_bytes
-
-    def _run_soon(self, call: Callable[[], None]) -> None:
-        """Have Trio call `call` soon, on Trio's thread. Callable from any thread."""
-        assert self._token is not None
-        self._token.run_sync_soon(call)
-
-    @property
     def buffered_bytes(self) -> int:
         """Number of bytes that all connections have read and not sent yet, also those of workers."""
         return self.buffered.bytes + self.plane.elsewhere.buffered_bytes
@@ -292,6 +292,16 @@ class Server:
     def reading_stopped(self) -> bool:
         """True while a process reads from no client because of `buffered_bytes_max`."""
         return self.buffered.full or self.plane.elsewhere.reading_stopped
+
+    @property
+    def received_bytes(self) -> tuple[int, int]:
+        """Number of bytes received from clients, and number received from brokers, since the start."""
+        return self.plane.received_bytes
+
+    def _run_soon(self, call: Callable[[], None]) -> None:
+        """Have Trio call `call` soon, on Trio's thread. Callable from any thread."""
+        assert self._token is not None
+        self._token.run_sync_soon(call)
 
     # Listening
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from weir.proxy.config.settings import Settings
+from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.workers.charges import Charge
@@ -117,6 +118,13 @@ class ListConnections(msgspec.Struct, tag=True, frozen=True):
     filter: ConnectionFilter
 
 
+class ListPeers(msgspec.Struct, tag=True, frozen=True):
+    """Count the open connections of entities."""
+
+    number: int
+    wanted: WantedPeers
+
+
 class Drain(msgspec.Struct, tag=True, frozen=True):
     """Close each connection once its requests are answered, and end."""
 
@@ -184,6 +192,13 @@ class Listed(msgspec.Struct, tag=True, frozen=True):
     connections: Connections
 
 
+class PeersListed(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `ListPeers`, with its number: the peers of each entity, in the same order."""
+
+    number: int
+    peers: list[Peers]
+
+
 class Alter(msgspec.Struct, tag=True, frozen=True):
     """A client alters quotas, or replication throttles."""
 
@@ -222,6 +237,7 @@ Message: TypeAlias = (
     | TakeUsage
     | TakeTraces
     | ListConnections
+    | ListPeers
     | Drain
     | Stored
     | Ready
@@ -232,6 +248,7 @@ Message: TypeAlias = (
     | Away
     | Used
     | Listed
+    | PeersListed
     | Alter
     | AlteredAtBroker
     | Drained

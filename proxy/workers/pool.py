@@ -29,8 +29,8 @@ from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
-from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.questions import ConnectionLists, PeerLists
 from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
@@ -84,6 +84,7 @@ class Pool:
             None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
         )
         self._lists = ConnectionLists(self.handles)
+        self._peers = PeerLists(self.handles)
         self._processes = count()
         """Number of processes started so far."""
         self._ended = trio.Event()
@@ -91,6 +92,8 @@ class Pool:
         server.receive = self.receive
         server.workers = self.records
         server.list_connections = self._lists.read
+        server.read_peers = self._peers.read
+        server.refusing_elsewhere = lambda: frozenset(self._refusing)
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._tell_quotas)
@@ -260,7 +263,9 @@ class Pool:
         elif isinstance(message, messages.Used):
             self.usage.take(message)
         elif isinstance(message, messages.Listed):
-            self._lists.take(number, message)
+            self._lists.questions.take(number, message.number, message.connections)
+        elif isinstance(message, messages.PeersListed):
+            self._peers.questions.take(number, message.number, message.peers)
         elif isinstance(message, messages.Alter):
             self._alter(number, message)
         elif isinstance(message, messages.AlteredAtBroker):

@@ -117,7 +117,13 @@ def state_of(sources: Sources, readiness: Readiness) -> State:
     return State(
         sources,
         readiness,
-        SnapshotSources(sources.quota_registry, quotas, lambda: server.relays, sources.now_ms),
+        SnapshotSources(
+            sources.quota_registry,
+            quotas,
+            lambda: server.relays,
+            sources.now_ms,
+            peers=lambda wanted: server.read_peers(wanted),
+        ),
         History(server.scan),
         traffic,
         has_token=server.config.admin_access.token_file is not None,
