@@ -15,7 +15,7 @@ from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metr
 
 from weir.protocol import schema
 from weir.proxy import logs
-from weir.proxy.admin import quota_metrics, sharing_metrics
+from weir.proxy.admin import quota_metrics, sharing_metrics, worker_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
@@ -32,7 +32,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
-from weir.proxy.server.server import LOSSES, Server
+from weir.proxy.server.server import Server
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
@@ -114,12 +114,7 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
         "problem",
     )
     failures = server.counters.task_failures
-    yield WEIR.counter(
-        "worker_restarts",
-        "Workers that were replaced.",
-        {reason: server.worker_restarts[reason] for reason in LOSSES},
-        "reason",
-    )
+    yield from worker_metrics.families(server)
     yield WEIR.counter(
         "task_failures",
         "Failures of Weir's own tasks, which were restarted.",
