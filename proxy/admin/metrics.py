@@ -14,7 +14,6 @@ from itertools import accumulate
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from weir.protocol import schema
-from weir.proxy import logs
 from weir.proxy.admin import quota_metrics, sharing_metrics, worker_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
@@ -87,7 +86,7 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
     versions = {"version": version("kafka-weir"), "build": build(), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version and build of Weir, version of Python.", value=versions)
     yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
-    yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", logs.lost_lines())
+    yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", server.log_lines_lost)
     nodes, port = server.address_book.nodes, server.address_book.port
     yield WEIR.gauge("brokers", "Known brokers; each has a listener.", len(nodes))
     yield WEIR.gauge(

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
+from weir.proxy import logs
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.config.config import Config, ConfigError
 from weir.proxy.connection.client import Client
@@ -292,6 +293,11 @@ class Server:
     def reading_stopped(self) -> bool:
         """True while a process reads from no client because of `buffered_bytes_max`."""
         return self.buffered.full or self.plane.elsewhere.reading_stopped
+
+    @property
+    def log_lines_lost(self) -> int:
+        """Number of log lines that could not be written, also those of workers."""
+        return logs.lost_lines() + self.plane.elsewhere.log_lines_lost
 
     @property
     def received_bytes(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from weir.proxy import logs
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots.elsewhere import Elsewhere
@@ -54,6 +55,7 @@ class Counts(msgspec.Struct, frozen=True):
     """True while no client is read because of `buffered_bytes_max`."""
     reading_stops: int = 0
     """Number of times that reading from clients has stopped because of `buffered_bytes_max`."""
+    log_lines_lost: int = 0
 
 
 def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
@@ -81,6 +83,7 @@ def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
         buffered_bytes=buffered.bytes,
         reading_stopped=buffered.full,
         reading_stops=buffered.stops,
+        log_lines_lost=logs.lost_lines(),
         numbers=[getattr(counters, name) for name in _NUMBERS],
         by_api=[dict(getattr(counters, name)) for name in _BY_API],
         by_name=[{str(key): n for key, n in getattr(counters, name).items()} for name in _BY_NAME],
@@ -111,6 +114,7 @@ def increase(now: Counts, before: Counts | None) -> Counts:
         requests=[(api, number, n - requests.get((api, number), 0)) for api, number, n in now.requests],
         turns=_less(now.turns, before.turns),
         reading_stops=now.reading_stops - before.reading_stops,
+        log_lines_lost=now.log_lines_lost - before.log_lines_lost,
         histograms=[_less(*both) for both in zip(now.histograms, before.histograms, strict=True)],
     )
 
@@ -126,6 +130,7 @@ def add(counts: Counts, plane: DataPlane, turns: Turns, latencies: Latencies) ->
     _add_connections(counts, counters)
     plane.elsewhere.requests.update({(api, number): n for api, number, n in counts.requests})
     plane.elsewhere.reading_stops += counts.reading_stops
+    plane.elsewhere.log_lines_lost += counts.log_lines_lost
     turns.number += counts.turns[0]
     turns.busy_us += counts.turns[1]
     turns.longer += counts.turns[2]

@@ -13,13 +13,17 @@ import trio.testing
 from tests.proxy.snapshot_rigs import ALICE, PRODUCE, World
 from tests.proxy.wire import Wire
 from tests.wire.frames import framed
+from weir.proxy import logs
+from weir.proxy.config import config
 from weir.proxy.control.peers import PEERS_MAX, EntityPeers, Peers, WantedPeers
+from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.elsewhere import Elsewhere
 from weir.proxy.control.snapshots.entities import EntityFilter, read_throttled
 from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
 from weir.proxy.counters import Counters
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.counts import Counts, increase, read, sum_up
+from weir.proxy.server.server import Server
+from weir.proxy.workers.counts import Counts, add, increase, read, sum_up
 from weir.proxy.workers.messages import ListConnections, ListPeers, Message, PeersListed, decoded, encoded
 from weir.proxy.workers.questions import WAIT_S, Answerer, PeerLists
 from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
@@ -243,6 +247,18 @@ def test_a_report_has_the_bytes_that_wait_to_be_sent(reactor: Reactor) -> None:
     now = increase(counts_of(World(), reactor), before)
     assert (before.buffered_bytes, before.reading_stopped, before.reading_stops) == (3000, True, 4)
     assert (now.buffered_bytes, now.reading_stopped, now.reading_stops) == (100, False, 2)
+
+
+def test_lost_log_lines_of_workers_are_counted_by_the_supervisor(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = Server(config.load(None, {"upstream": "broker:1"}), reactor, QuotaRegistry(QuotaTable()))
+    before = counts_of(World(), reactor)
+    with monkeypatch.context() as worker:
+        worker.setattr(logs, "lost_lines", lambda: before.log_lines_lost + 7)
+        now = increase(counts_of(World(), reactor), before)
+    add(now, supervisor.plane, reactor.turns, reactor.latencies)
+    assert supervisor.log_lines_lost == logs.lost_lines() + 7
 
 
 def test_the_supervisor_sums_up_what_its_workers_have_reported_last(reactor: Reactor) -> None:

@@ -24,5 +24,7 @@ class Elsewhere:
     """True while any worker reads from no client because of `buffered_bytes_max`."""
     reading_stops: int = 0
     """Number of times since the start that a worker has stopped to read from clients."""
+    log_lines_lost: int = 0
+    """Number of log lines of workers that could not be written, since the start."""
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Number of requests since the start, by (API key, version)."""
