@@ -130,7 +130,7 @@ class TopicRates:
         return iter(self._own[shadow].values())
 
     def own(self, tags: Tags, *, shadow: bool) -> Budget | None:
-        """Return the enforced (or `shadow`) budget of this broker with these tags; None if there is none."""
+        """Return this broker's enforced (or `shadow`) budget with these tags; None if the topic has none."""
         budget = self._own[shadow].get(tags.topic.encode("utf-8", "surrogatepass"))
         return budget if budget is not None and budget.tags == tags else None
 

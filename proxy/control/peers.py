@@ -115,8 +115,8 @@ def _limiters(registry: QuotaRegistry, wanted: WantedPeers) -> Iterator[list[Lim
         return
     quotas = client_quotas_by_key(registry, shadow=wanted.shadow)
     for each in wanted.entities:
-        places = quotas.get(each.quota, {})
-        chosen = [its for where, its in places.items() if each.where in (ANYWHERE, where)]
+        at_brokers = quotas.get(each.quota, {})
+        chosen = [its for where, its in at_brokers.items() if each.where in (ANYWHERE, where)]
         yield [limiter for its in chosen if (limiter := its.with_tags(each.tags)) is not None]
 
 
