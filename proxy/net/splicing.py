@@ -15,11 +15,11 @@ from typing import Final
 SPLICED_BYTES_MIN: Final = 64 * 1024
 """Number of bytes of a frame that must be left, so that a splice costs less than a copy."""
 PIPE_BYTES: Final = 1024 * 1024
-"""Size of the pipe: any user may have this much by default."""
+"""Size of the pipe, and so the maximum of one splice, which takes 0.1 ms: any user may have this much by
+default.
+"""
 READ_BYTES: Final = 16 * 1024
 """Number of bytes to read of a response whose rest is likely to be spliced: its fields before the records."""
-_MOVED_BYTES_MAX: Final = 256 * 1024
-"""Maximum number of bytes of one splice, so that a fast connection does not hold up the others."""
 _REFUSED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
 """Errors by which a kernel, or a sandbox, says that it does not splice these sockets."""
 
@@ -46,7 +46,7 @@ class Splicer:
         if self._into < 0:
             self._open()
         try:
-            taken = os.splice(source, self._into, min(most, _MOVED_BYTES_MAX), flags=os.SPLICE_F_NONBLOCK)
+            taken = os.splice(source, self._into, min(most, PIPE_BYTES), flags=os.SPLICE_F_NONBLOCK)
         except OSError as error:
             if error.errno in _REFUSED:
                 self.works = False
