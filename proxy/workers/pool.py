@@ -29,8 +29,8 @@ from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
-from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.questions import ConnectionLists, PeerLists
 from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
@@ -75,8 +75,8 @@ class Pool:
         """Recent bytes of each broker."""
         self._refusing: dict[int, trio.Event] = {}
         """Events of the brokers whose listeners refuse connections, set once they may accept again."""
-        self._connections: dict[int, Counter[int | None]] = {}
-        """Number of open connections of each worker, by node id."""
+        self._counts: dict[int, counts.Counts] = {}
+        """The latest counters of each worker."""
         self._lost_s = -RECENT_S
         self.usage = UsageCollector(self._tell, put)
         """The workers' usage records."""
@@ -84,6 +84,7 @@ class Pool:
             None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
         )
         self._lists = ConnectionLists(self.handles)
+        self._peers = PeerLists(self.handles)
         self._processes = count()
         """Number of processes started so far."""
         self._ended = trio.Event()
@@ -91,6 +92,8 @@ class Pool:
         server.receive = self.receive
         server.workers = self.records
         server.list_connections = self._lists.read
+        server.read_peers = self._peers.read
+        server.refusing_elsewhere = lambda: frozenset(self._refusing)
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._tell_quotas)
@@ -260,7 +263,9 @@ class Pool:
         elif isinstance(message, messages.Used):
             self.usage.take(message)
         elif isinstance(message, messages.Listed):
-            self._lists.take(number, message)
+            self._lists.questions.take(number, message.number, message.connections)
+        elif isinstance(message, messages.PeersListed):
+            self._peers.questions.take(number, message.number, message.peers)
         elif isinstance(message, messages.Alter):
             self._alter(number, message)
         elif isinstance(message, messages.AlteredAtBroker):
@@ -291,8 +296,8 @@ class Pool:
                     handle.post(messages.Charges(shared))
 
     def _take_counts(self, number: int, increase: counts.Counts) -> None:
-        self._connections[number] = Counter(increase.connections)
-        self._server.plane.connections_elsewhere = sum(self._connections.values(), Counter())
+        self._counts[number] = increase
+        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
         counts.add(increase, self._server.plane, self._reactor.turns, self._reactor.latencies)
         self._load.update(increase.from_clients)
         self._load.update(increase.from_brokers)
@@ -336,7 +341,8 @@ class Pool:
         """Count the end of a worker's connections; its listeners accept connections again."""
         self._server.worker_restarts[reason] += 1
         self._lost_s = trio.current_time()
-        self._connections.pop(number, None)
+        self._counts.pop(number, None)
+        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
         counters = self._server.counters
         for host in hosts:
             self._server.plane.connector.ended(host)

@@ -14,7 +14,8 @@ import trio
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
 from weir.proxy.logs import audit_logger
-from weir.proxy.workers.messages import Alter, AlteredAtBroker, Link, Stored
+from weir.proxy.workers.link import Link
+from weir.proxy.workers.messages import Alter, AlteredAtBroker, Stored
 
 log = structlog.get_logger("weir")
 audit = audit_logger("weir.audit")

@@ -14,7 +14,8 @@ from weir.proxy.config.config import ConfigError, needs_one_worker
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
-from weir.proxy.workers.messages import Brokers, Charges, Client, Left, Link, LinkError
+from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.messages import Brokers, Charges, Client, Left
 from weir.proxy.workers.pool import number_of
 from weir.proxy.workers.worker import message_of, table_of, without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -221,3 +222,18 @@ def test_a_worker_has_no_limits_of_connections_which_the_supervisor_applies() ->
     found = without_limits(settings)
     assert (found.max_connections_per_ip, found.proxy_protocol_from) == (0, "")
     assert found.connections_max > 1_000_000
+
+
+def test_the_supervisor_knows_the_request_time_of_workers_by_api() -> None:
+    each = (Entity(client_id="each"), QuotaKey.REQUEST_PERCENTAGE)
+    worker, supervisor = (QuotaRegistry(QuotaTable({each: 100.0})) for _ in range(2))
+    ledger = worker.of(1).ledger("", "each", NOW_MS)
+    reader = Charged(worker)
+    for api_keys in ((0, 1, 0), (1, 999)):
+        for api_key in api_keys:
+            ledger.charge_request(api_key, 10_000.0, NOW_MS)
+        found = [charge for charge in reader.look(NOW_MS, shared=False) if charge is not None]
+        take(supervisor, found, NOW_MS, count=True)
+    (mine,), (told,) = worker.of(1).request, supervisor.of(1).request
+    assert len(mine.by_api) == 3
+    assert told.by_api == pytest.approx(mine.by_api)
