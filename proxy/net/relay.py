@@ -274,8 +274,8 @@ class Relay:
             count, unsent = reactor.splicer.move(side.fd, other.fd, passable)
         except BlockingIOError:
             return reactor.splicer.works
-        except TargetError as error:
-            self.close(other.reset, str(error))
+        except TargetError as broken:
+            self.close(other.reset, str(broken))
             return True
         except OSError as error:
             self.close(side.reset, str(error))
