@@ -156,11 +156,10 @@ class QuotaRegistry:
         those of the cluster and, with `every_broker`, those of each broker with a known id.
         """
         for name, quotas in self.named():
-            node_id, kind, _is_shadow = name
-            if kind == "mutations":
-                yield name, quotas, self._controller_window_s
-            elif kind not in BROKER_QUOTAS or (every_broker and node_id is not None):
-                yield name, quotas, (self._num_samples - 1) * self._window_s
+            if is_shareable(name, every_broker=every_broker):
+                is_burst = name[1] == "mutations"
+                window_s = (self._num_samples - 1) * self._window_s
+                yield name, quotas, self._controller_window_s if is_burst else window_s
 
     def named(self) -> Iterator[tuple[QuotasName, Quotas]]:
         """Yield all quotas of clients, enforced and shadow, by their names."""
@@ -192,6 +191,14 @@ class QuotaRegistry:
 
 BROKER_QUOTAS: Final = ("produce", "fetch", "request")
 """Names of the quotas that each broker has, in the order of `ClusterQuotas.all`."""
+
+
+def is_shareable(name: QuotasName, *, every_broker: bool) -> bool:
+    """Return True if several Weirs can share the quotas of this name, also before the broker is known:
+    those of the cluster and, with `every_broker`, those of each broker with a known id.
+    """
+    node_id, kind, _is_shadow = name
+    return kind not in BROKER_QUOTAS or (every_broker and node_id is not None)
 
 
 def _both(node_id: int | None, name: str, quotas: Quotas) -> Iterator[tuple[QuotasName, Quotas]]:
