@@ -166,6 +166,24 @@ def test_limits_apply_as_without_sharing_if_the_topic_was_never_read() -> None:
     assert blindness.part(None) == 1
 
 
+@pytest.mark.parametrize("heard_ms", [20, 4000, 6000])
+def test_a_limiter_made_before_the_others_were_heard_gets_the_whole_limit_after_that(heard_ms: int) -> None:
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    limiters.join(ID, quotas, 10)
+    limiters.look(0)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    assert budget.limit == 500
+    for now_ms in range(20, heard_ms, 20):
+        limiters.look(now_ms)
+    blindness.heard(1, heard_ms)
+    for now_ms in range(heard_ms, heard_ms + 100, 20):
+        limiters.look(now_ms)
+    assert budget.limit == 1000
+
+
 def shared(now_ms: int = 0) -> tuple[SharedLimiters, OwnUsage, Blindness]:
     own, blindness = OwnUsage("w", 1), Blindness(now_ms)
     return SharedLimiters(own, blindness, 11_000), own, blindness
