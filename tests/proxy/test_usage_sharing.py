@@ -93,7 +93,7 @@ def test_what_a_former_process_has_told_is_not_charged_again_from_the_topic() ->
     topic, clock = Topic(), Clock()
     one, _here = sharing_of(topic, clock)
     one.inherited()
-    one._heard(News({7: []}, 0, 1, one.ignored))
+    one._heard(News({7: []}, 0, 1, one.ignored, [0]))
     assert one.limiters.others_units == 0
 
 

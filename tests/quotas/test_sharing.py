@@ -16,7 +16,15 @@ from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge, OthersUsage
 from weir.quotas.sharing.own import OwnUsage
-from weir.quotas.sharing.report import Report, ReportError, Usage, decode, encode, limiter_number
+from weir.quotas.sharing.report import (
+    USAGES_MAX,
+    Report,
+    ReportError,
+    Usage,
+    decode,
+    encode,
+    limiter_number,
+)
 from weir.quotas.sharing.shared import SharedLimiters
 from weir.quotas.table.entities import Entity, Tags
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
@@ -97,6 +105,60 @@ def test_recent_units_are_those_of_about_ten_seconds() -> None:
     ((usage,),) = [report.usages for report in own.due(59_000)]
     assert usage.total == 6000
     assert 1000 <= usage.recent <= 1200
+
+
+def test_a_limiter_whose_report_did_not_leave_is_reported_again_without_further_usage() -> None:
+    own = OwnUsage("w", 1)
+    own.due(0)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=10)
+    (report,) = own.due(50)
+    own.unsent(report.sequence)
+    assert own.due(549) == []  # a closed topic is tried twice a second
+    assert [report.usages for report in own.due(550)] == [(Usage(7, 300, 300),)]
+
+
+def test_a_limiter_is_reported_again_if_a_later_report_came_back_and_its_own_did_not() -> None:
+    own = OwnUsage("w", 1)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=0)
+    own.due(0)
+    own.due(500)
+    own.returned([1])
+    assert [report.usages for report in own.due(1000)] == [(Usage(7, 300, 300),)]
+    own.returned([2])
+    assert [report.usages for report in own.due(1500)] == [()]
+
+
+def test_a_limiter_is_reported_again_after_two_seconds_without_a_report_that_came_back() -> None:
+    own = OwnUsage("w", 1)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=0)
+    found = [report.usages for now_ms in range(0, 13_000, 500) for report in own.due(now_ms)]
+    again = (Usage(7, 300, 300),)
+    assert [500 * number for number, usages in enumerate(found) if usages == again] == [
+        *(0, 2000, 4000, 6000, 8000, 10_000)
+    ]  # usage of 11 s ago no longer counts
+
+
+def test_a_closed_topic_gets_one_report_at_a_time_also_about_many_limiters() -> None:
+    own = OwnUsage("w", 1)
+    (first,) = own.due(0)
+    own.unsent(first.sequence)
+    for limiter in range(USAGES_MAX + 1):
+        own.note(limiter, 1, 10_000, 2, 0)
+    (report,) = own.due(500)
+    assert len(report.usages) == USAGES_MAX
+    own.unsent(report.sequence)
+    own.returned([])
+    assert sum(len(report.usages) for report in own.due(1000)) == USAGES_MAX + 1
+
+
+def test_a_total_that_is_reported_again_has_not_shrunk_by_units_given_back() -> None:
+    own = OwnUsage("w", 1)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=0)
+    own.due(0)
+    own.note(7, -100, window_units=10_000, weirs=2, now_ms=100)
+    own.due(500)
+    own.returned([1])
+    assert [report.usages for report in own.due(1000)] == [(Usage(7, 300, 200),)]
 
 
 def charged(others: OthersUsage) -> dict[int, float]:

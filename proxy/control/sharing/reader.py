@@ -53,6 +53,8 @@ class News(NamedTuple):
     """Number of Weirs that were heard recently, this one included."""
     ignored: Counter[str]
     """Number of reports and usages that were not charged, by reason, since the start."""
+    returned: list[int]
+    """Sequences of the own reports that were read since the last hand-over."""
 
 
 class Reader:
@@ -135,12 +137,19 @@ class Reader:
         else:
             self._silent_s += min((now_ms - before_ms) / 1000, 2 * POLL_S)  # a stopped process did not read
         if records and not self._backlog:
-            others = self._others
-            self._hand_over(
-                News(others.charges(), others.read_back, others.weirs(now_ms), Counter(others.ignored))
-            )
+            self._hand_over(self._news(now_ms))
         if self._silent_s >= SILENT_S:
             raise StoreError("own reports of usage do not come back")
+
+    def _news(self, now_ms: int) -> News:
+        others = self._others
+        return News(
+            others.charges(),
+            others.read_back,
+            others.weirs(now_ms),
+            Counter(others.ignored),
+            others.returned(),
+        )
 
     def _take(self, record: Read, now_ms: int) -> None:
         try:

@@ -59,7 +59,7 @@ class UsageSharing:
         self._registry = registry
         self._clock_ms = clock_ms
         self._every_broker = every_broker
-        self.own: Final = OwnUsage(weir, incarnation)
+        self.own: Final = OwnUsage(weir, incarnation, registry.memory_ms)
         """Usage of own clients."""
         self.blindness: Final = Blindness(clock_ms(), open_on_loss=on_loss == "open")
         """State of hearing the others, and the part of limits that follows."""
@@ -139,7 +139,9 @@ class UsageSharing:
         self.limiters.look(now_ms)
         for report in self.own.due(now_ms):
             self._sent[report.sequence] = now_ms
-            self.unsent += not self._reader.send(encode(report))
+            if not self._reader.send(encode(report)):
+                self.unsent += 1
+                self.own.unsent(report.sequence)
         while len(self._sent) > SENT_MAX:
             del self._sent[next(iter(self._sent))]
         for call in self.on_look:
@@ -162,6 +164,7 @@ class UsageSharing:
             for call in self.on_absorb:
                 call(news.charges)
         self.weirs, self.ignored = news.weirs, news.ignored
+        self.own.returned(news.returned)
         sent_ms = self._sent.get(news.read_back)
         if sent_ms is not None:
             self._trip_ms = now_ms - sent_ms
