@@ -314,11 +314,7 @@ def _charges_file(
         Path(config.settings.charges_file), lambda: registry.used(reactor.now_ms), registry.memory_ms
     )
     if not taken_over:
-        if sharing is not None:
-            sharing.join()
-        limiters = None if sharing is None else sharing.limiters
-        own = [each for each in file.read() if limiters is None or not limiters.shares(each.quotas)]
-        registry.absorb(own, reactor.now_ms)
+        file.restore(registry, reactor.now_ms, None if sharing is None else sharing.shares)
     return file
 
 

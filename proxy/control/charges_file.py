@@ -14,9 +14,10 @@ import trio
 
 from weir.proxy import atomic_write
 from weir.proxy.outage import Outage
-from weir.quotas.handover import UsedUnits
+from weir.quotas.handover import QuotasName, UsedUnits
 
 if TYPE_CHECKING:
+    from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.control.supervisor import Works
 
 log = structlog.get_logger("weir.quotas")
@@ -75,6 +76,15 @@ class ChargesFile:
         used = [each for each in (_aged(one, int(passed_ms), self._memory_ms) for one in found.used) if each]
         log.info("used units read", file=str(self._path), limiters=len(used), age_ms=int(passed_ms))
         return used
+
+    def restore(
+        self, registry: QuotaRegistry, now_ms: int, elsewhere: Callable[[QuotasName], bool] | None = None
+    ) -> None:
+        """Charge what clients had used to the limiters of the registry. `elsewhere`: True for the names of
+        quotas whose usage is read from another place.
+        """
+        used = [each for each in self.read() if elsewhere is None or not elsewhere(each.quotas)]
+        registry.absorb(used, now_ms)
 
     def abandon(self) -> None:
         """Write the file no more, because another process does."""

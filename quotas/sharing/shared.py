@@ -153,10 +153,6 @@ class SharedLimiters:
         if name not in self._joined:
             quotas.sharing = self._joined[name] = SharedQuotas(self, name, quotas, window_s)
 
-    def shares(self, name: QuotasName) -> bool:
-        """Return True if the quotas of this name are shared."""
-        return name in self._joined
-
     def usages(self, user: str, client_id: str) -> Iterator[tuple[QuotasName, Tags, float, float]]:
         """Yield (name of the quotas, tags, units of own clients, units of clients of others) of the used
         limiters that apply to a client. Units of request time are µs.

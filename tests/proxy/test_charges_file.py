@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.proxy.shared_topic import Topic
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 TABLE = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1000})
@@ -41,6 +43,21 @@ async def test_a_process_that_reads_the_file_throttles_as_the_former_one_would(t
     assert expected > 0
     assert new.of(1).ledger("", "app", 70_000).charge_produce(3000, 70_000) == expected
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("every_broker", [True, False])
+async def test_usage_of_quotas_that_weirs_share_is_not_read_before_their_broker_is_known(
+    tmp_path: Path, every_broker: bool
+) -> None:
+    """The topic has it too: a process that reads both would charge it twice."""
+    path = tmp_path / "charges.json"
+    await write_once(file_of(path, registry_with(9000, 0), 0))
+    new = QuotaRegistry(TABLE)
+    sharing = UsageSharing(new, Topic().link, "me", 2, int, every_broker=every_broker)
+    file_of(path, new, 0).restore(new, 0, sharing.shares)
+    throttle_ms = new.of(1).ledger("", "app", 0).charge_produce(3000, 0)
+    assert (throttle_ms == 0) == every_broker
 
 
 @pytest.mark.trio

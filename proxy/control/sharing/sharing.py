@@ -14,6 +14,7 @@ import trio
 
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.quota_registry import is_shareable
 from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from weir.proxy.config.config import Config
     from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.control.supervisor import Works
+    from weir.quotas.handover import QuotasName
 
 log = structlog.get_logger("weir.quotas")
 
@@ -102,6 +104,10 @@ class UsageSharing:
             self._brokers = len(self._registry.brokers)
             for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
                 self.limiters.join(name, quotas, window_s)
+
+    def shares(self, name: QuotasName) -> bool:
+        """Return True if the quotas of this name are shared, or will be once their broker is known."""
+        return is_shareable(name, every_broker=self._every_broker)
 
     def inherited(self) -> None:
         """Note that limiters have the usage of a former process already: what the topic has from before is
