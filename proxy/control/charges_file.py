@@ -139,9 +139,11 @@ def _is_text(name: str) -> bool:
 
 
 def _aged(used: UsedUnits, passed_ms: int, memory_ms: int) -> UsedUnits | None:
-    """Return the charges as they are `passed_ms` later; None if none of them counts any more."""
+    """Return the charges as they are `passed_ms` later; None if none of them counts any more, and no throttle
+    lasts.
+    """
     throttle_ms = max(used.throttle_ms - passed_ms, 0)
     charges = [(age_ms + passed_ms, units) for age_ms, units in used.charges]
     if not throttle_ms:
         charges = [each for each in charges if each[0] < memory_ms]
-    return used._replace(charges=charges, throttle_ms=throttle_ms) if charges else None
+    return used._replace(charges=charges, throttle_ms=throttle_ms) if charges or throttle_ms else None

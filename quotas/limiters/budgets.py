@@ -148,10 +148,11 @@ class Budget(CountingLimiter):
         throttle time, and no throttle time that clients were told lasts beyond `now_ms`. A budget that was
         never charged is idle.
         """
+        if self.throttled_until_ms > now_ms:
+            return False
         if self.charged == 0.0 and self._rate.peek(now_ms) == 0.0:
             return True
-        lifetime_ms = 1000 * self._num_samples * self._window_s
-        return self.charged_ms + lifetime_ms <= now_ms and self.throttled_until_ms <= now_ms
+        return self.charged_ms + 1000 * self._num_samples * self._window_s <= now_ms
 
     def rate(self, now_ms: int) -> float:
         """Return the current rate (units per second), for metrics. Changes nothing."""

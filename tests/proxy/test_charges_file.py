@@ -82,6 +82,22 @@ def test_a_missing_file_is_an_empty_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
+async def test_a_throttle_that_outlasts_its_charges_is_kept_over_two_restarts(tmp_path: Path) -> None:
+    path, now_ms = tmp_path / "charges.json", 0
+    registry = registry_with(50_000, now_ms)
+    (budget,) = registry.of(1).produce
+    assert budget.throttled_until_ms == 40_000
+    for _restart in range(2):
+        now_ms += 15_000
+        assert not any(used.charges for used in registry.used(now_ms) if used)
+        await write_once(file_of(path, registry, now_ms))
+        registry = QuotaRegistry(TABLE)
+        file_of(path, registry, now_ms).restore(registry, now_ms)
+        (budget,) = registry.of(1).produce
+        assert budget.throttled_until_ms == 40_000
+
+
+@pytest.mark.trio
 async def test_a_weir_that_has_handed_over_writes_the_file_no_more(tmp_path: Path) -> None:
     path = tmp_path / "charges.json"
     file = file_of(path, registry_with(9000, 0), 0)
