@@ -10,8 +10,9 @@ import trio
 from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.reader import News, Reader
+from weir.proxy.control.sharing.reader import Link, News, Read, Reader
 from weir.proxy.control.sharing.sharing import usage_sharing
+from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.blindness import Sight
 from weir.quotas.sharing.report import Report, Usage, encode
 
@@ -71,6 +72,53 @@ def test_reports_from_before_the_start_are_charged_with_their_ages() -> None:
     assert news.charges == {7: [(95_000, 500), (98_000, 40)]}
     assert (news.read_back, news.ignored) == (0, {"unreadable": 1})
     assert news.weirs == 2
+
+
+class Failing:
+    """A link whose methods fail as no method of a link should."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def send(self, data: bytes) -> bool:
+        return False
+
+    def read(self, timeout_s: float) -> list[Read]:
+        raise KeyError("a bug")
+
+    def close(self) -> None:
+        self.closed += 1
+        raise RuntimeError("Consumer closed")
+
+
+@pytest.mark.timeout(60)
+def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the topic is opened, read, and closed."""
+    monkeypatch.setattr("weir.proxy.control.sharing.reader.RETRY_S", 0.001)
+    topic, clock, failing = Topic(), Clock(), Failing()
+    topic.append(encode(Report("me", 2, 0)))
+    links = iter([TypeError("no such property"), failing, topic.link()])
+
+    def open_link() -> Link:
+        link = next(links)
+        if isinstance(link, TypeError):
+            raise link
+        return link
+
+    found, failures = threading.Event(), list[StoreError | None]()
+    reading = Reader(open_link, "me", 2, clock, lambda _news: found.set(), failures.append)
+    reading.start()
+    try:
+        assert found.wait(30)
+    finally:
+        reading.stop()
+    assert [str(each) for each in failures] == [
+        "internal error, please report this: TypeError: no such property",
+        "None",
+        "internal error, please report this: KeyError: 'a bug'",
+        "None",
+    ]
+    assert failing.closed == 1
 
 
 def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:

@@ -7,9 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+import structlog
+
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.others import Charge, OthersUsage
 from weir.quotas.sharing.report import Report, ReportError, decode
+
+log = structlog.get_logger("weir.quotas")
 
 POLL_S: Final = 0.05
 RETRY_S: Final = 0.5
@@ -84,6 +88,8 @@ class Reader:
         """(Report, broker's time in ms) from before the first own report; None once that was read."""
         self._began_ms = 0
         self._silent_s = 0.0
+        self._bug = ""
+        """Type and text of the last unexpected exception."""
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -110,6 +116,16 @@ class Reader:
             except StoreError as error:
                 self._failed(error)
                 self._stopping.wait(RETRY_S)
+            except Exception as error:  # noqa: BLE001  # a bug, or a library's: the thread must go on
+                self._say_bug(error)
+                self._failed(StoreError(f"internal error, please report this: {_named(error)}"))
+                self._stopping.wait(RETRY_S)
+
+    def _say_bug(self, error: Exception) -> None:
+        """Log an unexpected exception with its stack trace, unless it was the last one too."""
+        if _named(error) != self._bug:
+            self._bug = _named(error)
+            log.error("internal error while usage of other Weirs was read; please report this", exc_info=error)
 
     def _read_on(self) -> None:
         """Open the topic, and read it until stopped. Raises StoreError."""
@@ -122,7 +138,7 @@ class Reader:
                 self._read(link)
         finally:
             self._link = None
-            link.close()
+            _close(link)
 
     def _read(self, link: Link) -> None:
         before_ms, before = self._clock_ms(), self._others.read_back
@@ -171,3 +187,15 @@ class Reader:
         backlog, self._backlog = self._backlog or [], None
         for report, at_ms in backlog:
             self._others.take(report, now_ms, now_ms - max(present_ms - at_ms, 0))
+
+
+def _close(link: Link) -> None:
+    """Close the topic. An error is only logged, because an earlier one is the reason for closing."""
+    try:
+        link.close()
+    except Exception as error:  # noqa: BLE001  # librdkafka's, or of its Python library
+        log.warning("topic of shared usage not closed", reason=_named(error))
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -113,9 +113,9 @@ _OF_CONSUMER: Final[Properties] = {
 
 def _make(topic: str, known: Properties, replication_factor: int) -> None:
     """Create the topic if it is missing and Weir is authorized. Raises StoreError."""
-    admin = AdminClient(known)
     wanted = NewTopic(topic, 1, replication_factor, config=TOPIC_CONFIG)
     with failures(f"cannot make the topic {topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
+        admin = AdminClient(known)
         awaited(admin.create_topics([wanted], request_timeout=ADMIN_S))
 
 
