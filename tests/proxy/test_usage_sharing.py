@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 import trio
 
-from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
+from tests.proxy.shared_topic import (
+    TABLE,
+    Clock,
+    Topic,
+    TopicLink,
+    clock_on,
+    ignore,
+    sharing_of,
+    throttle,
+    until,
+)
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.reader import Link, News, Read, Reader
@@ -80,10 +91,10 @@ class Failing:
     def __init__(self) -> None:
         self.closed = 0
 
-    def send(self, data: bytes) -> bool:
+    def send(self, _data: bytes, /) -> bool:
         return False
 
-    def read(self, timeout_s: float) -> list[Read]:
+    def read(self, _timeout_s: float, /) -> list[Read]:
         raise KeyError("a bug")
 
     def close(self) -> None:
@@ -97,13 +108,13 @@ def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("weir.proxy.control.sharing.reader.RETRY_S", 0.001)
     topic, clock, failing = Topic(), Clock(), Failing()
     topic.append(encode(Report("me", 2, 0)))
-    links = iter([TypeError("no such property"), failing, topic.link()])
+    links: Iterator[Link] = iter([failing, topic.link()])
+    errors = [TypeError("no such property")]
 
     def open_link() -> Link:
-        link = next(links)
-        if isinstance(link, TypeError):
-            raise link
-        return link
+        if errors:
+            raise errors.pop()
+        return next(links)
 
     found, failures = threading.Event(), list[StoreError | None]()
     reading = Reader(open_link, "me", 2, clock, lambda _news: found.set(), failures.append)
@@ -119,6 +130,40 @@ def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyP
         "None",
     ]
     assert failing.closed == 1
+
+
+class Stuck(TopicLink):
+    """A link whose reads hang until `free` is set."""
+
+    def __init__(self, topic: Topic) -> None:
+        super().__init__(topic)
+        self.reading, self.free = threading.Event(), threading.Event()
+
+    def read(self, timeout_s: float) -> list[Read]:
+        self.reading.set()
+        self.free.wait()
+        return super().read(timeout_s)
+
+
+@pytest.mark.timeout(60)
+def test_stopping_does_not_wait_for_a_read_that_hangs_and_its_records_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weir.proxy.control.sharing.reader.STOP_S", 0.01)
+    topic = Topic()
+    stuck = Stuck(topic)
+    topic.append(encode(Report("me", 2, 0)))
+    found: list[News] = []
+    reader = Reader(lambda: stuck, "me", 2, Clock(), found.append, lambda _error: None)
+    reader.start()
+    assert stuck.reading.wait(30)
+    thread = reader._thread
+    reader.stop()
+    stuck.free.set()
+    assert thread is not None
+    thread.join(30)
+    assert not thread.is_alive()
+    assert found == []
 
 
 def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:

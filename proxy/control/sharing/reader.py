@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -21,6 +22,8 @@ SILENT_S: Final = 1.5
 """Time (s) of reading without an own report after which the topic is opened again: before the Weir counts as
 blind.
 """
+STOP_S: Final = 3.0
+"""Maximum time (s) to wait for the end of the thread: a call of librdkafka may take longer."""
 BACKLOG_S: Final = 5.0
 """Maximum time (s) for which the reports from before the start are collected."""
 
@@ -36,10 +39,10 @@ class Read(NamedTuple):
 class Link(Protocol):
     """An opened topic."""
 
-    def send(self, data: bytes) -> bool:
+    def send(self, data: bytes, /) -> bool:
         """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
 
-    def read(self, timeout_s: float) -> list[Read]:
+    def read(self, timeout_s: float, /) -> list[Read]:
         """Return the next records; wait for at most `timeout_s` (s). Raises StoreError."""
 
     def close(self) -> None:
@@ -93,56 +96,64 @@ class Reader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread."""
-        self._stopping.clear()
-        self._thread = threading.Thread(target=self._run, name="shared usage", daemon=True)
+        """Start a thread. A former one that has not ended changes nothing any more."""
+        self._stopping = threading.Event()
+        run = partial(self._run, self._stopping)
+        self._thread = threading.Thread(target=run, name="shared usage", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end. Blocks."""
+        """Stop the thread, and wait for its end, at most for `STOP_S`. Blocks."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_S)
 
     def send(self, data: bytes) -> bool:
         """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
         link = self._link
         return link is not None and link.send(data)
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
             try:
-                self._read_on()
+                self._read_on(stopping)
             except StoreError as error:
                 self._failed(error)
-                self._stopping.wait(RETRY_S)
+                stopping.wait(RETRY_S)
             except Exception as error:  # noqa: BLE001  # a bug, or a library's: the thread must go on
                 self._say_bug(error)
                 self._failed(StoreError(f"internal error, please report this: {_named(error)}"))
-                self._stopping.wait(RETRY_S)
+                stopping.wait(RETRY_S)
 
     def _say_bug(self, error: Exception) -> None:
         """Log an unexpected exception with its stack trace, unless it was the last one too."""
         if _named(error) != self._bug:
             self._bug = _named(error)
-            log.error("internal error while usage of other Weirs was read; please report this", exc_info=error)
+            log.error(
+                "internal error while usage of other Weirs was read; please report this", exc_info=error
+            )
 
-    def _read_on(self) -> None:
+    def _read_on(self, stopping: threading.Event) -> None:
         """Open the topic, and read it until stopped. Raises StoreError."""
         link = self._open_link()
-        self._began_ms, self._silent_s = self._clock_ms(), 0.0
-        self._link = link
         try:
+            if stopping.is_set():
+                return
+            self._began_ms, self._silent_s = self._clock_ms(), 0.0
+            self._link = link
             self._failed(None)
-            while not self._stopping.is_set():
-                self._read(link)
+            while not stopping.is_set():
+                self._read(link, stopping)
         finally:
-            self._link = None
+            if self._link is link:
+                self._link = None
             _close(link)
 
-    def _read(self, link: Link) -> None:
+    def _read(self, link: Link, stopping: threading.Event) -> None:
         before_ms, before = self._clock_ms(), self._others.read_back
         records = link.read(POLL_S)
+        if stopping.is_set():
+            return
         now_ms = self._clock_ms()
         for record in records:
             self._take(record, now_ms)
