@@ -53,6 +53,10 @@ class QuotaRegistry:
         self._in_force.prepared(QuotaTable())
         self._num_samples = num_samples
         self._window_s = window_s
+        self.sample_ms: Final = 1000 * window_s
+        """Length (ms) of a sample. A limiter that was charged is noted in the list of `ClientQuotas.watch`
+        after this time at the latest.
+        """
         self._controller_window_s = controller_num_samples * controller_window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.memory_ms: Final = 1000 * max(

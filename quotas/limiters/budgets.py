@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weir.quotas.limiters.counters import CountingLimiter
@@ -15,6 +16,8 @@ from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX, fetch_cap, throttle_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weir.quotas.table.entities import Tags
 
 __all__ = ["UNLIMITED", "Budget"]
@@ -94,6 +97,11 @@ class Budget(CountingLimiter):
         if until_ms > last_ms:
             self.throttled_until_ms = until_ms
         return wait_ms
+
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        """Call `note` with the tags of this budget, now and whenever a charge begins a window."""
+        self._rate.on_examined = partial(note, self.tags)
+        note(self.tags)
 
     def absorb(self, units: float, now_ms: int) -> None:
         """Record units that another process or limiter has charged under the same limit. They lengthen the

@@ -65,7 +65,9 @@ class UsageSharing:
         """Usage of own clients."""
         self.blindness: Final = Blindness(clock_ms(), open_on_loss=on_loss == "open")
         """State of hearing the others, and the part of limits that follows."""
-        self.limiters: Final = SharedLimiters(self.own, self.blindness, registry.memory_ms)
+        self.limiters: Final = SharedLimiters(
+            self.own, self.blindness, registry.memory_ms, registry.sample_ms
+        )
         """The limiters that take part."""
         self.weirs = 0
         """Number of Weirs heard recently, this one included; 0 before the topic was read."""
