@@ -261,7 +261,7 @@ class _Process(NamedTuple):
         if self.sharing is not None:
             self.sharing.join()
             server.conditions.sources.append(self.sharing.conditions)
-            nursery.start_soon(keep_running, Task.SHARING, self.sharing.run)
+            nursery.start_soon(keep_running, Task.SHARING, partial(self.sharing.run, self.reactor))
         reload = Reload(server, load, quota_manager.set_mode)
         nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
         if self.config.file is not None:

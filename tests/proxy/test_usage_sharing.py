@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+import trio.testing
 
 from tests.proxy.shared_topic import (
     TABLE,
@@ -15,6 +16,7 @@ from tests.proxy.shared_topic import (
     TopicLink,
     clock_on,
     ignore,
+    run,
     sharing_of,
     throttle,
     until,
@@ -24,8 +26,10 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.reader import Link, News, Read, Reader
 from weir.proxy.control.sharing.sharing import usage_sharing
 from weir.proxy.control.stores.store import StoreError
+from weir.proxy.net.reactor import Reactor
 from weir.quotas.sharing.blindness import Sight
 from weir.quotas.sharing.report import Report, Usage, encode
+from weir.quotas.sharing.shared import LOOK_MS
 
 
 @pytest.mark.parametrize(("user", "every_broker"), [("shared", False), ("local", True)])
@@ -36,8 +40,8 @@ def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broke
             sharing_of(topic, clock, name, every_broker=every_broker) for name in ("one", "other")
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.run, ignore)
-            nursery.start_soon(other.run, ignore)
+            nursery.start_soon(run, one, clock)
+            nursery.start_soon(run, other, clock)
             await until(lambda: clock_on(clock) and other.weirs == 2 and one.weirs == 2)
             assert throttle(there, user, 1, clock.now_ms) == 0
             throttle(here, user, 20_000, clock.now_ms)
@@ -46,6 +50,24 @@ def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broke
             nursery.cancel_scope.cancel()
 
     trio.run(story)
+
+
+@pytest.mark.trio
+async def test_looks_at_limiters_do_not_wake_trio(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, clock = Topic(), Clock()
+    one, _registry = sharing_of(topic, clock)
+    looks: list[int] = []
+    monkeypatch.setattr(one, "look", lambda: looks.append(clock.now_ms))
+    reactor = Reactor(lambda: 1000 * clock.now_ms)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.run, reactor, ignore)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(50):  # no task of Trio runs meanwhile
+            reactor.turn(0)
+            clock.now_ms += LOOK_MS
+        assert looks == list(range(100_000, 101_000, LOOK_MS))
+        nursery.cancel_scope.cancel()
+    reactor.close()
 
 
 def test_quotas_of_a_broker_stay_local_without_share_usage() -> None:
@@ -172,7 +194,7 @@ def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
         topic.failure = "no broker answers"
         one, here = sharing_of(topic, clock)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(run, one, clock)
             await until(lambda: clock_on(clock) and one.blindness.sight is Sight.NEVER)
             await until(lambda: one.failure != "")
             assert [each.key for each in one.conditions()] == [("problem", "usage_not_shared")]

@@ -18,6 +18,7 @@ from weir.proxy.control.quota_registry import is_shareable
 from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
+from weir.proxy.control.supervisor import on_timers
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from weir.proxy.config.config import Config
     from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.control.supervisor import Works
+    from weir.proxy.net.reactor import Reactor
     from weir.quotas.handover import QuotasName
 
 log = structlog.get_logger("weir.quotas")
@@ -124,16 +126,13 @@ class UsageSharing:
         waiting_ms = self._clock_ms() - min(self._sent.values()) if self._sent else 0
         return max(self._trip_ms, waiting_ms)
 
-    async def run(self, works: Works) -> None:
-        """Share until cancelled; then send the last usage."""
+    async def run(self, reactor: Reactor, works: Works) -> None:
+        """Share until cancelled; then send the last usage. Looks are timers of the reactor."""
         self._token = trio.lowlevel.current_trio_token()
         self._reader.start()
         log.info("sharing usage", weir=self.weir, every_broker=self._every_broker)
         try:
-            while True:
-                self.look()
-                works()
-                await trio.sleep(LOOK_MS / 1000)
+            await on_timers(reactor, LOOK_MS, self.look)(works)
         finally:
             self.own.hurry()
             self.look()
