@@ -310,11 +310,9 @@ def _charges_file(
         sharing.inherited()
     if not config.settings.charges_file:
         return None
-    file = ChargesFile(
-        Path(config.settings.charges_file), lambda: registry.used(reactor.now_ms), registry.memory_ms
-    )
+    file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
     if not taken_over:
-        file.restore(registry, reactor.now_ms, None if sharing is None else sharing.shares)
+        file.restore(None if sharing is None else sharing.shares)
     return file
 
 

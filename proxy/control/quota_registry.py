@@ -146,6 +146,18 @@ class QuotaRegistry:
         for of, quotas in list(self.named()):
             yield from used(quotas, of, now_ms)
 
+    def usage_stamps(self) -> Iterator[tuple[int, float, int]]:
+        """Yield (latest time in ms of a charge, units, throttled requests) of slices of all limiters. The
+        results are the same ones again if no limiter was charged meanwhile.
+        """
+        for _of, quotas in list(self.named()):
+            for limiters in quotas.slices():
+                yield (
+                    max(limiter.charged_ms for limiter in limiters),
+                    sum(limiter.charged for limiter in limiters),
+                    sum(limiter.throttled for limiter in limiters),
+                )
+
     def absorb(self, taken: Iterable[UsedUnits], now_ms: int) -> None:
         """Record what clients have used at another process (`used`)."""
         for each in taken:
