@@ -331,6 +331,7 @@ class SharedLimiters:
                 self._keep(number, some)
                 continue
             for charge in some:
+                self.others_units += charge.units
                 self._charge(known[0], limiter, number, charge, now_ms)
 
     def _keep(self, number: int, charges: list[Charge]) -> None:
@@ -363,7 +364,6 @@ class SharedLimiters:
             at_ms = max(at_ms, limiter.charged_ms)
         limiter.absorb(usage.advances.settle(units), min(at_ms, now_ms))
         usage.note(0.0, charge.units, now_ms)
-        self.others_units += charge.units
 
     def _usage_of(self, number: int, now_ms: int) -> _Usage:
         usage = self._usage.get(number)

@@ -264,6 +264,7 @@ def test_usage_of_a_client_not_known_here_waits_for_its_first_request() -> None:
     limiters.look(20)
     assert list(limiters.usages("a", "app")) == [(ID, Tags("a", ""), 1000, 10_000)]
     assert list(limiters.usages("b", "app")) == []
+    assert limiters.others_units == 10_000  # once, and not again when its client has come
 
 
 def test_a_report_charges_at_most_a_window_of_each_other_weir() -> None:
