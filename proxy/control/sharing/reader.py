@@ -74,10 +74,10 @@ class Reader:
         incarnation: int,
         clock_ms: Callable[[], int],
         hand_over: Callable[[News], None],
-        failed: Callable[[StoreError | None], None],
+        failed: Callable[[StoreError], None],
     ) -> None:
         """Begin without a thread. `clock_ms` is the clock (ms) of limiters. `hand_over` and `failed` are
-        called on the reader's thread; `failed` with None once the topic is open.
+        called on the reader's thread.
         """
         self._open_link = open_link
         self._own = (weir, incarnation)
@@ -141,7 +141,6 @@ class Reader:
                 return
             self._began_ms, self._silent_s = self._clock_ms(), 0.0
             self._link = link
-            self._failed(None)
             while not stopping.is_set():
                 self._read(link, stopping)
         finally:

@@ -78,7 +78,7 @@ class UsageSharing:
         self.unsent = 0
         """Number of own reports that were dropped because the topic is not open."""
         self.failure = ""
-        """Reason why the topic cannot be used; empty while it can."""
+        """Reason why the topic could not be used; empty once an own report was read back."""
         self.on_absorb: list[Callable[[Mapping[int, list[Charge]]], None]] = []
         """Functions to call with usage of others that is charged, by the numbers of limiters."""
         self.on_look: list[Callable[[], None]] = []
@@ -174,17 +174,16 @@ class UsageSharing:
         self.own.returned(news.returned)
         sent_ms = self._sent.get(news.read_back)
         if sent_ms is not None:
+            self.failure = ""
+            self._outage.over()
             self._trip_ms = now_ms - sent_ms
             for sequence in [each for each in self._sent if each <= news.read_back]:
                 del self._sent[sequence]
             self.blindness.heard(news.weirs, now_ms)
 
-    def _note_failure(self, error: StoreError | None) -> None:
-        self.failure = "" if error is None else str(error)
-        if error is None:
-            self._outage.over()
-        else:
-            self._outage.failed(reason=str(error))
+    def _note_failure(self, error: StoreError) -> None:
+        self.failure = str(error)
+        self._outage.failed(reason=self.failure)
 
     def conditions(self) -> Iterator[Condition]:
         """Yield the problem that reports do not get through, if it is present."""
