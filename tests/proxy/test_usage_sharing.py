@@ -229,6 +229,26 @@ def test_an_outage_is_over_when_an_own_report_comes_back_and_not_when_the_topic_
     ]
 
 
+def test_a_bug_in_charging_others_usage_does_not_end_the_process() -> None:
+    async def story() -> None:
+        topic, clock = Topic(), Clock()
+        one, _registry = sharing_of(topic, clock)
+        errors = [KeyError("a bug")]
+
+        def fail(_charges: object) -> None:
+            if errors:
+                raise errors.pop()
+
+        one.on_absorb.append(fail)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, one, clock)
+            await until(lambda: clock_on(clock) and one.blindness.sight is Sight.CLEAR)
+            nursery.cancel_scope.cancel()
+        assert not errors
+
+    trio.run(story)
+
+
 def test_what_a_former_process_has_told_is_not_charged_again_from_the_topic() -> None:
     topic, clock = Topic(), Clock()
     one, _here = sharing_of(topic, clock)

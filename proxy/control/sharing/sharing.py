@@ -6,6 +6,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -155,12 +156,19 @@ class UsageSharing:
             call()
 
     def _soon(self, call: Callable[[], None]) -> None:
-        """Have the reactor's thread call `call`."""
+        """Have the reactor's thread call `call`. An exception would end the process, so it is logged."""
+
+        def guarded() -> None:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001  # a bug
+                reason = f"internal error, please report this: {type(error).__name__}: {error}"
+                self.failure = reason
+                self._outage.failed(reason=reason, exc_info=error)
+
         assert self._token is not None
-        try:
-            self._token.run_sync_soon(call)
-        except trio.RunFinishedError:
-            return
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(guarded)
 
     def _heard(self, news: News) -> None:
         now_ms = self._clock_ms()
