@@ -174,7 +174,7 @@ class QuotaRegistry:
         are not among them.
         """
         for name, quotas in self.named():
-            if is_shareable(name, every_broker=every_broker) and not isinstance(quotas, TopicBudgets):
+            if not isinstance(quotas, TopicBudgets) and is_shareable(name, every_broker=every_broker):
                 is_burst = name[1] == "mutations"
                 window_s = (self._num_samples - 1) * self._window_s
                 yield name, quotas, self._controller_window_s if is_burst else window_s
@@ -188,7 +188,7 @@ class QuotaRegistry:
         """Yield the quotas that all brokers share: mutations, and entries with cluster scope."""
         yield from _both(None, "mutations", self.mutations)
         for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):
-            yield from _both(None, OF_CLUSTER + name, shared)
+            yield from _both(None, f"{OF_CLUSTER}{name}", shared)
         yield from _topics(None, OF_CLUSTER, self.cluster.topics)
 
     def named_of_brokers(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
@@ -212,10 +212,10 @@ class QuotaRegistry:
 
 BROKER_QUOTAS: Final = ("produce", "fetch", "request")
 """Names of the quotas of clients that each broker has, in the order of `ClusterQuotas.all`."""
+OF_CLUSTER: Final = "cluster "
+"""Beginning of the names of quotas that all brokers share, except for mutations."""
 TOPIC_RATES: Final = ("topic produce", "topic fetch")
 """Names of the rates of topics that each broker has, in the order of `TopicQuotas`."""
-OF_CLUSTER: Final = "cluster "
-"""Beginning of the names of quotas and rates whose entries have cluster scope."""
 NAMES_AT_BROKERS: Final = (*BROKER_QUOTAS, *TOPIC_RATES)
 """Names of everything that each broker has for itself. All brokers share what has another name."""
 
@@ -223,7 +223,7 @@ NAMES_AT_BROKERS: Final = (*BROKER_QUOTAS, *TOPIC_RATES)
 def is_shareable(name: QuotasName, *, every_broker: bool) -> bool:
     """Return True if several Weirs can share the quotas of this name, also before the broker is known:
     those of the cluster and, with `every_broker`, those of each broker with a known id. Rates of topics are
-    not shared.
+    not among them.
     """
     node_id, kind, _is_shadow = name
     if kind.removeprefix(OF_CLUSTER) in TOPIC_RATES:

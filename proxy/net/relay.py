@@ -279,8 +279,8 @@ class Relay:
         except TargetError as broken:
             self.close(other.reset, str(broken))
             return True
-        except OSError as failure:  # another name, because mypyc gives a name one type
-            self.close(side.reset, str(failure))
+        except OSError as error:
+            self.close(side.reset, str(error))
             return True
         if count:
             side.received_bytes += count

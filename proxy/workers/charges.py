@@ -7,21 +7,19 @@ the charges of quotas that brokers share.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
 
 from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, QuotaRegistry
-from weir.quotas.handover import Quotas, QuotasName, UsedUnits, absorb
+from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits, absorb
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.mutations import MutationBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Tags
-from weir.quotas.topics import TopicBudgets
 
 USED_MS: Final = 2000
 """Minimum time (ms) after its last charge for which a limiter is looked at."""
@@ -49,7 +47,7 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
 class _Used:
     """The limiters of some quotas that may have been charged since the last look."""
 
-    def __init__(self, quotas: Quotas) -> None:
+    def __init__(self, quotas: AnyQuotas) -> None:
         """Begin with all limiters."""
         self.quotas: Final = quotas
         self._noted = quotas.watch()
@@ -76,9 +74,7 @@ def _waits(limiter: Limiter, now_ms: int) -> bool:
 
 
 class Charged:
-    """Reads the increase of all limiters since the last look. Looks at the used limiters only, and at all
-    rates of topics, which are few.
-    """
+    """Reads the increase of all limiters since the last look. Looks at the used limiters only."""
 
     def __init__(self, registry: QuotaRegistry) -> None:
         """Begin with all limiters of the registry unread."""
@@ -96,27 +92,18 @@ class Charged:
         named = self._registry.named_of_cluster() if shared else self._registry.named_of_brokers()
         looked = 0
         for of, quotas in list(named):
-            used = None if isinstance(quotas, TopicBudgets) else self._used_of(of, quotas)
-            limiters: Iterable[Limiter]
-            limiters = (
-                chain.from_iterable(quotas.slices()) if used is None else used.limiters(now_ms, self._used_ms)
-            )
-            for limiter in limiters:
+            used = self._used.get(of)
+            if used is None:
+                used = self._used[of] = _Used(quotas)
+            for limiter in used.limiters(now_ms, self._used_ms):
                 looked += 1
                 if looked % SLICE == 0:
                     yield None
                 if isinstance(limiter, Budget | MutationBudget):
                     charge = self._charge(of, limiter, now_ms)
                     if charge is not None:
-                        if used is not None:
-                            used.used_ms[limiter.tags] = now_ms
+                        used.used_ms[limiter.tags] = now_ms
                         yield charge
-
-    def _used_of(self, of: QuotasName, quotas: Quotas) -> _Used:
-        used = self._used.get(of)
-        if used is None:
-            used = self._used[of] = _Used(quotas)
-        return used
 
     def _forget(self) -> None:
         """Forget counters of limiters that were removed, if there are many."""

@@ -109,6 +109,30 @@ def test_the_next_look_finds_each_charge_however_long_its_client_was_silent(
         charged += units * (10_000 if kind is Shared and key == QuotaKey.REQUEST_PERCENTAGE else 1)
 
 
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("pacing", Pacing)
+def test_the_next_look_finds_each_charge_of_a_topic_also_after_the_table_was_changed(
+    scope: Scope, pacing: Pacing
+) -> None:
+    def topics(pacing: Pacing, limit: float) -> QuotaTable:
+        quota = (Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE)
+        return QuotaTable({quota: limit}, options={quota: Options(pacing, scope)})
+
+    registry = QuotaRegistry(topics(pacing, 1e12))
+    looks, now_ms, charged = OfWorker(registry), 0, 0
+    for wait_ms in (0, 400, 3500, 800, 0, 6000, 900, 12_000):
+        for later_ms in range(0, wait_ms + 1, 100):
+            assert looks.look(now_ms + later_ms) == charged
+            charged = 0
+        now_ms += wait_ms
+        if wait_ms == 800:
+            registry.use(topics(Pacing.SMOOTH, 1e12))
+        rates = registry.of(1).topics
+        assert rates is not None
+        rates.produce.charge({b"t": 7}, now_ms)
+        charged += 7
+
+
 @interpreted
 @pytest.mark.parametrize("kind", [Shared, OfWorker])
 @pytest.mark.parametrize("scope", Scope)
