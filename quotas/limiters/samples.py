@@ -107,11 +107,15 @@ class Samples:
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, value) of records after which another ring has the same samples that have not
         expired: for each sample its beginning, and its last record. Changes nothing.
+
+        Leaves out samples that were emptied: they begin when they were emptied, which may be later than the
+        current sample, so a record of them would cut the current sample's life short.
         """
-        dead_ms = now_ms - self._lifetime_ms
+        dead_ms, current = now_ms - self._lifetime_ms, self._current
         found: list[tuple[int, float]] = []
-        for start_ms, last_ms, value in sorted(zip(self._starts, self._lasts, self._values, strict=True)):
-            if last_ms > dead_ms:
+        samples = zip(self._starts, self._lasts, self._values, range(len(self._starts)), strict=True)
+        for start_ms, last_ms, value, slot in sorted(samples):
+            if last_ms > dead_ms and (value or slot == current):
                 found += [(start_ms, 0.0), (last_ms, value)]
         return found
 

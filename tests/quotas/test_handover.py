@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.proxy.wire import quota_table
@@ -54,6 +54,15 @@ def passed_on(old: QuotaRegistry, now_ms: int, table: QuotaTable = TABLE) -> Quo
 
 
 @given(Steps, Steps, st.sampled_from(["someone", "shared", "trial"]))
+@example(  # a sample that was emptied at 11,000 is older than the last charge of the current one, at 11,098
+    before=[
+        (0, 1),
+        *[(1000, 1), (24, 1), (1705, 1), (2616, 1), (2847, 1), (189, 1)],
+        *[(2340, 235), (279, 602), (96, 7761), (2, 1)],
+    ],
+    after=[(623, 255), (509, 1496), (770, 1), (3000, 1), (3000, 927), (3000, 1)],
+    user="someone",
+)
 def test_byte_rates_throttle_after_a_handover_as_without_one(
     before: list[tuple[int, int]], after: list[tuple[int, int]], user: str
 ) -> None:
