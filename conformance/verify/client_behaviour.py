@@ -89,8 +89,8 @@ class Throttle:
         waited, asked = (time_ns - self._from_ns) // _MS, (self._until_ns - self._from_ns) // _MS
         self._until_ns = 0
         text = (
-            f"The client sends during the throttle_time_ms of a response ({self._cause}). "
-            "Wait on this connection first."
+            f"The client sends {waited} ms after a response with throttle_time_ms {asked} ({self._cause}). "
+            "Read that field of each response, and wait before the next request on this connection."
         )
         return [Defect(R.THROTTLE_IGNORED, text, "", 0, f"{asked} ms of quiet", f"{waited} ms")]
 

@@ -13,7 +13,7 @@ from weir.conformance.events import Side
 from weir.conformance.frames import FRAME_MAX, FrameCutter, LengthError
 from weir.conformance.verify.client_behaviour import Sasl, Throttle, Versions
 from weir.conformance.verify.finding import Defect, Finding, hex_around
-from weir.conformance.verify.messages import Form, form, located, read
+from weir.conformance.verify.messages import Form, form, located, read, throttle_place
 from weir.conformance.verify.response_form import response_form
 from weir.conformance.verify.rules import RULES, R
 from weir.conformance.verify.values import error_code_defects, records_defects, throttle_defects
@@ -241,8 +241,10 @@ class ConnectionVerifier:
         values = error_code_defects(message, request.api_key, shape.codec.version)
         throttle_ms: int = getattr(message, "throttle_time_ms", 0)
         values += throttle_defects(throttle_ms)
-        cause = f"{request.api}, correlation id {request.correlation_id}"
-        self._throttle.response(request.api_key, request.version, throttle_ms, frame.ended_ns, cause)
+        if throttle_ms > 0:
+            cause = f"{request.api} v{request.version}, correlation id {request.correlation_id}"
+            cause += throttle_place(frame.data, shape)
+            self._throttle.response(request.api_key, request.version, throttle_ms, frame.ended_ns, cause)
         self._remember(message, request)
         return defects + (located(frame.data, shape, values, {}) if values else [])
 

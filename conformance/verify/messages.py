@@ -18,6 +18,8 @@ from weir.protocol import schema
 from weir.protocol.api import request_header_version, response_header_version
 from weir.protocol.codec import codec, request_type, response_type
 from weir.protocol.errors import ProtocolError
+from weir.protocol.framing import INCOMPLETE
+from weir.protocol.scanning.field_offsets import field_offset
 
 if TYPE_CHECKING:
     from weir.protocol.codec import Codec
@@ -68,6 +70,18 @@ def form(kind: Kind, api_key: int, version: int) -> Form:
     return Form(
         kind, codec(make(api_key), version), layout, layout.flexible, kind == "request" and number > 0
     )
+
+
+_LAST_FIELDS: Final = 3
+"""Number of fields that the finding about trailing bytes names."""
+
+
+def throttle_place(data: bytes, shape: Form) -> str:
+    """Return the place of throttle_time_ms in the frame of a response, for people; empty if unknown."""
+    field = field_offset(shape.codec.message, shape.codec.version, "throttle_time_ms")
+    body = _body(data, shape)
+    position = INCOMPLETE if field is None or body < 0 else field.locate(data, body, len(data), True)
+    return "" if position == INCOMPLETE else f", byte {position}"
 
 
 def read(data: bytes, shape: Form) -> Read:
@@ -122,7 +136,7 @@ def _scan(data: bytes, shape: Form) -> MessageScanner:
     if scanner.complete:
         scanner.scan(shape.codec.layout)
     if scanner.complete and scanner.position < len(data):
-        scanner.defects.append(_trailing(shape, scanner.position, len(data) - scanner.position))
+        scanner.defects.append(_trailing(data, shape, scanner.position))
     return scanner
 
 
@@ -140,16 +154,34 @@ def _explain(data: bytes, shape: Form, reason: str) -> Read:
     return Read(message, defects)
 
 
-def _trailing(shape: Form, offset: int, count: int) -> Defect:
+def _trailing(data: bytes, shape: Form, offset: int) -> Defect:
+    count = len(data) - offset
     found = "1 byte" if count == 1 else f"{count} bytes"
     if shape.kind == "request":
         text = (
             "The client writes bytes behind the request's last field; brokers ignore them. Leave them out. "
-            "If an earlier field has too many bytes, weir capture convert shows how brokers read the fields."
+            "Or leave out a field before them that this version does not have"
         )
+        text += f": brokers read {_last_fields(data, shape)}." if len(data) <= LARGE else "."
         return Defect(R.REQUEST_TRAILING_BYTES, text, "", offset, "the end of the frame", found)
     text = "The server writes bytes behind the response's last field. Leave them out."
     return Defect(R.RESPONSE_TRAILING_BYTES, text, "", offset, "the end of the frame", found)
+
+
+def _last_fields(data: bytes, shape: Form) -> str:
+    """Return the names and values of the last fields of a message, as a broker reads them."""
+    message, _ = _lenient(data, shape)
+    names = [slot.name for slot in shape.codec.layout.fields[-_LAST_FIELDS:]]
+    values = [f"{name} = {_short(getattr(message, name, None))}" for name in names]
+    if shape.flexible:
+        values.append("tagged fields")
+    return ", ".join(values) or "no fields"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list | tuple | dict):
+        return f"{len(value)} elements"
+    return repr(value) if isinstance(value, bool | int | str | None) else type(value).__name__
 
 
 def _lenient(data: bytes, shape: Form) -> tuple[Message | None, str]:

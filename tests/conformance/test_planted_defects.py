@@ -464,4 +464,4 @@ def test_a_long_varint_of_tagged_fields_says_so() -> None:
 
 def test_an_ignored_throttle_names_the_response_that_had_it() -> None:
     (found,) = findings(beat(), beaten(10, 1, throttle_ms=500), beat(100, 2), beaten(101, 2))
-    assert "Heartbeat, correlation id 1" in found.message
+    assert "throttle_time_ms 500 (Heartbeat v4, correlation id 1, byte 9)" in found.message
