@@ -91,8 +91,8 @@ class Cluster:
     def metadata(self, topic: str | None) -> MetadataResponse:
         """Return the metadata of a topic, or of all; a topic of a target without CreateTopics is created.
 
-        Asks in lower versions, too, if a response does not decode, or the target closes the connection, like a
-        proxy that cannot decode its broker's response. The cases then show the defect.
+        Asks in lower versions, too, if a response does not decode, or the target closes the connection. A
+        proxy may not decode its broker's response either. The cases then show the defect.
         """
         version = self.version(ApiKey.METADATA)
         while True:
