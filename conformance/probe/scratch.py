@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from weir.conformance.probe.judging import named
-from weir.conformance.probe.link import LinkError, Target, UnreadableError, same_host
+from weir.conformance.probe.link import ClosedError, LinkError, Target, UnreadableError, same_host
 from weir.conformance.probe.login import Login, connect
 from weir.conformance.probe.requests.names import Names
 from weir.protocol import schema
@@ -91,13 +91,14 @@ class Cluster:
     def metadata(self, topic: str | None) -> MetadataResponse:
         """Return the metadata of a topic, or of all; a topic of a target without CreateTopics is created.
 
-        Asks in lower versions, too, if a response does not decode: the cases then show the defect.
+        Asks in lower versions, too, if a response does not decode, or the target closes the connection. A
+        proxy may not decode its broker's response either. The cases then show the defect.
         """
         version = self.version(ApiKey.METADATA)
         while True:
             try:
                 answer = self.ask(self._metadata_request(topic, version or 0), ApiKey.METADATA, version or 0)
-            except UnreadableError:
+            except (UnreadableError, ClosedError):
                 lower = version and self.version(ApiKey.METADATA, version - 1)
                 if not lower:  # version 0 cannot ask for all topics
                     raise

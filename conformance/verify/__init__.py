@@ -3,7 +3,8 @@
 - `rules`: the registry; every finding names one of its rules. `finding`: the result.
 - `connection`: requests and their responses, rules applied to both.
 - `messages`, `differences`: a frame decoded, encoded again, and compared field by field.
-- `values`: error codes, throttle times. `client_behaviour`: versions offered, throttles kept, SASL's order.
+- `values`: error codes, throttle times. `error_codes`: the codes that each API may answer.
+- `client_behaviour`: versions offered, throttles kept, SASL's order.
 - `traffic`: counts of connections, bytes and frames.
 - `record_batches`, `message_sets`, `records`, `unpacking`, `producers`: records.
 

@@ -58,6 +58,7 @@ class R(StrEnum):
     ENCODING_DIFFERS = "encoding-differs"
     CONTENTS_UNCHECKED = "contents-unchecked"
     ERROR_CODE_UNKNOWN = "error-code-unknown"
+    ERROR_CODE_OF_API = "error-code-of-api"
     ERROR_89_VERSION = "error-89-version"
     THROTTLE_NEGATIVE = "throttle-negative"
     THROTTLE_IGNORED = "throttle-ignored"
@@ -173,10 +174,16 @@ RULES: Final[dict[R, Rule]] = {
         ),
         (R.ERROR_CODE_UNKNOWN, _W, "protocol guide: Error Codes", "Kafka 4.2 has the error code."),
         (
+            R.ERROR_CODE_OF_API,
+            _W,
+            "protocol guide: Error Codes",
+            "Brokers from 0.10 to 4.2 answer this API with the error code, in some version.",
+        ),
+        (
             R.ERROR_89_VERSION,
             _E,
-            "KIP-599",
-            "Error 89 is only in CreateTopics from version 6, CreatePartitions from 3, DeleteTopics from 5.",
+            "KIP-599, KIP-714",
+            "Only CreateTopics 6 and later, CreatePartitions 3, DeleteTopics 5 and telemetry have error 89.",
         ),
         (R.THROTTLE_NEGATIVE, _W, "KIP-124", "throttle_time_ms is not negative."),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from weir.conformance.verify.error_codes import ERRORS_OF_APIS
 from weir.conformance.verify.finding import Defect
 from weir.conformance.verify.producers import Batch
 from weir.conformance.verify.record_batches import BatchChecker, bounds
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
     from weir.protocol.values import Message, Value
 
 _KNOWN: Final = frozenset(int(code) for code in ErrorCode)
-STRICT_FROM: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.CREATE_PARTITIONS: 3, ApiKey.DELETE_TOPICS: 5}
-"""First version that may have error 89, by API (KIP-599)."""
+STRICT_FROM: Final = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0,
+    ApiKey.PUSH_TELEMETRY: 0,
+}
+"""First version that may have error 89, by API (KIP-599; KIP-714, for a client that comes too early)."""
 DEFECTS_MAX: Final = 20
 """Maximum number of wrong error codes reported of one message."""
 
@@ -72,6 +79,8 @@ def error_code_defects(message: Message, api_key: int, version: int) -> list[Def
             defects.append(Defect(R.ERROR_CODE_UNKNOWN, text, path, -1, "a code of Kafka 4.2", str(code)))
         elif code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             defects += _error_89(path, api_key, version)
+        elif api_key in ERRORS_OF_APIS and code not in ERRORS_OF_APIS[api_key]:
+            defects.append(_error_of_other_apis(path, api_key, code))
         if len(defects) >= DEFECTS_MAX:
             break
     return defects
@@ -84,6 +93,12 @@ def _error_89(path: str, api_key: int, version: int) -> list[Defect]:
     text = "The server answers error 89, which this version does not know. Delay the request instead."
     expected = "another code" if since is None else f"from version {since}"
     return [Defect(R.ERROR_89_VERSION, text, path, -1, expected, f"version {version}")]
+
+
+def _error_of_other_apis(path: str, api_key: int, code: int) -> Defect:
+    text = "The server answers an error code that is not one of this API. Clients may not handle it."
+    known = ", ".join(str(one) for one in sorted(ERRORS_OF_APIS[api_key]))
+    return Defect(R.ERROR_CODE_OF_API, text, path, -1, known, f"{code} ({ErrorCode(code).name})")
 
 
 def throttle_defects(throttle_ms: int) -> list[Defect]:

@@ -23,7 +23,7 @@ def assert_arrived(acks: Acks, consumed: Consumed, messages: list[bytes]) -> Non
 
     With acks=0 they do not; on 0.10.2.2 without Weir, kafka-python 3.0.12 queued what it could not hand to
     its connection again, behind what came later (9 runs in 25, with max_in_flight_requests 1 as well), and
-    librdkafka 2.16.1 sent its second batch before its first (3 runs in 60).
+    librdkafka 2.16.0 sent its second batch before its first (3 runs in 60).
     """
     if acks == 0:
         assert sorted(consumed.values) == sorted(messages)

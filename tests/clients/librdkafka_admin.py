@@ -20,7 +20,7 @@ _TIMEOUT_S = 60.0
 
 
 class LibrdkafkaAdmin:
-    """See `admin.Admin`. Release 2.16.1 speaks CreateTopics v4, CreatePartitions v0 and DeleteTopics v1."""
+    """See `admin.Admin`. Release 2.16.0 speaks CreateTopics v4, CreatePartitions v0 and DeleteTopics v1."""
 
     def __init__(self, bootstrap: str, client_id: str = "weir-tests") -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": client_id, "log_level": 2})

@@ -52,7 +52,12 @@ def probed(
 def probed_mock() -> list[Result]:
     """Return the results of well-formed requests at the mock cluster."""
     with mock_cluster() as bootstrap:
-        return probed(bootstrap, WELL_FORMED, MOCK_STOPS)
+        return probed_well_formed(bootstrap)
+
+
+def probed_well_formed(bootstrap: str) -> list[Result]:
+    """Return the results of well-formed requests at the mock cluster, or at Weir in front of it."""
+    return probed(bootstrap, WELL_FORMED, MOCK_STOPS)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.conformance.expected import RELEASES
+from tests.conformance.expected import MOCK, RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -24,7 +24,7 @@ class Intended(NamedTuple):
     pattern: str
     """Pattern of the names of the cases."""
     releases: Collection[str]
-    """Releases of brokers at which it is seen each time."""
+    """Releases of brokers at which it is seen each time; or the mock cluster's name."""
     broker: str
     """Summary of the broker's outcome."""
     weir: str
@@ -93,6 +93,13 @@ INTENDED: Final = (
         "closed",
         "Weir refuses long requests of clients that have not logged in, like newer releases.",
         with_login=True,
+    ),
+    Intended(
+        "Produce/*/no-acks",
+        (MOCK,),
+        "answer",
+        "closed",
+        "Produce with acks=0 has no response. Weir closes the connection of a broker that sends one.",
     ),
 )
 

@@ -29,8 +29,12 @@ from weir.protocol.checksums import crc32c
 from weir.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
@@ -90,6 +94,20 @@ def created(version: int, error_code: int) -> list[Event]:
     return [
         sent(request(CreateTopicsRequest(topics=[topic]), version)),
         answered(response(CreateTopicsResponse(topics=[result]), version)),
+    ]
+
+
+def telemetry(error_code: int) -> list[Event]:
+    return [
+        sent(request(GetTelemetrySubscriptionsRequest(), 0)),
+        answered(response(GetTelemetrySubscriptionsResponse(error_code=error_code), 0)),
+    ]
+
+
+def brokers_heartbeat(error_code: int) -> list[Event]:
+    return [
+        sent(request(BrokerHeartbeatRequest(), 0)),
+        answered(response(BrokerHeartbeatResponse(error_code=error_code), 0)),
     ]
 
 
@@ -175,6 +193,8 @@ PLANTED: Final[list[tuple[str, Sequence[Event]]]] = [
         [beat(), answered(framed(struct.pack(">i", 1) + b"\0" + bytes(7) + b"more"))],
     ),
     ("error-code-unknown", [beat(), beaten(error_code=9999)]),
+    ("error-code-of-api", [beat(), beaten(error_code=3)]),
+    ("error-code-of-api", created(6, 27)),
     ("error-89-version", created(5, 89)),
     ("error-89-version", [beat(), beaten(error_code=89)]),
     ("throttle-negative", [beat(), beaten(throttle_ms=-1)]),
@@ -312,6 +332,9 @@ ALLOWED: Final[list[tuple[str, Sequence[Event]]]] = [
         [*api_versions(response(ApiVersionsResponse(error_code=35), 0)), beat(), beaten()],
     ),
     ("error 89 where it is known", created(6, 89)),
+    ("error 89 of a client that pushes telemetry too early", telemetry(89)),
+    ("an error code of the API", created(6, 36)),
+    ("any error code of an API that has no list", brokers_heartbeat(33)),
     ("SASL", [*handshake(), *authenticated(), beat(), beaten()]),
     ("SCRAM", [*handshake(1, "SCRAM-SHA-256"), *authenticated(), *authenticated(), beat(), beaten()]),
     (
@@ -412,6 +435,12 @@ def test_a_finding_gives_path_offset_values_and_context() -> None:
     assert (found.api, found.version, found.correlation_id) == ("Heartbeat", 4, 1)
     assert f"{b'r'.hex()} [ff] {b'up'.hex(' ')}" in found.context
     assert found.side is Side.CLIENT
+
+
+def test_an_error_code_of_other_apis_is_named_with_those_of_this_api() -> None:
+    (found,) = findings(*created(6, 27))
+    assert (found.path, found.found) == ("topics[0].error_code", "27 (REBALANCE_IN_PROGRESS)")
+    assert "36, 37, 38" in found.expected
 
 
 def test_a_finding_in_records_gives_its_offset_in_the_frame() -> None:

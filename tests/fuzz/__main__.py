@@ -1,7 +1,8 @@
 """`python -m tests.fuzz --seconds 60`; `python -m tests.fuzz codecs --seed 7`; `… codecs --repeat FILE`.
 
 Fuzzes every target in turn. Equal seeds and `--runs` give equal inputs. A finding stays in
-build/fuzz/TARGET/, and the end says how to repeat it.
+build/fuzz/TARGET/, and the end says how to repeat it. `--keep` replaces the inputs in
+tests/fuzz/corpus/TARGET/ by those that this search found, reduced.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from tests.fuzz.guided import Search, search
+from tests.fuzz.kept import keep, kept_inputs, reduced
 from tests.fuzz.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ def main() -> None:
         print(f"{number}/{len(names)} {name}", end=": ", flush=True)
         found = _search(TARGETS[name], options.seed, options.seconds, options.runs)
         print(f"{found.inputs} inputs, {len(found.branches.reached)} branches", flush=True)
+        if options.keep:
+            inputs = reduced(found)
+            keep(name, inputs)
+            print(f"  {len(inputs)} inputs kept, {sum(map(len, inputs))} bytes", flush=True)
         for place, finding in found.findings.items():
             failed = True
             print(f"{place}\n{finding.error}repeat: {_repeat(name, finding)}")
@@ -45,10 +51,11 @@ def main() -> None:
 
 
 def _search(target: Target, seed: int, seconds: float, runs: int) -> Search:
+    kept = kept_inputs(target.name)
     if runs:
-        return search(target, seed, runs)
+        return search(target, seed, runs, kept)
     found = Search(target, seed)
-    found.begin()
+    found.begin(kept)
     end_s = time.monotonic() + seconds
     found.go_on(lambda: time.monotonic() < end_s)
     return found
@@ -68,6 +75,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60, help="time per target")
     parser.add_argument("--runs", type=int, default=0, help="number of inputs per target, instead of a time")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal inputs")
+    parser.add_argument("--keep", action="store_true", help="replace the kept inputs by those of this search")
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one target with this input")
     options = parser.parse_args()
     unknown = set(options.targets) - TARGETS.keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,9 +81,11 @@ class Search:
     """The first input for each place where an undocumented error was raised."""
     branches: Branches = field(default_factory=Branches)
 
-    def begin(self) -> None:
-        """Run the seeds, all of which are kept. The first run is not recorded: it compiles scanners."""
-        self.kept = list(self.target.seeds())
+    def begin(self, more: Sequence[bytes] = ()) -> None:
+        """Run the seeds and `more` inputs, which are all kept. The first run is not recorded: it compiles
+        scanners.
+        """
+        self.kept = [*self.target.seeds(), *more]
         for data in self.kept:
             self._run_untraced(data)
         for data in self.kept:
@@ -97,6 +99,17 @@ class Search:
             data = changed(self.kept[-RECENT:] if recent else self.kept, source)
             if self._is_new(data):
                 self.kept.append(data)
+
+    def reach(self, data: bytes) -> frozenset[int]:
+        """Return the branches that an input reaches; none for a finding, which has a place of its own."""
+        before, self.branches.reached = self.branches.reached, set()
+        try:
+            self.branches.run(lambda: self.target.run(data))
+            return frozenset(self.branches.reached)
+        except Exception:  # noqa: BLE001  # a finding, whatever the error is
+            return frozenset()
+        finally:
+            self.branches.reached = before
 
     def _is_new(self, data: bytes) -> bool:
         self.inputs += 1
@@ -119,10 +132,10 @@ class Search:
         self.findings.setdefault(key, Finding(data, "".join(traceback.format_exception(error))))
 
 
-def search(target: Target, seed: int, count: int) -> Search:
-    """Run the seeds and this number of changed inputs."""
+def search(target: Target, seed: int, count: int, more: Sequence[bytes] = ()) -> Search:
+    """Run the seeds, `more` inputs, and this number of changed inputs."""
     found = Search(target, seed)
-    found.begin()
+    found.begin(more)
     last = found.inputs + count
     found.go_on(lambda: found.inputs < last)
     return found

@@ -1,4 +1,4 @@
-"""`weir probe` at real brokers, at Weir in front of them, and at librdkafka's mock cluster: every outcome is
+"""`weir probe` at real brokers, at librdkafka's mock cluster, and at Weir in front of each: every outcome is
 the expected one.
 
 `python -m tests.conformance.expected` writes the expectations again.
@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.expected import MOCK, RELEASES, expected, probed, probed_mock
+from tests.conformance.expected import (
+    MOCK,
+    RELEASES,
+    expected,
+    mock_cluster,
+    probed,
+    probed_mock,
+    probed_well_formed,
+)
 from tests.conformance.intended_differences import missing, stable, unintended
 from tests.integration.with_sasl import Front
 from tests.kafka.sasl import ALICE
@@ -77,3 +85,12 @@ def test_weir_answers_sasl_messages_out_of_order_like_the_broker(
 @pytest.mark.slow
 def test_the_mock_cluster_of_librdkafka_gives_the_expected_outcomes() -> None:
     assert [str(one) for one in differences(probed_mock(), expected(MOCK))] == []
+
+
+@pytest.mark.slow
+def test_weir_differs_from_the_mock_cluster_in_intended_outcomes_only(start_weir: StartWeir) -> None:
+    with mock_cluster() as bootstrap:
+        weir = start_weir(bootstrap, HIGH_QUOTAS, options=OPTIONS)
+        found = differences(probed_well_formed(weir.bootstrap), expected(MOCK))
+    assert [str(one) for one in unintended(found, MOCK)] == []
+    assert missing(found, MOCK) == []

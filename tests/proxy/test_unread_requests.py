@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LEFT_OVER: Final = b"\x01\x00\x00 left over"
 ALL_TOPICS_OF_LIBRDKAFKA: Final = bytes.fromhex("00000000010000")
-"""How librdkafka 2.16.1 asks for all topics in Metadata v12: it writes four bytes for a null array, the first
+"""How librdkafka 2.16.0 asks for all topics in Metadata v12: it writes four bytes for a null array, the first
 of which is one; the others are read as the two booleans and the count of tags. Three bytes are left over.
 """
 EVERY_QUOTA: Final = {

@@ -82,6 +82,14 @@ def test_a_target_whose_newest_metadata_does_not_decode_is_probed(stub: StubTarg
     assert failed == {"Metadata/v8/minimal", "Metadata/v9/minimal"}
 
 
+def test_a_target_that_closes_at_its_newest_metadata_is_probed(stub: StubTarget) -> None:
+    """Weir in front of that mock cluster: it closes the connection instead of passing the bytes on."""
+    right = stub.answers[ApiKey.METADATA]
+    stub.answers[ApiKey.METADATA] = lambda request, version: None if version >= 8 else right(request, version)
+    failed = {result.case for result in results(stub, "*/minimal") if not result.passed}
+    assert failed == {"Metadata/v8/minimal", "Metadata/v9/minimal"}
+
+
 def test_the_scratch_topic_is_removed_if_the_caller_stops(stub: StubTarget) -> None:
     found = run(stub).results()
     next(found)

@@ -76,7 +76,7 @@ def left_behind(bootstrap: str) -> list[str]:
     return [name for name in names if name.startswith(PREFIX)]
 
 
-@pytest.mark.parametrize("version", ["0.10.2.2", "2.8.2", "4.2.0"])
+@pytest.mark.parametrize("version", ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1", "4.2.0"])
 def test_weir_differs_from_brokers_only_in_the_intended_checks(
     kafka_cluster: StartCluster, start_weir: StartWeir, version: str
 ) -> None:
