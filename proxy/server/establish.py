@@ -166,12 +166,11 @@ class Connector:
         self, pending: PendingConnection, serve: Callable[[PendingConnection], Awaitable[None]]
     ) -> None:
         """Count a client and serve it, or refuse the client."""
-        target = pending.target
         try:
             await self._admitted(pending, serve)
         except RefusalError as refusal:
-            self._note(refusal, pending.target, str(pending.peer))
-            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.target == target:
+            self.note_refusal(refusal, pending.target, pending.peer)
+            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.target == pending.listener:
                 await self._refuse_others(pending)
             else:
                 await self._close_later(pending, refusal.hold_s)
@@ -304,10 +303,12 @@ class Connector:
         others = [(address, Target(found)) for found, address in nodes.items()]
         return list(dict.fromkeys(first + others + configured))
 
-    def _note(self, refusal: RefusalError, target: Target, client: str) -> None:
+    def note_refusal(self, refusal: RefusalError, target: Target, client: Address) -> None:
+        """Count and log a client that is refused."""
         known = self._known(target)
         self._counters.closed_at[refusal.reason, known] += 1
-        details = {"reason": refusal.reason, **target.log_fields, "client": client, "detail": str(refusal)}
+        details = {"reason": refusal.reason, **target.log_fields, "client": str(client)}
+        details["detail"] = str(refusal)
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:

@@ -80,6 +80,10 @@ class Listeners:
         self._sockets[target] = listening
         self._run_soon(lambda: self._opened.send_nowait((listening, target)))
 
+    def __contains__(self, target: Target) -> bool:
+        """Return True if a listener of its own has this target. With server names, only BOOTSTRAP has one."""
+        return target in self._sockets
+
     @property
     def all_sockets(self) -> list[socket.socket]:
         """Sockets of all listeners."""

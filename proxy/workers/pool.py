@@ -303,13 +303,23 @@ class Pool:
         if not message.away:
             if node_id in self._refusing:
                 self._refusing[node_id].set()
-        elif node_id not in self._refusing and self._nursery is not None:
+        elif (
+            node_id not in self._refusing
+            and Target(node_id) in self._server.listeners
+            and self._nursery is not None
+        ):
             self._refusing[node_id] = trio.Event()
             self._nursery.start_soon(self._refuse_until, node_id, self._refusing[node_id])
 
     async def _refuse_until(self, node_id: int, back: trio.Event) -> None:
+        """Have a broker's listener refuse connections until `back` is set. Log an exception: it must not end
+        the supervisor.
+        """
         try:
             await self._server.listeners.refuse(Target(node_id), back.wait)
+        except Exception:
+            self._server.counters.task_failures[Task.WORKERS] += 1
+            log.exception("internal error while a listener refused connections; please report this")
         finally:
             del self._refusing[node_id]
 
