@@ -15,7 +15,8 @@ import structlog
 import trio
 
 from weir.proxy import logs
-from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, checked
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
@@ -30,6 +31,7 @@ from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
 from weir.proxy.server.data_plane import DataPlane
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.addresses import ToldAddresses
 from weir.proxy.workers.connections import ConnectionLister
 from weir.proxy.workers.messages import Link, LinkError
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
@@ -61,11 +63,8 @@ class Worker:
         self._reactor = reactor
         self._registry = registry
         self._link = link
-        self._told: dict[int, Address] = {}
-        """Brokers that the supervisor knows."""
         self._left: list[str] = []
-        self._address_book = AddressBook(config.advertised_listeners, lambda _node_id, _port: None)
-        self._address_book.on_change.append(self._tell_brokers)
+        self._address_book = ToldAddresses(config.advertised_listeners, link.post, lambda: reactor.now_ms)
         self._teller = ChargesTeller(reactor, charges.Charged(registry), link.post, self._note_own)
         self._counts: counts.Counts | None = None
         limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
@@ -177,13 +176,7 @@ class Worker:
 
     def learn(self, message: messages.Brokers) -> None:
         """Use these addresses of brokers."""
-        known = self._address_book
-        known.fit([node_id for node_id, _host, _port in message.brokers])
-        for node_id, host, port in message.brokers:
-            address = Address(host, port)
-            self._told[node_id] = address
-            if known.nodes.get(node_id) != address:
-                known.learn(node_id, address)
+        self._address_book.take({node_id: Address(host, port) for node_id, host, port in message.brokers})
 
     async def _use_quotas(self, message: messages.Quotas) -> None:
         registry, table = self._registry, table_of(message)
@@ -194,12 +187,6 @@ class Worker:
         await in_steps(registry.refresh())
 
     # Messages to the supervisor
-
-    def _tell_brokers(self) -> None:
-        for node_id, address in self._address_book.nodes.items():
-            if self._told.get(node_id) != address:
-                self._told[node_id] = address
-                self._link.post(messages.Found(node_id, *address))
 
     def _note_left(self, host: str) -> None:
         self._left.append(host)
