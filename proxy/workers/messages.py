@@ -330,7 +330,9 @@ class Link:
             raise LinkError(error.strerror or str(error)) from None
 
     async def receive(self) -> tuple[Message, socket.socket | None]:
-        """Return the next message, and the socket sent with it. Raises LinkError."""
+        """Return the next message, and the socket sent with it: None also if this process has no descriptor
+        for it. The kernel then sets MSG_CTRUNC and closes the socket. Raises LinkError.
+        """
         data = b""
         while True:
             packet, sock = await self._receive()

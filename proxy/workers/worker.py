@@ -29,6 +29,7 @@ from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
 from weir.proxy.server.data_plane import DataPlane
+from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.addresses import ToldAddresses
@@ -47,6 +48,10 @@ log = structlog.get_logger("weir")
 REPORT_S: Final = 1.0
 TOLD_AGAIN_MS: Final = 1000
 """Time (ms) between two messages that a broker was reached."""
+_NO_DESCRIPTOR: Final = RefusalError(
+    CloseReason.OUT_OF_RESOURCES, "the worker has no descriptor: raise the limit of open files (ulimit -n)"
+)
+_DRAINING: Final = RefusalError(CloseReason.STOPPED, "the worker drains")
 _NO_LIMIT: Final = 2**62
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -116,6 +121,7 @@ class Worker:
         """Send all that the supervisor does not know yet."""
         await self._report()
         self._teller.tell_rest()
+        self._tell_left()
         if self._usage is not None:
             await self._usage.finish()
         self._link.post(messages.Drained())
@@ -129,19 +135,29 @@ class Worker:
         """Obey messages until the supervisor ends the link. Raises LinkError then."""
         while True:
             message, sock = await self._link.receive()
-            if sock is not None and self._draining.is_set():
-                sock.close()
-            elif isinstance(message, messages.Client) and sock is not None:
-                target = Target(message.node_id)
-                listener = BOOTSTRAP if message.bootstrap else target
-                peer = Address(message.host, message.port)
-                nursery.start_soon(self.plane.connector.establish, sock, target, peer, listener)
+            if isinstance(message, messages.Client):
+                self._serve(message, sock, nursery)
             elif isinstance(message, messages.Drain):
                 self._draining.set()
             elif isinstance(message, messages.Quotas):
                 await self._use_quotas(message)
             else:
                 self._take(message)
+
+    def _serve(self, client: messages.Client, sock: socket.socket | None, nursery: trio.Nursery) -> None:
+        """Connect a client to its broker; refuse it while draining, or if its socket was not received."""
+        connector, target = self.plane.connector, Target(client.node_id)
+        peer = Address(client.host, client.port)
+        if sock is None:
+            connector.note_refusal(_NO_DESCRIPTOR, target, peer)
+            self._note_left(client.host)
+        elif self._draining.is_set():
+            sock.close()
+            connector.note_refusal(_DRAINING, target, peer)
+            self._note_left(client.host)
+        else:
+            listener = BOOTSTRAP if client.bootstrap else target
+            nursery.start_soon(connector.establish, sock, target, peer, listener)
 
     def _take(self, message: messages.Message) -> None:
         now_ms = self._reactor.now_ms
@@ -195,7 +211,8 @@ class Worker:
 
     def _tell_left(self) -> None:
         left, self._left = self._left, []
-        self._link.post(messages.Left(left))
+        if left:
+            self._link.post(messages.Left(left))
 
     async def _refuse_until(self, target: Target, until: Callable[[], Awaitable[None]]) -> None:
         if target.node_id is None:
