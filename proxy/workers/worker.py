@@ -113,8 +113,8 @@ class Worker:
             async with trio.open_nursery() as serving:
                 nursery.start_soon(self._obey, serving)
                 await self._draining.wait()
-                await self.plane.drain()
-                serving.cancel_scope.cancel()
+                serving.cancel_scope.cancel()  # clients that are not connected to their broker yet
+            await self.plane.drain()
             await self._tell_rest()
 
     async def _tell_rest(self) -> None:
