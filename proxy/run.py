@@ -330,6 +330,8 @@ async def _pool(process: _Process) -> Pool | None:
         number = number_of(len((await first_brokers(config, server.address_book)).nodes))
     if number <= 1:
         return None
+    for files in config.tls.files:
+        files.load()
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 

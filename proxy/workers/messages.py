@@ -21,9 +21,11 @@ import trio
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.records import Connections
+from weir.proxy.net.tls.contexts import FileContents
 from weir.proxy.workers.charges import Charge
 from weir.proxy.workers.counts import Counts
 from weir.quotas import Entity
+from weir.quotas.costs.request_costs import Overrides
 from weir.usage import TraceRecord, UsageRecord
 
 PIECE_BYTES: Final = 64 * 1024
@@ -44,9 +46,11 @@ copyreg.pickle(Entity, _reduced)  # a frozen class that mypyc has compiled canno
 class Start(msgspec.Struct, tag=True, frozen=True):
     """The first message to a worker."""
 
-    number: int
-    """Number of the worker, from 0."""
     settings: Settings
+    costs: Overrides
+    """Request costs that the supervisor has read from `request_costs`."""
+    tls: list[FileContents | None]
+    """Files in force of each context of `TlsRules.files`; None for a context to make of the present files."""
     connections: int
     """Number of the worker's first connection, minus one. No two processes have connections of one number."""
 

@@ -191,10 +191,15 @@ class Pool:
 
     # Messages to workers
 
-    def _first(self, number: int) -> Iterator[messages.Message]:
+    def _first(self) -> Iterator[messages.Message]:
         """Yield the first messages to a worker's process."""
-        connections = next(self._processes) * CONNECTIONS_EACH
-        yield messages.Start(number, self._server.config.settings, connections)
+        config = self._server.config
+        yield messages.Start(
+            config.settings,
+            config.request_time.costs,
+            [files.in_force for files in config.tls.files],
+            next(self._processes) * CONNECTIONS_EACH,
+        )
         yield self._quotas()
 
     def _state(self, number: int) -> Iterator[messages.Message]:
@@ -335,7 +340,7 @@ class Pool:
 
     def _handle(self, number: int) -> Handle:
         plan = Plan(
-            partial(self._first, number),
+            self._first,
             partial(self._state, number),
             partial(self._take, number),
             partial(self._lost, number),

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -92,8 +93,6 @@ class Worker:
         self._draining = trio.Event()
         self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
         self.plane.quota_admin = self._admin
-        for files in config.tls.files:
-            files.load()
 
     async def run(self) -> None:
         """Serve until the supervisor ends the link. Raises LinkError then."""
@@ -269,9 +268,22 @@ class _ToldStates(BrokerStates):
             self._link.post(messages.State(node_id, reason))
 
 
+def config_of(start: messages.Start) -> Config:
+    """Return the configuration of a worker. No file is read: one that was broken since the supervisor has
+    read it must not keep a new worker from its clients.
+    """
+    settings = msgspec.structs.replace(without_limits(start.settings), request_costs="")
+    config = checked(settings)
+    costs = replace(config.request_time, costs=start.costs)
+    config = msgspec.structs.replace(config, request_time=costs)
+    for files, contents in zip(config.tls.files, start.tls, strict=True):
+        files.adopt(contents)
+    return config
+
+
 def without_limits(settings: Settings) -> Settings:
-    """Return the settings of a worker: without the limits of connections, PROXY headers and the admin
-    endpoint, which the supervisor has.
+    """Return the settings of a worker: without the limits of connections, PROXY headers, the admin endpoint
+    and Weir's own login at brokers, which the supervisor has.
     """
     return msgspec.structs.replace(
         settings,
@@ -286,6 +298,9 @@ def without_limits(settings: Settings) -> Settings:
         max_connections_per_ip=0,
         max_connections_per_ip_overrides="",
         proxy_protocol_from="",
+        upstream_sasl_mechanism="",
+        upstream_sasl_password_file="",
+        upstream_sasl_username="",
     )
 
 
@@ -327,7 +342,7 @@ async def _main(sock: socket.socket, reactor: Reactor) -> None:
     quotas, _sock = await link.receive()
     if not isinstance(start, messages.Start) or not isinstance(quotas, messages.Quotas):
         raise LinkError("unexpected first messages")
-    config = checked(without_limits(start.settings))
+    config = config_of(start)
     logs.configure(config.settings.log_level, config.settings.log_format)
     registry = quota_registry(config, table_of(quotas))
     registry.in_shadow = quotas.in_shadow
