@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
@@ -13,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import Final, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 import structlog
 import trio
@@ -29,6 +28,7 @@ from weir.proxy.control.cluster.discovery import first_brokers
 from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
+from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
@@ -57,10 +57,6 @@ from weir.proxy.workers.pool import Pool, number_of
 from weir.quotas import QuotaTable
 
 log = structlog.get_logger("weir")
-
-COLLECTED_EVERY_S: Final = 3600.0
-"""Time (s) between two full runs of the garbage collector."""
-_NEVER: Final = 2**31 - 1
 
 
 def run(config: Config, load: Callable[[], Config] | None = None) -> None:
@@ -183,7 +179,7 @@ async def _main(
                 server.listeners.resume()
                 if admin is not None:  # the former Weir has answered there until now
                     nursery.start_soon(admin.serve)
-            nursery.start_soon(_collect_garbage)
+            nursery.start_soon(collect_garbage)
             if kept is not None:
                 keep = partial(kept.keep, server.address_book)
                 nursery.start_soon(server.supervisor.keep_running, Task.BROKER_MAP, keep)
@@ -384,22 +380,6 @@ def _replication_follower(
         server.replication,
         server.address_book,
     )
-
-
-async def _collect_garbage() -> None:
-    """Make Python's garbage collector look at young objects as usual, at all objects once an hour, and never
-    at those that exist after the start.
-
-    A full run looks at every object and stops the reactor: for 36 ms after the start, for 110 ms with 100,000
-    clients. Python would begin one whenever a quarter of the objects is new, so clients could cause full
-    runs. Closed connections need no run: they leave no reference cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
-    while True:
-        await trio.sleep(COLLECTED_EVERY_S)
-        gc.collect()
 
 
 def _say_costs(config: Config) -> None:

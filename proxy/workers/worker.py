@@ -22,6 +22,7 @@ from weir.proxy.config.config import Config, checked
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.configured import quota_registry
+from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Task, every, in_steps
@@ -347,7 +348,9 @@ async def _main(sock: socket.socket, reactor: Reactor) -> None:
     registry = quota_registry(config, table_of(quotas))
     registry.in_shadow = quotas.in_shadow
     registry.use(registry.table)
-    await Worker(config, reactor, registry, link, start.connections).run()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collect_garbage)
+        await Worker(config, reactor, registry, link, start.connections).run()
 
 
 def _end_with_parent() -> None:
