@@ -15,6 +15,7 @@ import msgspec
 from weir.proxy.control.quota_registry import BROKER_QUOTAS, QuotaRegistry
 from weir.quotas.handover import QuotasName, UsedUnits, absorb
 from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.mutations import MutationBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Tags
@@ -34,6 +35,8 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """Sum of their throttle times (ms)."""
     refused: int = 0
     """Number of further refused topics; 0 for other limiters than those of mutations."""
+    by_api: dict[int, float] = {}
+    """API key → units, like `RequestBudget.by_api`; empty for other limiters than those of request time."""
 
 
 class Charged:
@@ -88,7 +91,8 @@ class Charged:
         if limiter.throttled:
             self._throttled[of, limiter.tags] = counted
         used = UsedUnits(of, limiter.tags, [(0, units)], max(limiter.throttled_until_ms - now_ms, 0))
-        return Charge(used, counted[0] - before[0], counted[1] - before[1], counted[2] - before[2])
+        by_api = limiter.take_apis() if isinstance(limiter, RequestBudget) else {}
+        return Charge(used, counted[0] - before[0], counted[1] - before[1], counted[2] - before[2], by_api)
 
 
 def is_shared(of: QuotasName) -> bool:
@@ -116,3 +120,5 @@ def _count(limiter: Budget | MutationBudget, charge: Charge) -> None:
     limiter.throttle_ms_total += charge.throttle_ms
     if isinstance(limiter, MutationBudget):
         limiter.refused += charge.refused
+    if isinstance(limiter, RequestBudget):
+        limiter.add_apis(charge.by_api)

@@ -118,6 +118,16 @@ class RequestBudget(Budget):
         self._room = -1.0
         super().absorb(units, now_ms)
 
+    def take_apis(self) -> dict[int, float]:
+        """Return `by_api`, and begin it again: another process adds the result to its own (`add_apis`)."""
+        taken, self.by_api = self.by_api, {}
+        return taken
+
+    def add_apis(self, taken: dict[int, float]) -> None:
+        """Add what `take_apis` has returned in another process."""
+        for api_key, percent in taken.items():
+            self._first_of(api_key, percent)
+
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, percent-seconds) of the charges that still count."""
         self._record_pending()
@@ -148,7 +158,7 @@ class RequestBudget(Budget):
             self._room, self._pending = self._room - self._pending, 0.0
 
     def _first_of(self, api_key: int, percent: float) -> None:
-        """Add a charge of an API without an entry in `by_api`: make its entry, or add the charge to the entry
+        """Add a charge to the entry of its API in `by_api`, which may not exist yet, or to the entry
         `OTHER_APIS`.
         """
         entry = api_key if 0 <= api_key < API_KEYS_OWN else OTHER_APIS

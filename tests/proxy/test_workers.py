@@ -18,6 +18,7 @@ from weir.proxy.workers.messages import Brokers, Charges, Client, Left, Link, Li
 from weir.proxy.workers.pool import number_of
 from weir.proxy.workers.worker import message_of, table_of, without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.limiters.request_time import OTHER_APIS, RequestBudget
 from weir.quotas.table.entities import Prefix
 from weir.quotas.table.options import Options, Scope
 
@@ -152,6 +153,30 @@ def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
     (limiter,) = supervisor.of(1).produce
     assert (limiter.charged, limiter.throttled, limiter.throttle_ms_total) == (5_000, 1, wait_ms)
     assert limiter.rate(NOW_MS) == next(iter(worker.of(1).produce)).rate(NOW_MS)
+
+
+def test_the_supervisor_counts_request_time_by_api() -> None:
+    table = QuotaTable({(Entity(client_id="each"), QuotaKey.REQUEST_PERCENTAGE): 100.0})
+    worker, supervisor = QuotaRegistry(table), QuotaRegistry(table)
+    reader = Charged(worker)
+    for percent in (1.0, 2.0):
+        budget = request_budget(worker)
+        budget.charge_api(0, percent, NOW_MS)
+        budget.charge_api(3, percent, NOW_MS)
+        budget.charge_api(60_000, percent, NOW_MS)
+        found = [charge for charge in reader.look(NOW_MS, shared=False) if charge is not None]
+        take(supervisor, found, NOW_MS, count=True)
+    (counted,) = supervisor.of(1).request
+    assert isinstance(counted, RequestBudget)
+    assert counted.by_api == {0: 3.0, 3: 3.0, OTHER_APIS: 3.0}
+
+
+def request_budget(registry: QuotaRegistry) -> RequestBudget:
+    """The budget of request time of the client `each` at broker 1."""
+    registry.of(1).ledger("", "each", NOW_MS).charge_request(0, 0.0, NOW_MS)
+    (budget,) = registry.of(1).request
+    assert isinstance(budget, RequestBudget)
+    return budget
 
 
 def test_a_quota_table_arrives_unchanged() -> None:
