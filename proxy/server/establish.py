@@ -113,12 +113,6 @@ class Connector:
             )
         self._upstream = Upstream(config.tls.upstream)
 
-    @property
-    def refusing(self) -> frozenset[int]:
-        """Node ids of the brokers whose listeners refuse connections now."""
-        refusing = (target.node_id for target in self._refusing if not target.is_replication)
-        return frozenset(node_id for node_id in refusing if node_id is not None)
-
     async def establish(
         self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
     ) -> None:

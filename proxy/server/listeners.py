@@ -89,6 +89,12 @@ class Listeners:
         """Sockets of all listeners."""
         return list(chain.from_iterable(self._sockets.values()))
 
+    @property
+    def refusing(self) -> frozenset[int]:
+        """Node ids of the brokers whose listeners refuse connections now; replication listeners excluded."""
+        targets = (target for target in self._refusing if not target.is_replication)
+        return frozenset(target.node_id for target in targets if target.node_id is not None)
+
     def pause(self) -> None:
         """Accept no connections until `resume`. Clients wait in the kernel's queues meanwhile."""
         self._may_accept = trio.Event()

@@ -206,7 +206,7 @@ class Server:
     @property
     def refusing(self) -> frozenset[int]:
         """Node ids of the brokers whose listeners refuse connections now."""
-        return self.plane.connector.refusing
+        return self.listeners.refusing
 
     @property
     def now_ms(self) -> int:
