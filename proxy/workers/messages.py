@@ -215,6 +215,12 @@ class AlteredAtBroker(msgspec.Struct, tag=True, frozen=True):
     """A broker has answered an alteration that the worker has forwarded."""
 
 
+class Denied(msgspec.Struct, tag=True, frozen=True):
+    """Further requests about quotas were denied, because their clients are no admins."""
+
+    count: int
+
+
 class Drained(msgspec.Struct, tag=True, frozen=True):
     """The worker has closed all connections and sent all messages; it ends once the supervisor has read
     them and ended the link.
@@ -251,6 +257,7 @@ Message: TypeAlias = (
     | Listed
     | Alter
     | AlteredAtBroker
+    | Denied
     | Drained
 )
 _DECODER: Final[msgspec.msgpack.Decoder[Message | Pickled]] = msgspec.msgpack.Decoder(Message | Pickled)

@@ -270,6 +270,8 @@ class Pool:
             self._alter(number, message)
         elif isinstance(message, messages.AlteredAtBroker):
             self._manager.altered_at_broker()
+        elif isinstance(message, messages.Denied):
+            self._manager.add_denied(message.count)
         else:
             self._take_news(message)
 

@@ -92,7 +92,7 @@ class Worker:
         shared = config.settings.usage_share_topic
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
         self._draining = trio.Event()
-        self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
+        self._admin = ForwardingQuotaAdmin(link, registry, config.admins, connections)
         self.plane.quota_admin = self._admin
 
     async def run(self) -> None:
@@ -226,6 +226,8 @@ class Worker:
 
     async def _report(self) -> None:
         reactor = self._reactor
+        self._address_book.try_again()
+        self._admin.tell_denied()
         now = counts.read(self.plane, reactor.turns, reactor.latencies, reactor.buffered.bytes)
         self._link.post(messages.Report(counts.increase(now, self._counts)))
         self._counts = now
