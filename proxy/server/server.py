@@ -52,7 +52,7 @@ log = structlog.get_logger("weir")
 
 
 ListConnections: TypeAlias = Callable[[ConnectionFilter], Awaitable[Connections]]
-LOSSES: Final = ("died", "stuck")
+LOSSES: Final = ("died", "stuck", "failed")
 """Reasons why workers are replaced."""
 
 
