@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import structlog
@@ -166,11 +167,16 @@ class Handle:
         reason: Reason = "died"
         async with trio.open_nursery() as nursery:
 
-            async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+            async def send() -> None:
                 try:
-                    await work()
+                    await link.send_forever()
                 except LinkError:
-                    nursery.cancel_scope.cancel()
+                    link.end()  # a process that still runs ends; `receive` reads all that it has sent
+
+            async def receive() -> None:
+                with suppress(LinkError):
+                    await self._receive(link)
+                nursery.cancel_scope.cancel()
 
             async def watch() -> None:
                 nonlocal reason
@@ -180,8 +186,8 @@ class Handle:
                 reason = "stuck"
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(guarded, link.send_forever)
-            nursery.start_soon(guarded, lambda: self._receive(link))
+            nursery.start_soon(send)
+            nursery.start_soon(receive)
             nursery.start_soon(watch)
         return reason
 

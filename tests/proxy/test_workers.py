@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -12,6 +14,7 @@ import trio.testing
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError, needs_one_worker
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.workers import messages
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
 from weir.proxy.workers.messages import Brokers, Charges, Client, Left, Link, LinkError
@@ -118,6 +121,55 @@ def test_clients_that_were_not_sent_are_given_back() -> None:
             each.close()
 
     trio.run(act)
+
+
+def test_messages_that_a_process_has_sent_before_its_end_arrive() -> None:
+    """Also if it has not read all that was sent to it: Linux then reports an error first."""
+
+    async def act() -> None:
+        ours, theirs = link_pair()
+        ours.post(Left(["unread"]))
+        theirs.post(Left(["last"]))
+        theirs.close()
+        assert await ours.receive() == (Left(["last"]), None)
+        with pytest.raises(LinkError):
+            await ours.receive()
+        ours.close()
+
+    trio.run(act)
+
+
+def test_a_packet_for_which_the_kernel_has_no_room_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors that are in flight in sockets are limited, too."""
+    failures = [errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS]
+
+    async def act() -> None:
+        ours, theirs = link_pair()
+        really = ours._sock.sendmsg
+
+        async def send(*parts: Any) -> int:
+            if failures:
+                raise OSError(failures.pop(), "")
+            return await really(*parts)
+
+        monkeypatch.setattr(ours._sock, "sendmsg", send)
+        with monkeypatch.context() as patched:
+            patched.setattr(messages, "_parts", no_room)
+            ours.post(Left(["a"]))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send_forever)
+            assert await theirs.receive() == (Left(["a"]), None)
+            nursery.cancel_scope.cancel()
+        ours.close()
+        theirs.close()
+
+    trio.run(act, clock=trio.testing.MockClock(autojump_threshold=0.001))
+    assert failures == []
+
+
+def no_room(_unsent: object) -> NoReturn:
+    """Fail like a socket whose buffer is full."""
+    raise BlockingIOError
 
 
 def test_another_process_absorbs_the_charges_of_shared_quotas() -> None:
