@@ -66,9 +66,9 @@ StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
 """Function (client, broker's socket, target with the broker's node id if known) that starts a relay, which
 then owns both sockets.
 """
-Give: TypeAlias = Callable[[socket.socket, Target, Target, Address], None]
-"""Function (client's socket, target, target of the listener, client's address) that gives a socket to another
-process. Raises RefusalError.
+Give: TypeAlias = Callable[[socket.socket, Target, Target, Address], Awaitable[None]]
+"""Coroutine function (client's socket, target, target of the listener, client's address) that gives a socket
+to another process. Raises RefusalError.
 """
 RefuseUntil: TypeAlias = Callable[[Target, Callable[[], Awaitable[None]]], Awaitable[None]]
 """Coroutine function (target of the listener, until) that has a listener refuse connections until `until`
@@ -129,7 +129,7 @@ class Connector:
         async def given(pending: PendingConnection) -> None:
             if self.names_brokers and pending.target == BOOTSTRAP:
                 pending.target = await self._named(pending)
-            give(pending.plain, pending.target, pending.listener, pending.peer)
+            await give(pending.plain, pending.target, pending.listener, pending.peer)
 
         await self._serve(PendingConnection(sock, target, peer), given)
 
@@ -203,7 +203,7 @@ class Connector:
         open then.
         """
         client = await self._client(pending)
-        broker, found = await self._connect(pending.target)
+        broker, found = await self._connect(pending.target, self.addresses(pending.target))
         self._start_relay(client, broker, found)
 
     async def _enter(self, pending: PendingConnection) -> None:
@@ -245,13 +245,20 @@ class Connector:
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
         return Client(accepted.sock, pending.peer, host, accepted.user, pending.listener)
 
-    async def _connect(self, target: Target) -> tuple[Socket, Target]:
-        """Return a socket connected to this broker, and the target with the broker's node id if known; for
-        the bootstrap listener, to any broker. Raises RefusalError.
+    async def reach(self, addresses: list[tuple[Address, Target]]) -> Target:
+        """Return the first of these targets that can be reached. Raises RefusalError."""
+        broker, found = await self._connect(BOOTSTRAP, addresses)
+        broker.close()
+        return found
+
+    async def _connect(
+        self, target: Target, addresses: list[tuple[Address, Target]]
+    ) -> tuple[Socket, Target]:
+        """Return a socket connected to the first of these addresses (`self.addresses`) that can be reached,
+        and its target. Raises RefusalError.
         """
         failure: RefusalError | None = None
         timeout_s = self.config.settings.connect_timeout_s
-        addresses = self.addresses(target)
         with trio.move_on_after(timeout_s):
             for address, found in addresses:
                 # A host that drops packets must leave time for the others.
@@ -353,7 +360,7 @@ class Connector:
         because alerts use these counters. The log has the broker's state instead (`BrokerStates`).
         """
         try:
-            broker, _target = await self._connect(target)
+            broker, _target = await self._connect(target, self.addresses(target))
         except RefusalError as refusal:
             self._counters.closed_at[refusal.reason, self._known(target)] += 1
             return refusal.reason in AWAY

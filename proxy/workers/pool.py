@@ -25,10 +25,10 @@ from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.bootstrap import BootstrapBrokers
 from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.sharing import SharingTeller
@@ -84,6 +84,9 @@ class Pool:
             None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
         )
         self._lists = ConnectionLists(self.handles)
+        self._bootstrap = BootstrapBrokers(
+            server.plane.connector, server.broker_states.is_up, self._has_worker
+        )
         self._processes = count()
         """Number of processes started so far."""
         self._ended = trio.Event()
@@ -147,21 +150,14 @@ class Pool:
         """Pass an accepted client to the worker of its broker, or refuse the client."""
         await self._server.plane.connector.pass_on(sock, target, peer, self._give)
 
-    def _give(self, sock: socket.socket, target: Target, listener: Target, peer: Address) -> None:
-        node_id = self._joined() if target == BOOTSTRAP else target.node_id
+    async def _give(self, sock: socket.socket, target: Target, listener: Target, peer: Address) -> None:
+        node_id = await self._bootstrap.node_id() if target == BOOTSTRAP else target.node_id
         client = messages.Client(node_id, listener == BOOTSTRAP, *peer)
         self.handles[self.owner(node_id)].give(client, sock)
 
-    def _joined(self) -> int | None:
-        """Return the broker to which the next bootstrap connection goes; None if no broker is known. Raises
-        RefusalError if none can be reached.
-        """
-        found = [to.node_id for _at, to in self._server.plane.connector.addresses(BOOTSTRAP)]
-        known = [node_id for node_id in found if node_id is not None]
-        up = [node_id for node_id in known if self._server.broker_states.is_up(node_id)]
-        if known and not up:
-            raise RefusalError(CloseReason.BROKER_UNREACHABLE, "no broker can be reached")
-        return next((node for node in up if self.handles[self.owner(node)].alive), up[0] if up else None)
+    def _has_worker(self, node_id: int) -> bool:
+        """Return False while the worker of this broker does not run."""
+        return node_id not in self._owners or self.handles[self._owners[node_id]].alive
 
     def owner(self, node_id: int | None) -> int:
         """Return the number of the worker that serves this broker. A new broker gets the worker with the
