@@ -323,7 +323,8 @@ async def _pool(process: _Process) -> Pool | None:
     config, server = process.config, process.server
     number = config.settings.workers
     if number == 0 and not needs_one_worker(config.settings):
-        number = number_of(len((await first_brokers(config, server.address_book)).nodes))
+        nodes = (await first_brokers(config, server.address_book)).nodes
+        number = number_of(len(nodes or server.remembered))
     if number <= 1:
         return None
     for files in config.tls.files:

@@ -376,5 +376,8 @@ class Pool:
 
 
 def number_of(brokers: int) -> int:
-    """Return the number of workers that `auto` stands for: one per core, and at most one per broker."""
-    return max(min(len(os.sched_getaffinity(0)), brokers), 1)
+    """Return the number of workers that `auto` stands for: one per core, and at most one per broker. 0: the
+    number of brokers is not known.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, brokers or cores)

@@ -285,9 +285,9 @@ def test_another_number_of_workers_is_refused(written: object) -> None:
         config.load(None, {**UPSTREAM, "workers": written})
 
 
-def test_auto_makes_at_most_one_worker_per_broker_and_at_least_one() -> None:
-    assert number_of(brokers=0) == number_of(brokers=1) == 1
-    assert number_of(brokers=1000) == len(os.sched_getaffinity(0))
+def test_auto_makes_a_worker_per_core_and_at_most_one_per_known_broker() -> None:
+    assert number_of(brokers=1) == 1
+    assert number_of(brokers=1000) == number_of(brokers=0) == len(os.sched_getaffinity(0))
 
 
 def test_a_worker_has_no_limits_of_connections_which_the_supervisor_applies() -> None:
