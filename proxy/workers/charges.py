@@ -20,6 +20,8 @@ from weir.quotas.mutations import MutationBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Tags
 
+CHARGES_MAX: Final = 200
+"""Maximum number of charges in a message."""
 THROTTLED_MAX: Final = 10_000
 """Number of limiters with throttles above which those of removed limiters are forgotten."""
 

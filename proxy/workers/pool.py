@@ -44,8 +44,6 @@ RECENT_S: Final = 60.0
 """Time (s) for which a lost worker counts as a problem."""
 HALVED_EVERY_S: Final = 60.0
 """Time (s) after which the load of a broker counts half."""
-USED_MAX: Final = 200
-"""Maximum number of charges in a message."""
 CONNECTIONS_EACH: Final = 10**10
 """Distance between the first connection numbers of two processes."""
 
@@ -225,7 +223,7 @@ class Pool:
             for used in handover.used(quotas, of, now_ms)
             if used
         )
-        for some in slices(found, USED_MAX):
+        for some in slices(found, charges.CHARGES_MAX):
             yield messages.Charges(some)
 
     def _brokers(self) -> messages.Brokers:

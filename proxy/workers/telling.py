@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import Charge, Charged
+from weir.proxy.workers.charges import CHARGES_MAX, Charge, Charged
 from weir.proxy.workers.messages import Charges
 
 SHARED_MS: Final = 20
@@ -20,8 +20,6 @@ OWN_MS: Final = 250
 """Time (ms) between two looks at the other charges: a worker that dies takes those of this time along."""
 FAILED_MS: Final = 1000
 """Time (ms) until the next look after one that has failed."""
-CHARGES_MAX: Final = 200
-"""Maximum number of charges in a message."""
 
 
 class ChargesTeller:
