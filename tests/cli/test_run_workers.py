@@ -139,6 +139,25 @@ def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
         stop(weir)
 
 
+def test_a_replaced_worker_serves_although_files_were_broken_since_the_start(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    costs = tmp_path / "costs.toml"
+    costs.write_text("[apis.Produce]\nus = 77\n")
+    files = ("--tls-cert", str(cert), "--tls-key", str(key), "--request-costs", str(costs))
+    with running_workers("2", *files) as (weir, ports):
+        workers = [int(str(weir.logged("worker started")["pid"])) for _ in range(2)]
+        weir.logged("listening")
+        in_force = certificate_of(cert)
+        for path in (cert, key, costs):
+            path.write_text("broken")
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        for _ in workers:
+            weir.logged("worker started")
+        assert {presented(port) for port in ports} == {in_force}
+        stop(weir)
+
+
 def presented(port: int) -> bytes:
     """The certificate of the listener at this port."""
     with (

@@ -195,11 +195,12 @@ async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: 
         process = await processes.number(1)
         await worker.ready.wait()
         worker.post(Brokers([]))
-        for number in range(3):
-            process.link.post(Left([str(number)]))
+        sent = [Left([str(number)]) for number in range(100)]
+        for message in sent:
+            process.link.post(message)
         process.link.close()
         worker.post(Brokers([]))
         await until(lambda: bool(processes.lost))
-        assert processes.taken == [Left(["0"]), Left(["1"]), Left(["2"])]
+        assert processes.taken == sent
         assert processes.lost == [("died", [])]
         nursery.cancel_scope.cancel()
