@@ -7,7 +7,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -55,6 +55,7 @@ from weir.proxy.server.takeover import taker as taking
 from weir.proxy.server.takeover.giver import Estate, Giver
 from weir.proxy.workers.pool import Pool, number_of
 from weir.quotas import QuotaTable
+from weir.quotas.handover import UsedUnits
 
 log = structlog.get_logger("weir")
 
@@ -174,7 +175,7 @@ async def _main(
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             if taker is not None:
-                await taker.finish(lambda taken: registry.absorb(taken, reactor.now_ms))
+                await taker.finish(partial(_absorb, registry, reactor, pool))
                 inherited.close()
                 server.listeners.resume()
                 if admin is not None:  # the former Weir has answered there until now
@@ -192,7 +193,7 @@ async def _main(
                 recorder = recorded.recorder(registries, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
-                nursery.start_soon(_hand_over, place, server, admin, reactor, charges)
+                nursery.start_soon(_hand_over, place, process, pool, admin, charges)
         nursery.cancel_scope.cancel()
 
 
@@ -332,12 +333,21 @@ async def _pool(process: _Process) -> Pool | None:
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 
+def _absorb(registry: QuotaRegistry, reactor: Reactor, pool: Pool | None, taken: Iterable[UsedUnits]) -> None:
+    """Record what clients of a former Weir have used, here and at the workers."""
+    units = list(taken)
+    registry.absorb(units, reactor.now_ms)
+    if pool is not None:
+        pool.inherit(units)
+
+
 async def _hand_over(
-    place: Path, server: Server, admin: _Admin | None, reactor: Reactor, charges: ChargesFile | None
+    place: Path, process: _Process, pool: Pool | None, admin: _Admin | None, charges: ChargesFile | None
 ) -> None:
     """Wait for a new Weir at the Unix socket `place`, and hand the listeners over to it. Raises
     ConfigError.
     """
+    server = process.server
 
     def leave() -> None:
         if admin is not None:
@@ -349,8 +359,9 @@ async def _hand_over(
     estate = Estate(
         sockets=lambda: server.listeners.all_sockets + ([] if admin is None else admin.sockets),
         brokers=lambda: server.address_book.nodes,
-        used=lambda: server.quotas.used(reactor.now_ms),
+        used=lambda: server.quotas.used(process.reactor.now_ms),
         pause=server.listeners.pause,
+        flush=trio.lowlevel.checkpoint if pool is None else pool.flush,
         resume=server.listeners.resume,
         leave=leave,
     )

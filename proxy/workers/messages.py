@@ -140,6 +140,12 @@ class Drain(msgspec.Struct, tag=True, frozen=True):
     """Close each connection once its requests are answered, and end."""
 
 
+class Flush(msgspec.Struct, tag=True, frozen=True):
+    """Tell all charges now, and then answer with `Flushed`."""
+
+    number: int
+
+
 class Stored(msgspec.Struct, tag=True, frozen=True):
     """The end of an alteration of quotas."""
 
@@ -149,6 +155,12 @@ class Stored(msgspec.Struct, tag=True, frozen=True):
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """The worker can serve clients."""
+
+
+class Flushed(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `Flush`, with its number: all charges were told."""
+
+    number: int
 
 
 class Report(msgspec.Struct, tag=True, frozen=True):
@@ -248,8 +260,10 @@ Message: TypeAlias = (
     | TakeTraces
     | ListConnections
     | Drain
+    | Flush
     | Stored
     | Ready
+    | Flushed
     | Report
     | Left
     | Found

@@ -7,7 +7,7 @@ import pickle
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from itertools import count
 from typing import Final
@@ -30,11 +30,13 @@ from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.bootstrap import BootstrapBrokers
 from weir.proxy.workers.connections import ConnectionLists
+from weir.proxy.workers.flushes import Flushes
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
 from weir.quotas import QuotaTable, handover
+from weir.quotas.handover import UsedUnits
 
 log = structlog.get_logger("weir")
 
@@ -82,6 +84,7 @@ class Pool:
             None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
         )
         self._lists = ConnectionLists(self.handles)
+        self._flushes = Flushes(self.handles)
         self._bootstrap = BootstrapBrokers(
             server.plane.connector, server.broker_states.is_up, self._has_worker
         )
@@ -127,6 +130,18 @@ class Pool:
             await self._ended.wait()
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+    async def flush(self) -> None:
+        """Wait until all workers that run have told what clients have used, for at most `FLUSH_S`."""
+        await self._flushes.wait()
+
+    def inherit(self, taken: Iterable[UsedUnits]) -> None:
+        """Have the workers absorb what clients of a former Weir have used, of quotas that brokers share. They
+        get the units of other quotas with the broker's first client.
+        """
+        shared = (charges.Charge(used) for used in taken if charges.is_shared(used.quotas))
+        for some in slices(shared, charges.CHARGES_MAX):
+            self._tell(messages.Charges(some))
 
     def records(self) -> tuple[Worker, ...]:
         """Return the states of all workers."""
@@ -264,6 +279,8 @@ class Pool:
             self._alter(number, message)
         elif isinstance(message, messages.AlteredAtBroker):
             self._manager.altered_at_broker()
+        elif isinstance(message, messages.Flushed):
+            self._flushes.take(number, message.number)
         elif isinstance(message, messages.Denied):
             self._manager.add_denied(message.count)
         else:

@@ -43,11 +43,10 @@ class ChargesTeller:
         for shared in (True, False):
             self._again(shared=shared)
 
-    def tell_rest(self) -> None:
-        """Look at everything now."""
+    def tell_rest(self) -> Iterator[None]:
+        """Look at everything now, in steps; the caller must exhaust the iterator."""
         for shared in (True, False):
-            for _step in self._steps(shared=shared):
-                pass
+            yield from self._steps(shared=shared)
 
     def _again(self, after_ms: int = 0, *, shared: bool) -> None:
         after_ms = after_ms or (SHARED_MS if shared else OWN_MS)

@@ -120,7 +120,7 @@ class Worker:
     async def _tell_rest(self) -> None:
         """Send all that the supervisor does not know yet."""
         await self._report()
-        self._teller.tell_rest()
+        await in_steps(self._teller.tell_rest())
         self._tell_left()
         if self._usage is not None:
             await self._usage.finish()
@@ -139,6 +139,9 @@ class Worker:
                 self._serve(message, sock, nursery)
             elif isinstance(message, messages.Drain):
                 self._draining.set()
+            elif isinstance(message, messages.Flush):
+                await in_steps(self._teller.tell_rest())
+                self._link.post(messages.Flushed(message.number))
             elif isinstance(message, messages.Quotas):
                 await self._use_quotas(message)
             else:

@@ -175,8 +175,9 @@ def certificate_of(path: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
 
 
-def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process(tmp_path: Path) -> None:
-    with administered("auto", "--takeover-socket", str(tmp_path / "weir.sock")) as (weir, ports, api):
+def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process() -> None:
+    replication = ("--replication-upstream", f"0@{HOST}:1", "--replication-listen", f"{HOST}:{free_range(1)}")
+    with administered("auto", *replication) as (weir, ports, api):
         weir.logged("listening")
         assert told(ports[1], "app", 500) == 0
         assert [worker["pid"] for worker in api("/api/status")["workers"]] == [weir.process.pid]

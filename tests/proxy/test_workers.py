@@ -30,6 +30,7 @@ EACH = (Entity(client_id="each"), PRODUCE)
 WHOLE = (Entity(client_id="whole"), PRODUCE)
 TABLE = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(scope=Scope.CLUSTER)})
 UPSTREAM = {"upstream": "broker:9092"}
+REPLICATION = {"replication_upstream": "1@broker:9091", "replication_listen": ":29092"}
 NOW_MS = 1_000_000
 
 
@@ -257,21 +258,16 @@ def counts(
     return Counts({}, 0, [number], [], [], closed, {}, {}, requests, [], 0, [])
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("takeover_socket", "weir.sock"),
-    ],
-)
-def test_settings_that_need_one_worker_are_refused_with_several(key: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key} needs workers = 1"):
-        config.load(None, {**UPSTREAM, key: value, "workers": 2})
+def test_replication_is_refused_with_several_workers() -> None:
+    with pytest.raises(ConfigError, match="replication_upstream needs workers = 1"):
+        config.load(None, {**UPSTREAM, **REPLICATION, "workers": 2})
 
 
 def test_auto_is_one_process_beside_a_setting_that_needs_one() -> None:
+    given = {**UPSTREAM, **REPLICATION, "workers": "auto"}
+    assert needs_one_worker(config.load(None, given).settings) == "replication_upstream"
     given = {**UPSTREAM, "takeover_socket": "weir.sock", "workers": "auto"}
-    assert needs_one_worker(config.load(None, given).settings) == "takeover_socket"
-    assert needs_one_worker(config.load(None, {**UPSTREAM, "usage_dir": "usage"}).settings) == ""
+    assert needs_one_worker(config.load(None, given).settings) == ""
 
 
 @pytest.mark.parametrize(("written", "number"), [("auto", 0), ("3", 3), (2, 2)])
