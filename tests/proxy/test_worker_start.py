@@ -101,6 +101,20 @@ def test_files_in_force_are_those_that_were_last_usable(tmp_path: Path) -> None:
     assert files.in_force.contents == before
 
 
+def test_a_worker_reads_the_files_where_no_content_can_be_read_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    start = start_of(config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)}))
+
+    def fail(_name: str) -> int:
+        raise OSError
+
+    monkeypatch.setattr(os, "memfd_create", fail)
+    (files,) = config_of(start).tls.files
+    assert isinstance(files.context, ssl.SSLContext)
+
+
 def test_weir_with_workers_does_not_start_with_a_broken_certificate(tmp_path: Path) -> None:
     """Its workers would wait for ever."""
     cert, key = write_pair(tmp_path, HOST)

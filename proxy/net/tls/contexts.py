@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias
 
@@ -116,18 +116,24 @@ class ContextOfFiles:
 
     def adopt(self, files: FileContents | None) -> None:
         """Make the context from these contents, which another process has in force, so that files that were
-        broken since do not matter; from the files' present content if `files` is None. Raises ConfigError.
+        broken since do not matter; from the files' present content if `files` is None, or if this system can
+        read no content from memory. Raises ConfigError.
         """
-        if files is None:
-            self.load()
-            return
-        self._watch.read = files.stamps
+        if files is not None:
+            self._watch.read = files.stamps
+            with suppress(OSError, ConfigError):  # the contents are usable: this is about /proc
+                self._use(self._made_of(files.contents))
+                return
+        self.load()
+
+    def _made_of(self, contents: Sequence[bytes]) -> _Made:
+        """Return a context made of these contents of the files. Raises OSError or ConfigError."""
         with ExitStack() as stack:
             copies = {
                 path: stack.enter_context(_in_memory(content))
-                for path, content in zip(self._paths, files.contents, strict=True)
+                for path, content in zip(self._paths, contents, strict=True)
             }
-            self._use(self._made(copies.__getitem__))
+            return self._made(copies.__getitem__)
 
     def _made(self, at: At = lambda path: path) -> _Made:
         """Return a context made of the files' present content, and the time at which its certificate expires.
