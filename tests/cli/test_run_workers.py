@@ -178,7 +178,7 @@ def certificate_of(path: Path) -> bytes:
 def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process() -> None:
     replication = ("--replication-upstream", f"0@{HOST}:1", "--replication-listen", f"{HOST}:{free_range(1)}")
     with administered("auto", *replication) as (weir, ports, api):
-        weir.logged("listening")
+        weir.logged("quotas in force")
         assert told(ports[1], "app", 500) == 0
         assert [worker["pid"] for worker in api("/api/status")["workers"]] == [weir.process.pid]
         stop(weir)
@@ -208,6 +208,25 @@ def test_clients_that_name_their_broker_by_sni_reach_the_worker_of_that_broker(t
             stop(weir)
             for client in (*clients, unknown):
                 client.close()
+
+
+def test_an_unreachable_broker_with_a_server_name_ends_only_its_clients(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
+    port = free_range(1)
+    with cluster(BROKERS, away=1) as (upstream, *_):
+        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--workers", "2"]
+        options += ["--sni-domain", "kafka.test", "--tls-cert", str(cert), "--tls-key", str(key)]
+        with running(*options) as weir:
+            weir.logged("listening")
+            for _ in range(2):
+                client = named_producer(port, "broker-1.kafka.test")
+                with pytest.raises(ConnectionError):
+                    client.produce(500)
+                client.close()
+                client = named_producer(port, "broker-0.kafka.test")
+                assert client.produce(500) == 0
+                client.close()
+            stop(weir)
 
 
 def assert_closed_after_hello_in_two_records(port: int, name: str) -> None:
