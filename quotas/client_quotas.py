@@ -243,6 +243,11 @@ class ClientQuotas(Generic[A_co]):
         """Return the limiter with these tags; None if there is no such limiter."""
         return self._registry.get(tags)
 
+    def with_tags(self, tags: Tags) -> A_co | None:
+        """Return the limiter or overflow limiter with these tags; None if there is no such limiter."""
+        limiter = self._registry.get(tags)
+        return self._registry.overflow(tags) if limiter is None else limiter
+
     def use(self, table: QuotaTable) -> None:
         """Make later look-ups of limits use `table`; do nothing if its limits are in force already. The
         caller must run `refresh` after this, which gives the new limits to existing limiters.

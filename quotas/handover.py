@@ -16,6 +16,7 @@ from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.mutations import MutationBudget
 from weir.quotas.table.entities import Tags
+from weir.quotas.topics import TopicBudgets
 
 AGE_MS_MAX = 3_600_000
 """Maximum age (ms) of a charge, and maximum throttle time (ms): one hour."""
@@ -23,6 +24,8 @@ AGE_MS_MAX = 3_600_000
 Quotas: TypeAlias = (
     ClientQuotas[Budget] | ClientQuotas[RequestBudget] | ClientQuotas[MutationBudget] | ClientQuotas[Limiter]
 )
+AnyQuotas: TypeAlias = Quotas | TopicBudgets
+"""Quotas of clients, or rates of topics."""
 QuotasName: TypeAlias = tuple[int | None, str, bool]
 """Name of the quotas of a broker, or of a cluster: node id (None for quotas that brokers share, or of an
 unknown broker), a name, and True for those of shadow entries.
@@ -40,7 +43,7 @@ class UsedUnits(NamedTuple):
     """Time (ms) for which clients are still throttled."""
 
 
-def used(quotas: Quotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits | None]:
+def used(quotas: AnyQuotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits | None]:
     """Yield the charges of each limiter that still count. Yield None after each step of about a millisecond.
     `of` is the field `quotas` of the results.
     """
@@ -52,7 +55,7 @@ def used(quotas: Quotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits | No
         yield None
 
 
-def absorb(quotas: Quotas, taken: UsedUnits, now_ms: int) -> None:
+def absorb(quotas: AnyQuotas, taken: UsedUnits, now_ms: int) -> None:
     """Record charges that `used` has returned in another process; ignore them if no quota applies any
     more.
     """

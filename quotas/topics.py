@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.smooth import paced
+from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Entity, Tags
 from weir.quotas.table.options import Scope
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
@@ -128,6 +129,15 @@ class TopicRates:
         """
         return iter(self._own[shadow].values())
 
+    def own(self, tags: Tags, *, shadow: bool) -> Budget | None:
+        """Return this broker's enforced (or `shadow`) budget with these tags; None if the topic has none."""
+        budget = self._own[shadow].get(tags.topic.encode("utf-8", "surrogatepass"))
+        return budget if budget is not None and budget.tags == tags else None
+
+    def side(self, *, shadow: bool) -> TopicBudgets:
+        """Return the same budgets by their tags, for processes that share or take over their usage."""
+        return TopicBudgets(self, is_shadow=shadow)
+
     def _made(
         self,
         table: QuotaTable,
@@ -162,6 +172,36 @@ class TopicRates:
             window_s=self._window_s,
             is_shadow=is_shadow,
         )
+
+
+class TopicBudgets:
+    """The budgets of one topic rate, enforced or shadow ones, with the methods of `ClientQuotas` by which
+    processes share or take over usage.
+    """
+
+    __slots__ = ("_is_shadow", "_rates")
+
+    def __init__(self, rates: TopicRates, *, is_shadow: bool) -> None:
+        """Show the budgets that `rates` has at each call."""
+        self._rates = rates
+        self._is_shadow = is_shadow
+
+    def slices(self) -> Iterator[list[Budget]]:
+        """Yield all budgets in lists whose handling takes about a millisecond."""
+        budgets = list(self._rates.budgets(shadow=self._is_shadow))
+        for begin in range(0, len(budgets), SLICE):
+            yield budgets[begin : begin + SLICE]
+
+    def known(self, tags: Tags) -> Budget | None:
+        """Return the budget with these tags; None if there is no such budget."""
+        return self._rates.own(tags, shadow=self._is_shadow)
+
+    def restored(self, tags: Tags, now_ms: int) -> Budget | None:
+        """Return the budget with these tags; None if no entry limits the topic. A budget exists as long as
+        its entry, so this method creates none.
+        """
+        del now_ms
+        return self.known(tags)
 
 
 class TopicQuotas:

@@ -14,8 +14,7 @@ from itertools import accumulate
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from weir.protocol import schema
-from weir.proxy import logs
-from weir.proxy.admin import quota_metrics, sharing_metrics
+from weir.proxy.admin import quota_metrics, sharing_metrics, worker_metrics
 from weir.proxy.admin.entities import broker_label
 from weir.proxy.admin.exposition import WEIR, Row
 from weir.proxy.admin.replication import metrics as replication_metrics
@@ -32,7 +31,7 @@ from weir.proxy.counters import Counters
 from weir.proxy.net.latency import Histogram, Latencies
 from weir.proxy.net.reactor import TURN_BOUNDS_US, Turns
 from weir.proxy.net.tls.contexts import ContextOfFiles
-from weir.proxy.server.server import LOSSES, Server
+from weir.proxy.server.server import Server
 from weir.quotas.connections import ConnectionBudget, ConnectionQuotas
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
 
@@ -87,7 +86,7 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
     versions = {"version": version("kafka-weir"), "build": build(), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version and build of Weir, version of Python.", value=versions)
     yield WEIR.gauge("ready", "1 if /readyz answers 200.", ready)
-    yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", logs.lost_lines())
+    yield WEIR.counter("log_lines_lost", "Log lines that could not be written.", server.log_lines_lost)
     nodes, port = server.address_book.nodes, server.address_book.port
     yield WEIR.gauge("brokers", "Known brokers; each has a listener.", len(nodes))
     yield WEIR.gauge(
@@ -114,12 +113,7 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
         "problem",
     )
     failures = server.counters.task_failures
-    yield WEIR.counter(
-        "worker_restarts",
-        "Workers that were replaced.",
-        {reason: server.worker_restarts[reason] for reason in LOSSES},
-        "reason",
-    )
+    yield from worker_metrics.families(server)
     yield WEIR.counter(
         "task_failures",
         "Failures of Weir's own tasks, which were restarted.",
@@ -168,10 +162,10 @@ def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
     yield WEIR.gauge("sessions_open", "Client connections now.", counters.sessions_open)
     yield WEIR.gauge(
-        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.buffered.bytes
+        "buffered_bytes", "Bytes read and not passed on, of all connections.", server.buffered_bytes
     )
     yield WEIR.counter(
-        "reading_stops", "Times that no client was read because of buffered_bytes_max.", server.buffered.stops
+        "reading_stops", "Times that no client was read because of buffered_bytes_max.", server.reading_stops
     )
     yield WEIR.counter(
         "sessions_opened", "Client connections that reached a broker.", counters.sessions_opened

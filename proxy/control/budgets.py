@@ -57,6 +57,19 @@ def all_budgets(
         yield listener, addresses.key, addresses
 
 
+def client_quotas_by_key(
+    registry: QuotaRegistry, *, shadow: bool
+) -> dict[QuotaKey, dict[Where, ClientQuotas[Limiter]]]:
+    """Return the quotas of clients, enforced or shadow ones, by Kafka's key, and by broker or `cluster`."""
+    found: dict[QuotaKey, dict[Where, ClientQuotas[Limiter]]] = {}
+    for where, quotas in client_quotas(registry, _of_clients, shadow=shadow):
+        found.setdefault(quotas.key, {})[where] = quotas
+    mutations = side_of(registry.mutations, shadow=shadow)
+    if mutations is not None:
+        found[mutations.key] = {CLUSTER: mutations}
+    return found
+
+
 def side_of(quotas: ClientQuotas[A], *, shadow: bool) -> ClientQuotas[A] | None:
     """Return the enforced quotas, or with `shadow` the shadow quotas; None if there are no such quotas."""
     return quotas.shadow if shadow else quotas

@@ -13,9 +13,10 @@ from typing import Final
 from weir.quotas import BrokerQuotas, QuotaTable
 from weir.quotas.client_quotas import mutation_rates
 from weir.quotas.cluster_quotas import ClusterQuotas
-from weir.quotas.handover import Quotas, QuotasName, UsedUnits, absorb, used
+from weir.quotas.handover import AnyQuotas, Quotas, QuotasName, UsedUnits, absorb, used
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.table.options import Pacing
+from weir.quotas.topics import TopicBudgets, TopicQuotas
 
 
 class QuotaRegistry:
@@ -145,7 +146,7 @@ class QuotaRegistry:
         """Record what clients have used at another process (`used`)."""
         for each in taken:
             node_id, name, _is_shadow = each.quotas
-            if name in BROKER_QUOTAS:
+            if name in NAMES_AT_BROKERS:
                 self.of(node_id)
             quotas = dict(self.named()).get(each.quotas)
             if quotas is not None:
@@ -153,33 +154,39 @@ class QuotaRegistry:
 
     def shared(self, *, every_broker: bool) -> Iterator[tuple[QuotasName, Quotas, float]]:
         """Yield (name, quotas, length of a window or burst in s) of the quotas that several Weirs can share:
-        those of the cluster and, with `every_broker`, those of each broker with a known id.
+        those of the cluster and, with `every_broker`, those of each broker with a known id. Rates of topics
+        are not among them.
         """
         for name, quotas in self.named():
+            if isinstance(quotas, TopicBudgets):
+                continue
             node_id, kind, _is_shadow = name
             if kind == "mutations":
                 yield name, quotas, self._controller_window_s
             elif kind not in BROKER_QUOTAS or (every_broker and node_id is not None):
                 yield name, quotas, (self._num_samples - 1) * self._window_s
 
-    def named(self) -> Iterator[tuple[QuotasName, Quotas]]:
-        """Yield all quotas of clients, enforced and shadow, by their names."""
+    def named(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
+        """Yield all quotas of clients and rates of topics, enforced and shadow, by their names."""
         yield from self.named_of_cluster()
         yield from self.named_of_brokers()
 
-    def named_of_cluster(self) -> Iterator[tuple[QuotasName, Quotas]]:
+    def named_of_cluster(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield the quotas that all brokers share: mutations, and entries with cluster scope."""
         yield from _both(None, "mutations", self.mutations)
         for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):
             yield from _both(None, f"cluster {name}", shared)
+        yield from _topics(None, "cluster ", self.cluster.topics)
 
-    def named_of_brokers(self) -> Iterator[tuple[QuotasName, Quotas]]:
+    def named_of_brokers(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield the quotas that each broker has for itself."""
         for node_id, broker in self._brokers.items():
             for name, quotas in zip(
                 BROKER_QUOTAS, (broker.produce, broker.fetch, broker.request), strict=True
             ):
                 yield from _both(node_id, name, quotas)
+            if broker.topics is not None:
+                yield from _topics(node_id, "", broker.topics)
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Remove budgets that were not used for an hour. The work is done in steps, one for each item of the
@@ -191,10 +198,22 @@ class QuotaRegistry:
 
 
 BROKER_QUOTAS: Final = ("produce", "fetch", "request")
-"""Names of the quotas that each broker has, in the order of `ClusterQuotas.all`."""
+"""Names of the quotas of clients that each broker has, in the order of `ClusterQuotas.all`."""
+TOPIC_RATES: Final = ("topic produce", "topic fetch")
+"""Names of the rates of topics that each broker has, in the order of `TopicQuotas`."""
+NAMES_AT_BROKERS: Final = (*BROKER_QUOTAS, *TOPIC_RATES)
+"""Names of everything that each broker has for itself. All brokers share what has another name."""
 
 
 def _both(node_id: int | None, name: str, quotas: Quotas) -> Iterator[tuple[QuotasName, Quotas]]:
     yield (node_id, name, False), quotas
     if quotas.shadow is not None:
         yield (node_id, name, True), quotas.shadow
+
+
+def _topics(
+    node_id: int | None, prefix: str, topics: TopicQuotas
+) -> Iterator[tuple[QuotasName, TopicBudgets]]:
+    for name, rates in zip(TOPIC_RATES, topics, strict=True):
+        for shadow in (False, True):
+            yield (node_id, f"{prefix}{name}", shadow), rates.side(shadow=shadow)

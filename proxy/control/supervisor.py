@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import structlog
 import trio
@@ -13,6 +13,8 @@ from weir.proxy.counters import Counters
 from weir.proxy.logs import Note
 
 log = structlog.get_logger("weir")
+
+T = TypeVar("T")
 
 WAIT_S_MIN: Final = 1.0
 WAIT_S_MAX: Final = 60.0
@@ -111,6 +113,17 @@ async def in_steps(steps: Iterator[object]) -> None:
     steps.
     """
     for _step in steps:
+        await trio.lowlevel.checkpoint()
+
+
+async def stepwise(steps: Generator[None, None, T]) -> T:
+    """Return the result of a long computation, given as a generator; other tasks run between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
         await trio.lowlevel.checkpoint()
 
 

@@ -23,6 +23,7 @@ from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.rate_limited_log import RateLimitedLog
+from weir.proxy.control.snapshots.elsewhere import Elsewhere
 from weir.proxy.control.snapshots.opened import Opened
 from weir.proxy.control.supervisor import Supervisor, Task, every, in_steps
 from weir.proxy.counters import Counters
@@ -122,10 +123,8 @@ class DataPlane:
             self._relay,
             refuse_until,
         )
-        self.requests_elsewhere: Counter[tuple[int, int]] = Counter()
-        """Number of requests that workers have served, by (API key, version)."""
-        self.connections_elsewhere: Counter[int | None] = Counter()
-        """Number of open connections of workers, by node id."""
+        self.elsewhere = Elsewhere()
+        """The connections of workers."""
         self.relays: dict[Relay, Opened] = {}
         """The relays of all open connections."""
         self._numbers = count(1)
@@ -180,7 +179,7 @@ class DataPlane:
 
     def requests(self) -> Counter[tuple[int, int]]:
         """Return the number of requests of clients and brokers by (API key, version)."""
-        counted = self.requests_elsewhere + self.plans.requests()
+        counted = self.elsewhere.requests + self.plans.requests()
         counted.update(self.replication_plans.requests())
         return counted
 

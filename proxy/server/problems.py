@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from weir.proxy import logs
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.events.conditions import Condition, broker_down, problem, store_failing
 from weir.proxy.net.tls.contexts import ContextOfFiles
@@ -46,7 +45,7 @@ class Problems:
         self._usage = usage
         self._wall_s = wall_s
         self._monotonic_s = monotonic_s
-        self._counts: dict[str, tuple[int, float]] = {"log_lines_lost": (int(logs.lost_lines()), -math.inf)}
+        self._counts: dict[str, tuple[int, float]] = {"log_lines_lost": (server.log_lines_lost, -math.inf)}
         """The last value of each counter, and the monotonic time (s) of its latest rise, by the problem's
         name.
         """
@@ -115,7 +114,7 @@ class Problems:
             )
 
     def _limits(self) -> Iterator[Condition]:
-        if self._server.buffered.full:
+        if self._server.reading_stopped:
             yield problem(
                 "buffered_bytes_max",
                 "No connection is read, because buffered_bytes_max is reached.",
@@ -129,7 +128,7 @@ class Problems:
             )
 
     def _faults(self) -> Iterator[Condition]:
-        if self._has_risen("log_lines_lost", int(logs.lost_lines())):
+        if self._has_risen("log_lines_lost", self._server.log_lines_lost):
             yield problem(
                 "log_lines_lost",
                 "Lines of the log are lost.",

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
+from weir.proxy import logs
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.config.config import Config, ConfigError
 from weir.proxy.connection.client import Client
@@ -29,6 +30,7 @@ from weir.proxy.control.events.hub import Hub
 from weir.proxy.control.events.levels import UsageLevels
 from weir.proxy.control.events.quota_changes import QuotaChanges
 from weir.proxy.control.events.throttle_log import ThrottleLog
+from weir.proxy.control.peers import ReadPeers, local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.connections import ConnectionFilter
@@ -108,6 +110,10 @@ class Server:
         """Function that returns the states of the workers; None if this process serves the clients."""
         self.list_connections: ListConnections | None = None
         """Coroutine function that returns the chosen connections of all workers; None without workers."""
+        self.read_peers: ReadPeers = local_peers(self._clients, quotas)
+        """Coroutine function that reads the clients of the open connections of entities. Set it before
+        calling `serve`.
+        """
         self.worker_restarts: Counter[str] = Counter()
         """Number of replaced workers by reason."""
         self.on_use: list[Callable[[Config], None]] = []
@@ -159,13 +165,14 @@ class Server:
         start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
         publish = self.events.publish
         throttle_logs = [
-            ThrottleLog(self.scan, self._clients, publish, shadow=shadow) for shadow in (False, True)
+            ThrottleLog(self.scan, self.read_peers, publish, shadow=shadow) for shadow in (False, True)
         ]
-        start(
-            Task.THROTTLE_LOG,
-            throttle_log.PERIOD_S,
-            lambda: in_steps(chain.from_iterable(log.look(now_ms()) for log in throttle_logs)),
-        )
+
+        async def look_at_throttles() -> None:
+            for throttles in throttle_logs:
+                await throttles.look(now_ms())
+
+        start(Task.THROTTLE_LOG, throttle_log.PERIOD_S, look_at_throttles)
         usage_levels = [UsageLevels(self.scan, publish, shadow=shadow) for shadow in (False, True)]
         start(
             Task.EVENTS,
@@ -263,10 +270,30 @@ class Server:
 
     @property
     def buffered(self) -> BufferedBytes:
-        """Number of bytes that all connections have read and not sent yet, and its limit
+        """Number of bytes that the connections of this process have read and not sent yet, and its limit
         (`buffered_bytes_max`).
         """
         return self._reactor.buffered
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Number of bytes that all connections have read and not sent yet, also those of workers."""
+        return self.buffered.bytes + self.plane.elsewhere.buffered_bytes
+
+    @property
+    def reading_stops(self) -> int:
+        """Number of times that a process has stopped to read from clients because of `buffered_bytes_max`."""
+        return self.buffered.stops + self.plane.elsewhere.reading_stops
+
+    @property
+    def reading_stopped(self) -> bool:
+        """True while a process reads from no client because of `buffered_bytes_max`."""
+        return self.buffered.full or self.plane.elsewhere.reading_stopped
+
+    @property
+    def log_lines_lost(self) -> int:
+        """Number of log lines that could not be written, also those of workers."""
+        return logs.lost_lines() + self.plane.elsewhere.log_lines_lost
 
     @property
     def received_bytes(self) -> tuple[int, int]:

@@ -5,7 +5,8 @@ It accepts connections, so that limits of connections are exact, and passes each
 owns the target broker. A broker belongs to one worker, and Kafka's quotas are per broker, so budgets stay
 local.
 
-`pool` and `handle` are the supervisor's side, `worker` and `telling` the worker's; `messages` has the link.
+`pool` and `handle` are the supervisor's side, `worker` and `telling` the worker's; `link` carries the
+`messages`. `questions` has what the supervisor asks all workers for, when somebody wants to know it.
 
 Workers are new processes of the interpreter, not forks: the supervisor has threads when it replaces a worker,
 and a fork would keep their locks.

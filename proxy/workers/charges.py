@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from weir.proxy.control.quota_registry import BROKER_QUOTAS, QuotaRegistry
+from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, QuotaRegistry
 from weir.quotas.handover import QuotasName, UsedUnits, absorb
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.request_time import RequestBudget
@@ -38,7 +38,7 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     refused: int = 0
     """Number of further refused topics; 0 for other limiters than those of mutations."""
     by_api: dict[int, float] = {}
-    """API key → units, like `RequestBudget.by_api`; empty for other limiters than those of request time."""
+    """Further request time by API; empty for other limiters than those of request time."""
 
 
 class Charged:
@@ -93,13 +93,13 @@ class Charged:
         if limiter.throttled:
             self._throttled[of, limiter.tags] = counted
         used = UsedUnits(of, limiter.tags, [(0, units)], max(limiter.throttled_until_ms - now_ms, 0))
-        by_api = limiter.take_apis() if isinstance(limiter, RequestBudget) else {}
+        by_api = limiter.delta_by_api() if isinstance(limiter, RequestBudget) else {}
         return Charge(used, counted[0] - before[0], counted[1] - before[1], counted[2] - before[2], by_api)
 
 
 def is_shared(of: QuotasName) -> bool:
     """Return True for quotas that all brokers share: mutations, and entries with cluster scope."""
-    return of[1] not in BROKER_QUOTAS
+    return of[1] not in NAMES_AT_BROKERS
 
 
 def take(registry: QuotaRegistry, charges: Collection[Charge], now_ms: int, *, count: bool) -> None:
@@ -123,4 +123,4 @@ def _count(limiter: Budget | MutationBudget, charge: Charge) -> None:
     if isinstance(limiter, MutationBudget):
         limiter.refused += charge.refused
     if isinstance(limiter, RequestBudget):
-        limiter.add_apis(charge.by_api)
+        limiter.count_by_api(charge.by_api)

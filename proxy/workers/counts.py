@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
+from weir.proxy import logs
 from weir.proxy.close_reasons import CloseReason
+from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots.elsewhere import Elsewhere
+from weir.proxy.control.snapshots.traffic import waits_for_broker, waits_for_throttle
+from weir.proxy.control.throttled import SLICE
 from weir.proxy.counters import Counters
 from weir.proxy.net.latency import Histogram, Latencies
-from weir.proxy.net.reactor import Turns
+from weir.proxy.net.reactor import Reactor, Turns
 from weir.proxy.server.data_plane import DataPlane
 
 K = TypeVar("K")
@@ -42,21 +47,43 @@ class Counts(msgspec.Struct, frozen=True):
     longest_us: int
     histograms: list[list[int]]
     """Sum (µs) and then the buckets of each histogram of latencies."""
+    waiting: dict[int | None, int] = {}
+    """Number of connections that wait for a response of the broker, by node id; never an increase."""
+    throttled: int = 0
+    """Number of connections that wait for the end of a throttle time; never an increase."""
+    reading_stopped: bool = False
+    """True while no client is read because of `buffered_bytes_max`."""
+    reading_stops: int = 0
+    """Number of times that reading from clients has stopped because of `buffered_bytes_max`."""
+    log_lines_lost: int = 0
 
 
-def read(plane: DataPlane, turns: Turns, latencies: Latencies, buffered_bytes: int) -> Counts:
-    """Return the counters of this process since its start. Bytes include those of open connections."""
-    counters = plane.counters
+def read(plane: DataPlane, reactor: Reactor) -> Generator[None, None, Counts]:
+    """Return the counters of this process since its start. Bytes include those of open connections. Yield
+    between steps of about a millisecond.
+    """
+    counters, turns, buffered = plane.counters, reactor.turns, reactor.buffered
     from_clients, from_brokers = Counter(counters.bytes_from_clients), Counter(counters.bytes_from_brokers)
     connections: Counter[int | None] = Counter()
-    for relay, opened in plane.relays.items():
-        of_client, of_broker = relay.received_bytes
-        from_clients[opened.node_id] += of_client
-        from_brokers[opened.node_id] += of_broker
-        connections[opened.node_id] += 1
+    waiting: Counter[int | None] = Counter()
+    throttled = 0
+    for part in slices(list(plane.relays.items()), SLICE // 2):
+        for relay, opened in part:
+            of_client, of_broker = relay.received_bytes
+            from_clients[opened.node_id] += of_client
+            from_brokers[opened.node_id] += of_broker
+            connections[opened.node_id] += 1
+            waiting[opened.node_id] += waits_for_broker(relay.connection, reactor.now_ms)
+            throttled += waits_for_throttle(relay.connection, reactor.now_ms)
+        yield
     return Counts(
         connections=connections,
-        buffered_bytes=buffered_bytes,
+        waiting=waiting,
+        throttled=throttled,
+        buffered_bytes=buffered.bytes,
+        reading_stopped=buffered.full,
+        reading_stops=buffered.stops,
+        log_lines_lost=logs.lost_lines(),
         numbers=[getattr(counters, name) for name in _NUMBERS],
         by_api=[dict(getattr(counters, name)) for name in _BY_API],
         by_name=[{str(key): n for key, n in getattr(counters, name).items()} for name in _BY_NAME],
@@ -66,7 +93,7 @@ def read(plane: DataPlane, turns: Turns, latencies: Latencies, buffered_bytes: i
         requests=[(api, number, count) for (api, number), count in plane.requests().items()],
         turns=[turns.number, turns.busy_us, turns.longer, *turns.within],
         longest_us=turns.longest_us,
-        histograms=[[each.sum_us, *each.within] for each in _histograms(latencies)],
+        histograms=[[each.sum_us, *each.within] for each in _histograms(reactor.latencies)],
     )
 
 
@@ -86,6 +113,8 @@ def increase(now: Counts, before: Counts | None) -> Counts:
         from_brokers=_grown(now.from_brokers, before.from_brokers),
         requests=[(api, number, n - requests.get((api, number), 0)) for api, number, n in now.requests],
         turns=_less(now.turns, before.turns),
+        reading_stops=now.reading_stops - before.reading_stops,
+        log_lines_lost=now.log_lines_lost - before.log_lines_lost,
         histograms=[_less(*both) for both in zip(now.histograms, before.histograms, strict=True)],
     )
 
@@ -99,7 +128,9 @@ def add(counts: Counts, plane: DataPlane, turns: Turns, latencies: Latencies) ->
         for name, increased in zip(names, increases, strict=True):
             getattr(counters, name).update(increased)
     _add_connections(counts, counters)
-    plane.requests_elsewhere.update({(api, number): n for api, number, n in counts.requests})
+    plane.elsewhere.requests.update({(api, number): n for api, number, n in counts.requests})
+    plane.elsewhere.reading_stops += counts.reading_stops
+    plane.elsewhere.log_lines_lost += counts.log_lines_lost
     turns.number += counts.turns[0]
     turns.busy_us += counts.turns[1]
     turns.longer += counts.turns[2]
@@ -108,6 +139,16 @@ def add(counts: Counts, plane: DataPlane, turns: Turns, latencies: Latencies) ->
     for histogram, increased_by in zip(_histograms(latencies), counts.histograms, strict=True):
         histogram.sum_us += increased_by[0]
         histogram.within = _more(histogram.within, increased_by[1:])
+
+
+def sum_up(latest: Iterable[Counts], elsewhere: Elsewhere) -> None:
+    """Set what is never an increase to the sums of the latest counters of all workers."""
+    present = list(latest)
+    elsewhere.connections = sum((Counter(each.connections) for each in present), Counter())
+    elsewhere.waiting = sum((Counter(each.waiting) for each in present), Counter())
+    elsewhere.throttled = sum(each.throttled for each in present)
+    elsewhere.buffered_bytes = sum(each.buffered_bytes for each in present)
+    elsewhere.reading_stopped = any(each.reading_stopped for each in present)
 
 
 def _add_connections(counts: Counts, counters: Counters) -> None:

@@ -15,7 +15,8 @@ import structlog
 import trio
 
 from weir.proxy.control.supervisor import Works
-from weir.proxy.workers.messages import Client, Drain, Drained, Link, LinkError, Message, Ready
+from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.messages import Client, Drain, Drained, Message, Ready
 
 log = structlog.get_logger("weir")
 

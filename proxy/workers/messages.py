@@ -1,4 +1,4 @@
-"""The messages between the supervisor and its workers, and the link that carries them.
+"""The messages between the supervisor and its workers; `link` carries them.
 
 Quota tables and alterations are pickled. Both ends are processes of one program, and nobody else can write to
 the link, which is a pair of connected sockets without a name.
@@ -6,20 +6,14 @@ the link, which is a pair of connected sockets without a name.
 
 from __future__ import annotations
 
-import array
 import copyreg
-import errno
-import os
 import pickle
-import socket
-from collections import deque
-from contextlib import suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
-import trio
 
 from weir.proxy.config.settings import Settings
+from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.records import Connections
 from weir.proxy.net.tls.contexts import FileContents
@@ -28,14 +22,6 @@ from weir.proxy.workers.counts import Counts
 from weir.quotas import Entity
 from weir.quotas.costs.request_costs import Overrides
 from weir.usage import TraceRecord, UsageRecord
-
-PIECE_BYTES: Final = 64 * 1024
-"""Maximum size (bytes) of a packet; a longer message is sent in several packets."""
-RETRY_S: Final = 0.05
-"""Time (s) until a packet is sent again for which the kernel had no memory, or too many sockets in flight."""
-_TRANSIENT: Final = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS})
-_LAST, _MORE = b"\1", b"\0"
-"""First byte of a packet: whether it is the last one of its message."""
 
 
 def _reduced(entity: Entity) -> tuple[type[Entity], tuple[object, ...]]:
@@ -136,6 +122,13 @@ class ListConnections(msgspec.Struct, tag=True, frozen=True):
     filter: ConnectionFilter
 
 
+class ListPeers(msgspec.Struct, tag=True, frozen=True):
+    """Count the open connections of entities."""
+
+    number: int
+    wanted: WantedPeers
+
+
 class Drain(msgspec.Struct, tag=True, frozen=True):
     """Close each connection once its requests are answered, and end."""
 
@@ -215,6 +208,13 @@ class Listed(msgspec.Struct, tag=True, frozen=True):
     connections: Connections
 
 
+class PeersListed(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `ListPeers`, with its number: the peers of each entity, in the same order."""
+
+    number: int
+    peers: list[Peers]
+
+
 class Alter(msgspec.Struct, tag=True, frozen=True):
     """A client alters quotas, or replication throttles."""
 
@@ -259,6 +259,7 @@ Message: TypeAlias = (
     | TakeUsage
     | TakeTraces
     | ListConnections
+    | ListPeers
     | Drain
     | Flush
     | Stored
@@ -271,6 +272,7 @@ Message: TypeAlias = (
     | Away
     | Used
     | Listed
+    | PeersListed
     | Alter
     | AlteredAtBroker
     | Denied
@@ -279,167 +281,18 @@ Message: TypeAlias = (
 _DECODER: Final[msgspec.msgpack.Decoder[Message | Pickled]] = msgspec.msgpack.Decoder(Message | Pickled)
 
 
-class LinkError(Exception):
-    """The other process has gone, or has sent no message of this protocol."""
-
-
-class _Unsent(NamedTuple):
-    """A packet that waits to be sent."""
-
-    packet: bytes
-    client: Client | None = None
-    sock: socket.socket | None = None
-    """Socket of the client, which is sent along."""
-
-
-class Link:
-    """One end of the connection between the supervisor and a worker. `post` may be called within a turn of
-    the reactor.
-    """
-
-    def __init__(self, sock: socket.socket) -> None:
-        """Take over a connected SOCK_SEQPACKET socket. Call this within Trio."""
-        self._plain = sock
-        self._sock = trio.socket.from_stdlib_socket(sock)
-        self._token = trio.lowlevel.current_trio_token()
-        self._unsent: deque[_Unsent] = deque()
-        self._posted = trio.Event()
-
-    def post(self, message: Message) -> None:
-        """Send this message soon, after those posted before."""
-        try:
-            data = msgspec.msgpack.encode(message)
-        except UnicodeEncodeError:
-            data = msgspec.msgpack.encode(Pickled(pickle.dumps(message)))
-        for start in range(0, len(data), PIECE_BYTES):
-            last = start + PIECE_BYTES >= len(data)
-            self._append(_Unsent((_LAST if last else _MORE) + data[start : start + PIECE_BYTES]))
-
-    def post_client(self, client: Client, sock: socket.socket) -> None:
-        """Send a client's socket soon, and close it here."""
-        self._append(_Unsent(_LAST + msgspec.msgpack.encode(client), client, sock))
-
-    def _append(self, unsent: _Unsent) -> None:
-        """Send a packet now if there is room, else as soon as there is. Waking Trio costs more."""
-        if not self._unsent:
-            try:
-                self._plain.sendmsg(*_parts(unsent))
-            except OSError:
-                pass  # no room; or the other end has gone, which `send_forever` tells
-            else:
-                _sent(unsent)
-                return
-        self._unsent.append(unsent)
-        self._token.run_sync_soon(self._wake, idempotent=True)
-
-    def _wake(self) -> None:
-        self._posted.set()
-
-    async def send_forever(self) -> None:
-        """Send the posted messages until cancelled. Raises LinkError."""
-        while True:
-            while self._unsent:
-                await self._send(self._unsent[0])
-                _sent(self._unsent.popleft())
-            self._posted = trio.Event()
-            if not self._unsent:
-                await self._posted.wait()
-
-    def unsent_clients(self) -> list[tuple[Client, socket.socket]]:
-        """Return the clients that were not sent, and forget them."""
-        unsent, self._unsent = self._unsent, deque()
-        return [(each.client, each.sock) for each in unsent if each.client is not None and each.sock]
-
-    async def _send(self, unsent: _Unsent) -> None:
-        while True:
-            try:
-                await self._sock.sendmsg(*_parts(unsent))
-            except OSError as error:
-                if error.errno not in _TRANSIENT:
-                    raise LinkError(error.strerror or str(error)) from None
-                await trio.sleep(RETRY_S)
-            else:
-                return
-
-    async def receive(self) -> tuple[Message, socket.socket | None]:
-        """Return the next message, and the socket sent with it: None also if this process has no descriptor
-        for it. The kernel then sets MSG_CTRUNC and closes the socket. Raises LinkError.
-        """
-        data = b""
-        while True:
-            packet, sock = await self._receive()
-            data += packet[1:]
-            if packet[:1] == _LAST:
-                return _decoded(data), sock
-
-    async def _receive(self) -> tuple[bytes, socket.socket | None]:
-        try:
-            packet, ancillary, _flags, _address = await self._received()
-        except OSError as error:
-            raise LinkError(error.strerror or str(error)) from None
-        if not packet:
-            raise LinkError("it has ended")
-        return packet, _socket(ancillary)
-
-    async def _received(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
-        """Return the result of `recvmsg`. Raises OSError.
-
-        If the other end was closed with packets that it had not read, Linux reports ECONNRESET once, before
-        the packets that are still here.
-        """
-        size = socket.CMSG_SPACE(array.array("i").itemsize)
-        try:
-            return await self._sock.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
-        except ConnectionResetError:
-            return await self._sock.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
-
-    def end(self) -> None:
-        """Tell the other end that nothing more comes; it can still send."""
-        with suppress(OSError):  # the other end has closed already
-            self._sock.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        """Close this end."""
-        self._sock.close()
-
-
-def _parts(unsent: _Unsent) -> tuple[list[bytes], list[tuple[int, int, array.array[int]]]]:
-    """Return the arguments of `sendmsg`."""
-    fds = [] if unsent.sock is None else [unsent.sock.fileno()]
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    return [unsent.packet], ancillary
-
-
-def _sent(packet: _Unsent) -> None:
-    if packet.sock is not None:
-        packet.sock.close()
-
-
-def _decoded(data: bytes) -> Message:
+def encoded(message: Message) -> bytes:
+    """Return the bytes of a message."""
     try:
-        found = _DECODER.decode(data)
-    except msgspec.DecodeError as error:
-        raise LinkError(str(error)) from None
+        return msgspec.msgpack.encode(message)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(Pickled(pickle.dumps(message)))
+
+
+def decoded(data: bytes) -> Message:
+    """Return the message with these bytes. Raises msgspec.DecodeError."""
+    found = _DECODER.decode(data)
     if isinstance(found, Pickled):
         message: Message = pickle.loads(found.pickled)  # noqa: S301  # ours
         return message
     return found
-
-
-_CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-
-
-def _socket(ancillary: list[tuple[int, int, bytes]]) -> socket.socket | None:
-    """Return the socket that came with a packet; None if none came. A descriptor that is no socket is
-    closed.
-    """
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds = array.array("i")
-            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-            for fd in fds:
-                try:
-                    return socket.socket(fileno=fd)
-                except OSError:
-                    os.close(fd)
-    return None

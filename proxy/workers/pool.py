@@ -29,9 +29,9 @@ from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.bootstrap import BootstrapBrokers
-from weir.proxy.workers.connections import ConnectionLists
 from weir.proxy.workers.flushes import Flushes
 from weir.proxy.workers.handle import Handle, Plan, Reason
+from weir.proxy.workers.questions import ConnectionLists, PeerLists
 from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
@@ -75,8 +75,8 @@ class Pool:
         """Recent bytes of each broker."""
         self._refusing: dict[int, trio.Event] = {}
         """Events of the brokers whose listeners refuse connections, set once they may accept again."""
-        self._connections: dict[int, Counter[int | None]] = {}
-        """Number of open connections of each worker, by node id."""
+        self._counts: dict[int, counts.Counts] = {}
+        """The latest counters of each worker."""
         self._lost_s = -RECENT_S
         self.usage = UsageCollector(self._tell, put)
         """The workers' usage records."""
@@ -84,6 +84,7 @@ class Pool:
             None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
         )
         self._lists = ConnectionLists(self.handles)
+        self._peers = PeerLists(self.handles)
         self._flushes = Flushes(self.handles)
         self._bootstrap = BootstrapBrokers(
             server.plane.connector, server.broker_states.is_up, self._has_worker
@@ -95,6 +96,7 @@ class Pool:
         server.receive = self.receive
         server.workers = self.records
         server.list_connections = self._lists.read
+        server.read_peers = self._peers.read
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._tell_quotas)
@@ -274,17 +276,26 @@ class Pool:
         elif isinstance(message, messages.Used):
             self.usage.take(message)
         elif isinstance(message, messages.Listed):
-            self._lists.take(number, message)
-        elif isinstance(message, messages.Alter):
+            self._lists.questions.take(number, message.number, message.connections)
+        elif isinstance(message, messages.PeersListed):
+            self._peers.questions.take(number, message.number, message.peers)
+        elif isinstance(message, messages.Flushed):
+            self._flushes.take(number, message.number)
+        elif isinstance(message, messages.Alter | messages.AlteredAtBroker | messages.Denied):
+            self._take_quota_request(number, message)
+        else:
+            self._take_news(message)
+
+    def _take_quota_request(
+        self, number: int, message: messages.Alter | messages.AlteredAtBroker | messages.Denied
+    ) -> None:
+        """Obey a message of a worker about a client's request to alter quotas."""
+        if isinstance(message, messages.Alter):
             self._alter(number, message)
         elif isinstance(message, messages.AlteredAtBroker):
             self._manager.altered_at_broker()
-        elif isinstance(message, messages.Flushed):
-            self._flushes.take(number, message.number)
-        elif isinstance(message, messages.Denied):
-            self._manager.add_denied(message.count)
         else:
-            self._take_news(message)
+            self._manager.add_denied(message.count)
 
     def _take_news(self, message: messages.Message) -> None:
         """Obey a message of a worker about a broker."""
@@ -309,8 +320,8 @@ class Pool:
                     handle.post(messages.Charges(shared))
 
     def _take_counts(self, number: int, increase: counts.Counts) -> None:
-        self._connections[number] = Counter(increase.connections)
-        self._server.plane.connections_elsewhere = sum(self._connections.values(), Counter())
+        self._counts[number] = increase
+        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
         counts.add(increase, self._server.plane, self._reactor.turns, self._reactor.latencies)
         self._load.update(increase.from_clients)
         self._load.update(increase.from_brokers)
@@ -364,7 +375,8 @@ class Pool:
         """Count the end of a worker's connections; its listeners accept connections again."""
         self._server.worker_restarts[reason] += 1
         self._lost_s = trio.current_time()
-        self._connections.pop(number, None)
+        self._counts.pop(number, None)
+        counts.sum_up(self._counts.values(), self._server.plane.elsewhere)
         counters = self._server.counters
         for host in hosts:
             self._server.plane.connector.ended(host)

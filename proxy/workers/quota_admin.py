@@ -16,7 +16,8 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.stores.quota_admins import QuotaAdmins
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
-from weir.proxy.workers.messages import Alter, AlteredAtBroker, Denied, Link, Stored
+from weir.proxy.workers.link import Link
+from weir.proxy.workers.messages import Alter, AlteredAtBroker, Denied, Stored
 
 log = structlog.get_logger("weir")
 

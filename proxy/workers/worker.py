@@ -25,7 +25,7 @@ from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.sources import Sources
-from weir.proxy.control.supervisor import Task, every, in_steps
+from weir.proxy.control.supervisor import Task, every, in_steps, stepwise
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
@@ -35,8 +35,8 @@ from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.addresses import ToldAddresses
-from weir.proxy.workers.connections import ConnectionLister
-from weir.proxy.workers.messages import Link, LinkError
+from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.questions import Answerer
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.proxy.workers.sharing import SharingFollower
 from weir.proxy.workers.telling import ChargesTeller
@@ -88,7 +88,7 @@ class Worker:
         self.plane.number_from(connections)
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
         sources = Sources(registry, limiter.quotas, lambda: self.plane.relays, lambda: reactor.now_ms)
-        self._lister = ConnectionLister(sources, link.post)
+        self._answerer = Answerer(sources, link.post)
         shared = config.settings.usage_share_topic
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
         self._draining = trio.Event()
@@ -104,7 +104,7 @@ class Worker:
             self._teller.start()
             self._start(nursery, REPORT_S, self._report)
             keep_running = self.plane.supervisor.keep_running
-            nursery.start_soon(keep_running, Task.WORKERS, self._lister.run)
+            nursery.start_soon(keep_running, Task.WORKERS, self._answerer.run)
             if self._usage is not None:
                 nursery.start_soon(keep_running, Task.WORKERS, self._usage.run)
             if self._sharing is not None:
@@ -174,8 +174,8 @@ class Worker:
             self.learn(message)
         elif isinstance(message, messages.Stored):
             self._admin.stored(message)
-        elif isinstance(message, messages.ListConnections):
-            self._lister.take(message)
+        elif isinstance(message, messages.ListConnections | messages.ListPeers):
+            self._answerer.take(message)
         elif isinstance(message, messages.TakeUsage | messages.TakeTraces):
             if self._usage is not None:
                 self._usage.take(message)
@@ -228,10 +228,9 @@ class Worker:
             self._link.post(messages.Away(target.node_id, away=False))
 
     async def _report(self) -> None:
-        reactor = self._reactor
         self._address_book.try_again()
         self._admin.tell_denied()
-        now = counts.read(self.plane, reactor.turns, reactor.latencies, reactor.buffered.bytes)
+        now = await stepwise(counts.read(self.plane, self._reactor))
         self._link.post(messages.Report(counts.increase(now, self._counts)))
         self._counts = now
 

@@ -12,6 +12,8 @@ from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from weir.quotas.table.entities import Tags
 
 US_PER_PERCENT: Final = 10_000.0
@@ -27,7 +29,15 @@ OTHER_APIS: Final = -1
 class RequestBudget(Budget):
     """Budget of request time for the clients that share `tags`, in percent of one thread."""
 
-    __slots__ = ("_pending", "_quiet_from_ms", "_quiet_until_ms", "_room", "by_api", "near")
+    __slots__ = (
+        "_pending",
+        "_quiet_from_ms",
+        "_quiet_until_ms",
+        "_reported_by_api",
+        "_room",
+        "by_api",
+        "near",
+    )
 
     def __init__(
         self,
@@ -56,6 +66,8 @@ class RequestBudget(Budget):
         """API key → request time (percent-seconds) charged since this budget was created. API keys from
         `API_KEYS_OWN` on share the entry `OTHER_APIS`.
         """
+        self._reported_by_api: dict[int, float] = {}
+        """Value of `by_api` at the previous call of `delta_by_api`."""
         self._pending = 0.0
         """Request time (percent-seconds) that was charged, but is not yet recorded in the samples of `_rate`.
         Charges are added up here while the rate is surely below half of the limit.
@@ -118,15 +130,19 @@ class RequestBudget(Budget):
         self._room = -1.0
         super().absorb(units, now_ms)
 
-    def take_apis(self) -> dict[int, float]:
-        """Return `by_api`, and begin it again: another process adds the result to its own (`add_apis`)."""
-        taken, self.by_api = self.by_api, {}
-        return taken
+    def delta_by_api(self) -> dict[int, float]:
+        """Return the request time (percent-seconds) charged since the previous call, of each API that was
+        charged.
+        """
+        before, now = self._reported_by_api, self.by_api
+        found = {key: time - before.get(key, 0.0) for key, time in now.items() if time != before.get(key)}
+        self._reported_by_api = now.copy()
+        return found
 
-    def add_apis(self, taken: dict[int, float]) -> None:
-        """Add what `take_apis` has returned in another process."""
-        for api_key, percent in taken.items():
-            self._first_of(api_key, percent)
+    def count_by_api(self, times: Mapping[int, float]) -> None:
+        """Add request time by API that another process has charged (`delta_by_api`); it is not charged."""
+        for key, percent in times.items():
+            self._first_of(key, percent)
 
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
         """Return (time in ms, percent-seconds) of the charges that still count."""

@@ -87,7 +87,11 @@ class Producer:
 
     def produce(self, size: int) -> int:
         """The throttle time (ms) that a produce request of this size is told."""
-        self._sock.sendall(produced(size, self._client_id))
+        return self.send(produced(size, self._client_id))
+
+    def send(self, frame: bytes) -> int:
+        """The throttle time (ms) that this produce request is told."""
+        self._sock.sendall(frame)
         answer = b""
         while len(answer) < 4 + 4 + 8:
             answer += self._sock.recv(4 + 4 + 8 - len(answer)) or _ended()

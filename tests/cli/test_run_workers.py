@@ -10,22 +10,23 @@ import ssl
 import time
 import urllib.request
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
 
-from tests.cli.cluster import WAIT_S, Producer, cluster, produced
+from tests.cli.cluster import VERSION, WAIT_S, Producer, cluster, produced
 from tests.cli.run_process import Weir, running
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.usage_rigs import text_of
+from tests.wire.messages import produce_to
 from weir.usage import TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 ONE, AUTO = (pytest.param(workers, marks=pytest.mark.slow) for workers in ("1", "auto"))
 BROKERS = 3
@@ -290,20 +291,114 @@ def test_connections_of_all_workers_are_in_one_list_with_numbers_of_their_own() 
             client.close()
 
 
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition, for at most `PATIENCE_S`."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)  # between two looks; nothing is decided by it
+
+
+def test_throttled_entities_have_the_connections_of_all_workers(tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 100\n')
+    with administered("2", "--quotas", str(quotas)) as (weir, ports, api):
+        weir.logged("admin endpoint listening")
+        clients = [Producer(port, f"app-{port - ports[0]}") for port in ports]
+        assert all(client.produce(20_000) > 0 for client in clients)
+        assert [weir.logged("throttling begins")["connections"] for _ in ports] == [1] * BROKERS
+        for path in ("/api/throttled", "/api/entities"):
+            found = {each["client_id"]: each for each in api(path)["entities"]}
+            for node in range(BROKERS):
+                entity = found[f"app-{node}"]
+                assert (entity["broker"], entity["connections"], entity["peers"]) == (node, 1, [HOST])
+                assert f"1 connection from {HOST}" in entity["sentence"]
+        until(lambda: api("/api/status")["totals"]["throttled_connections"] == BROKERS)
+        assert {each["connections"] for each in api("/api/brokers")["brokers"]} == {1}
+        stop(weir)
+        for client in clients:
+            client.close()
+
+
+def test_each_workers_process_has_metrics_of_its_cpu_time_and_memory() -> None:
+    with administered("2") as (weir, _ports, api):
+        weir.logged("admin endpoint listening")
+        pids = [worker["pid"] for worker in api("/api/status")["workers"]]
+        lines = api.text("/metrics").splitlines()
+        metrics = dict(line.rsplit(" ", 1) for line in lines if line[0] != "#")
+        for number, pid in enumerate(pids):
+            pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+            resident = float(metrics[f'weir_worker_resident_bytes{{worker="{number}"}}'])
+            assert resident == pytest.approx(pages * os.sysconf("SC_PAGE_SIZE"), rel=0.1)
+            assert float(metrics[f'weir_worker_cpu_seconds_total{{worker="{number}"}}']) > 0
+        stop(weir)
+
+
+def test_a_topic_has_one_rate_over_all_workers_and_a_lost_worker_forgets_no_usage(tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text(
+        '[[quota]]\ntopic = "each"\nproducer_byte_rate = 100\n'
+        '[[quota]]\ntopic = "whole"\nproducer_byte_rate = 100\nscope = "cluster"\n'
+    )
+    options = ("--quotas", str(quotas), "--first-request-hold-ms-max", "0")
+    with administered("2", *options) as (weir, ports, api):
+        weir.logged("admin endpoint listening")
+        assert [told_topic(port, each=1, whole=1) for port in ports] == [0] * BROKERS
+        assert told_topic(ports[1], each=20_000, whole=20_000) > 0
+        until(lambda: all(told_topic(port, whole=1) > 0 for port in ports))
+        assert [told_topic(port, each=1) > 0 for port in ports] == [False, True, False]
+        until(lambda: {("each", 1), ("whole", "cluster")} <= throttled_topics(api))
+        os.kill(worker_of(api, 1), signal.SIGKILL)
+        assert weir.logged("worker lost")["reason"] == "died"
+        weir.logged("worker started")
+        assert [told_topic(port, each=1) > 0 for port in ports] == [False, True, False]
+        assert all(told_topic(port, whole=1) > 0 for port in ports)
+        stop(weir)
+
+
+def told_topic(port: int, **sizes: int) -> int:
+    """The throttle time (ms) that a new connection's request with these topics' records is told."""
+    client = Producer(port, "app")
+    try:
+        return client.send(produce_to(version=VERSION, **sizes))
+    finally:
+        client.close()
+
+
+def throttled_topics(api: Api) -> set[tuple[str, int | str]]:
+    """Topics, each with its broker or `cluster`, that the admin endpoint shows as throttled."""
+    return {(each["topic"], each["broker"]) for each in api("/api/throttled")["entities"] if each["topic"]}
+
+
+def worker_of(api: Api, node_id: int) -> int:
+    """The process id of the worker that serves a broker."""
+    (pid,) = [each["pid"] for each in api("/api/status")["workers"] if node_id in each["brokers"]]
+    return int(pid)
+
+
+class Api(NamedTuple):
+    """The admin endpoint of a Weir."""
+
+    address: str
+
+    def text(self, path: str) -> str:
+        """The text at a path."""
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=WAIT_S) as answer:
+            found: bytes = answer.read()
+            return found.decode()
+
+    def __call__(self, path: str) -> dict[str, Any]:
+        """The JSON at a path."""
+        found: dict[str, Any] = json.loads(self.text(path))
+        return found
+
+
 @contextmanager
-def administered(
-    workers: str, *options: str
-) -> Iterator[tuple[Weir, list[int], Callable[[str], dict[str, Any]]]]:
-    """Weir with workers and an admin endpoint; a function that asks it for a path."""
+def administered(workers: str, *options: str) -> Iterator[tuple[Weir, list[int], Api]]:
+    """Weir with workers and an admin endpoint."""
     admin = f"{HOST}:{free_range(1)}"
-
-    def api(path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{admin}{path}", timeout=WAIT_S) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-
     with running_workers(workers, "--admin", admin, *options) as (weir, ports):
-        yield weir, ports, api
+        yield weir, ports, Api(admin)
 
 
 def summed(records: list[UsageRecord]) -> list[UsageRecord]:

@@ -25,6 +25,8 @@ SUBJECTS: Final = (
     "weir_broker_up",
     "weir_sessions_closed_total",
     "weir_turn_seconds_bucket",
+    "weir_worker_restarts_total",
+    "weir_worker_cpu_seconds_total",
     "weir_leader_replication_throttled_rate",
     "weir_follower_replication_throttled_rate",
     "weir_replication_lag",

@@ -163,6 +163,19 @@ def _hung(scene: Scene, expected: Expected, hang: signal.Signals) -> Result:
         return Result(watch.until(WATCHDOG_S + PATIENCE_S), watch.lines)
 
 
+def _lost_worker(number: signal.Signals) -> Callable[[Expected], Result]:
+    def run(expected: Expected) -> Result:
+        with Scene({"workers": 2}) as scene:
+            scene.start_brokers()
+            scene.start_weir()
+            for node in range(scene.brokers):
+                ask(scene.client(node), METADATA)
+            pid = scene.worker_pids()[0]
+            return _watched(scene.watch(expected), lambda: os.kill(pid, number))
+
+    return run
+
+
 def _left_out_broker(expected: Expected) -> Result:
     with Scene({}) as scene:
         scene.start_brokers()
@@ -192,9 +205,9 @@ def _emptied_token(expected: Expected) -> Result:
         return _watched(scene.watch(expected), lambda: file.write_text(""))
 
 
-def _hung_broker(nodes: tuple[int, ...]) -> Callable[[Expected], Result]:
+def _hung_broker(nodes: tuple[int, ...], workers: int = 1) -> Callable[[Expected], Result]:
     def run(expected: Expected) -> Result:
-        with Scene({}) as scene:
+        with Scene({"workers": workers}) as scene:
             scene.start_brokers()
             scene.start_weir()
             client = scene.client(1)
@@ -328,6 +341,28 @@ PROBLEMS: Final = {
     "hung-reactor": Problem(
         "the reactor hangs for 35 s", _hung_reactor, Expected("process stood still"), "WeirDown"
     ),
+    "killed-worker": Problem(
+        "a worker of two is killed (SIGKILL)",
+        _lost_worker(signal.SIGKILL),
+        Expected(
+            "worker lost, starting another",
+            "Workers were lost",
+            '"worker_lost"',
+            r'^weir_worker_restarts_total\{reason="died"\} [1-9]',
+        ),
+        "WeirWorkerLost",
+    ),
+    "hung-worker": Problem(
+        "a worker of two hangs (SIGSTOP)",
+        _lost_worker(signal.SIGSTOP),
+        Expected(
+            "worker lost, starting another",
+            "Workers were lost",
+            '"worker_lost"',
+            r'^weir_worker_restarts_total\{reason="stuck"\} [1-9]',
+        ),
+        "WeirWorkerLost",
+    ),
     "left-out-broker": Problem(
         "a new broker has no port",
         _left_out_broker,
@@ -365,6 +400,17 @@ PROBLEMS: Final = {
     "hung-broker": Problem(
         "one of two brokers hangs (accepts, never answers)",
         _hung_broker((1,)),
+        Expected(
+            "Broker 1 has sent nothing",
+            "Broker 1 has sent nothing",
+            "broker_silent 1",
+            r'^weir_problem\{problem="broker_silent 1"\} 1',
+        ),
+        "WeirProblem",
+    ),
+    "hung-broker-of-a-worker": Problem(
+        "one of two brokers hangs, with two workers",
+        _hung_broker((1,), workers=2),
         Expected(
             "Broker 1 has sent nothing",
             "Broker 1 has sent nothing",

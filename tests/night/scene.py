@@ -70,6 +70,11 @@ class Scene:
         """Process id of Weir."""
         return self._processes.pid("weir")
 
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers."""
+        with urllib.request.urlopen(f"http://{HOST}:{self.admin}/api/status", timeout=2) as answer:
+            return [int(worker["pid"]) for worker in json.load(answer)["workers"]]
+
     def broker_pid(self, node: int) -> int:
         """Process id of a broker."""
         return self._processes.pid(f"broker-{node}")

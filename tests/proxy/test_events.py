@@ -45,6 +45,7 @@ from weir.proxy.control.events.records import (
 )
 from weir.proxy.control.events.throttle_log import PERIOD_S, ThrottleLog
 from weir.proxy.control.events.topic import EventsTopic, events_topic
+from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.stalls import Stalls
@@ -200,18 +201,18 @@ def test_two_long_names_that_begin_alike_stay_two_names() -> None:
 
 def test_an_entity_that_starts_being_throttled_is_told_by_the_next_look_and_once_at_its_end() -> None:
     registry, published = registry_of(), Published()
-    log = ThrottleLog(Scan(registry, ConnectionQuotas()), list, published.append)
-    end(log.look(0))
+    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
+    trio.run(log.look, 0)
     assert budget_of(registry).charge(20_000, 100) > 0
-    end(log.look(1000))
+    trio.run(log.look, 1000)
     (event,) = published.take()
     assert isinstance(event, Throttling)
     assert (event.user, event.client_id, event.quota) == (None, "etl", "producer_byte_rate")
     assert (event.limit, event.count, event.refused, event.connections) == (LIMIT, 1, 0, 0)
     assert event.throttled_ms == budget_of(registry).throttle_ms_total
-    end(log.look(2000))
+    trio.run(log.look, 2000)
     assert published.take() == []
-    end(log.look(60_000))
+    trio.run(log.look, 60_000)
     (event,) = published.take()
     assert isinstance(event, ThrottlingEnded)
     assert (event.client_id, event.count, event.shadow) == ("etl", 1, False)
@@ -223,11 +224,11 @@ def test_counters_of_throttles_are_read_often_enough_to_be_told_within_two_secon
 
 def test_each_throttling_event_has_a_line_in_the_log_with_the_same_numbers() -> None:
     registry, published = registry_of(), Published()
-    log = ThrottleLog(Scan(registry, ConnectionQuotas()), list, published.append)
+    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
     budget_of(registry).charge(20_000, 0)
     with capture_logs() as lines:
-        end(log.look(1000))
-        end(log.look(90_000))
+        trio.run(log.look, 1000)
+        trio.run(log.look, 90_000)
     begins, ended = published
     assert isinstance(begins, Throttling)
     assert isinstance(ended, ThrottlingEnded)
@@ -581,10 +582,10 @@ def test_events_that_find_the_queue_full_are_dropped_counted_and_logged_once() -
 
 def test_events_of_one_entity_have_one_key_in_the_topic() -> None:
     registry, published = registry_of(), Published()
-    log = ThrottleLog(Scan(registry, ConnectionQuotas()), list, published.append)
+    log = ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(list, registry), published.append)
     budget_of(registry).charge(20_000, 0)
-    end(log.look(0))
-    end(log.look(90_000))
+    trio.run(log.look, 0)
+    trio.run(log.look, 90_000)
     assert {key(event) for event in published} == {b"/etl///"}
     assert json.loads(value(published[0]))["kind"] == "throttling"
 

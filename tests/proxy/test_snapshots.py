@@ -5,99 +5,30 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import trio
 
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import Wire, new_connection
+from tests.proxy.snapshot_rigs import ALICE, ANY_APP, PRODUCE, World
+from tests.proxy.wire import Wire
 from tests.wire.frames import framed, request
 from weir.protocol.messages import ApiVersionsRequest
-from weir.proxy.connection.connection import Connection
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots import history as histories
 from weir.proxy.control.snapshots.entities import SortedEntities, read_entities, read_throttled
-from weir.proxy.control.snapshots.history import History, Key, Track
-from weir.proxy.control.snapshots.opened import Opened
-from weir.proxy.control.snapshots.preview import effect, read_preview
-from weir.proxy.control.snapshots.records import Preview
+from weir.proxy.control.snapshots.history import Key, Track
+from weir.proxy.control.snapshots.preview import effect
 from weir.proxy.control.snapshots.sentences import connections_text, rate_text, time_text
-from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.snapshots.traffic import SILENT_MS, Traffic
 from weir.proxy.counters import Counters
 from weir.proxy.handlers.api_versions.api_versions import software
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
-from weir.quotas.connections import ConnectionQuotas
+from weir.quotas import Entity, QuotaKey, QuotaTable, Tags
 
 if TYPE_CHECKING:
-    from weir.quotas import Budget
-
-PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
-ALICE = Entity("alice", "etl")
-ANY_APP = Entity(client_id=DEFAULT)
-T = TypeVar("T")
-
-
-class OpenRelay:
-    """A relay as snapshots read it."""
-
-    def __init__(self, connection: Connection, received: tuple[int, int] = (0, 0)) -> None:
-        self.connection = connection
-        self.received_bytes = received
-
-
-class World:
-    """Quotas, connections, and a time that tests move."""
-
-    def __init__(self, entity: Entity = ALICE, rate: float = 1000.0) -> None:
-        self.registry = QuotaRegistry(QuotaTable({(entity, PRODUCE): rate}))
-        self.connections = ConnectionQuotas()
-        self.relays: dict[Any, Opened] = {}
-        self.now_ms = 0
-        self.history = History(Scan(self.registry, self.connections))
-        self.sources = Sources(
-            self.registry, self.connections, lambda: self.relays, lambda: self.now_ms, lambda: 1000.0
-        )
-
-    def budget(self, client_id: str = "etl", node_id: int = 2) -> Budget:
-        budget = self.registry.of(node_id).ledger("alice", client_id, self.now_ms).produce
-        assert budget is not None
-        return budget
-
-    def connect(self, client_id: bytes = b"etl", peer: str = "10.0.0.7:5", library: str = "") -> Connection:
-        """Open a connection of alice's at broker 2 that has sent a request."""
-        connection = new_connection(quotas=self.registry.of(2), node_id=2)
-        client = connection.client
-        client.user, client.peer, client.software = "alice", peer, library
-        head = framed(b"\0\0\0\0\0\0\0\0" + len(client_id).to_bytes(2, "big") + client_id)
-        assert client.identify(bytearray(head), 0, len(head), self.now_ms) is not None
-        relay = OpenRelay(connection, (30, 40))
-        self.relays[relay] = Opened(len(self.relays) + 1, "broker 2", 2, self.now_ms, tls=False)
-        return connection
-
-    def preview(self, entity: Entity, changes: dict[QuotaKey, float | None]) -> Preview:
-        """The effect of changed quotas of an entity."""
-        after = self.registry.table.altered({(entity, key): value for key, value in changes.items()})
-        return done(read_preview(self.sources, self.history, entity, list(changes), after))
-
-    def look(self, seconds: Iterable[int]) -> None:
-        """Let the history look once in each of these seconds."""
-        for second in seconds:
-            self.now_ms = 1000 * second
-            for _step in self.history.look(self.now_ms):
-                pass
-
-
-def done(steps: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found
+    pass
 
 
 def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_libraries() -> None:
@@ -108,7 +39,7 @@ def test_the_sentence_of_an_entity_has_usage_limit_throttle_addresses_and_librar
     world.connect(client_id=b"other", peer="10.0.0.8:1")
     assert world.budget().charge(12_000, 0) == 2000
     world.now_ms = 1690
-    (entity,) = done(read_entities(world.sources, world.history, SortedEntities())).entities
+    (entity,) = trio.run(read_entities, world.sources, world.history, SortedEntities()).entities
     assert (entity.connections, entity.peers, entity.software) == (4, ("10.0.0.7",), ("librdkafka 2.5.0",))
     assert entity.sentence == (
         "user=alice, client-id=etl is at 112 % of producer_byte_rate 1 kB/s on broker 2, muted 310 ms, "
@@ -128,7 +59,7 @@ def test_the_usage_of_the_smallest_quotas_that_kafka_accepts_is_a_number_that_fi
     world.registry = QuotaRegistry(QuotaTable({(ALICE, QuotaKey.REQUEST_PERCENTAGE): percent}))
     sources = dataclasses.replace(world.sources, registry=world.registry)
     world.registry.of(2).ledger("alice", "etl", 0).charge_request(3, 15.0, 0)
-    (entity,) = done(read_entities(sources, world.history, SortedEntities())).entities
+    (entity,) = trio.run(read_entities, sources, world.history, SortedEntities()).entities
     assert entity.usage == 1e6
     assert json.loads(msgspec.json.encode(entity))["usage"] == 1e6
     assert "is at more than 100000000 % of request_percentage" in entity.sentence
@@ -139,7 +70,7 @@ def test_peers_and_libraries_of_an_entity_are_at_most_five() -> None:
     for number in range(8):
         world.connect(peer=f"10.0.0.{number}:1", library=f"client {number}")
     world.budget().charge(1, 0)
-    (entity,) = done(read_entities(world.sources, world.history, SortedEntities())).entities
+    (entity,) = trio.run(read_entities, world.sources, world.history, SortedEntities()).entities
     assert (entity.connections, len(entity.peers), len(entity.software)) == (8, 5, 5)
 
 
@@ -179,11 +110,11 @@ def test_throttling_begins_once_and_ends_after_half_a_minute_without_throttles()
     budget.charge(15_000, 20_000)  # until 25,000
     world.look(range(20, 54))
     assert began(track) == 0
-    (entity,) = done(read_throttled(world.sources, world.history, SortedEntities())).entities
+    (entity,) = trio.run(read_throttled, world.sources, world.history, SortedEntities()).entities
     assert (entity.throttled, entity.throttle_ms, entity.throttled_since_ms) == (False, 0, 1_000_000 - 53_000)
     world.look(range(54, 57))
     assert began(track) is None
-    assert done(read_throttled(world.sources, world.history, SortedEntities())).entities == ()
+    assert trio.run(read_throttled, world.sources, world.history, SortedEntities()).entities == ()
 
 
 def test_throttle_times_of_the_last_minute_leave_out_older_ones() -> None:

@@ -12,10 +12,9 @@ from tests.quotas.changes import put_in_force
 from weir.proxy.connection.client import Client
 from weir.proxy.control.events.records import Event
 from weir.proxy.control.events.throttle_log import NAMED_MAX, ThrottleLog
+from weir.proxy.control.peers import Connected, local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import SLICE, Scan
-from weir.proxy.control.supervisor import in_steps
-from weir.proxy.control.throttled import Connected
 from weir.proxy.handlers.sasl.identity import Identities
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.connections import ConnectionQuotas
@@ -49,11 +48,12 @@ def budget_of(registry: QuotaRegistry, client_id: str = "app", node_id: int = 0)
 
 
 def shadow_log(registry: QuotaRegistry, connections: ConnectionQuotas | None = None) -> ThrottleLog:
-    return ThrottleLog(Scan(registry, connections or ConnectionQuotas()), list, unheard, shadow=True)
+    scan = Scan(registry, connections or ConnectionQuotas())
+    return ThrottleLog(scan, local_peers(list, registry), unheard, shadow=True)
 
 
 def log_of(registry: QuotaRegistry, connected: Connected = list) -> ThrottleLog:
-    return ThrottleLog(Scan(registry, ConnectionQuotas()), connected, unheard)
+    return ThrottleLog(Scan(registry, ConnectionQuotas()), local_peers(connected, registry), unheard)
 
 
 def unheard(event: Event) -> None:
@@ -62,8 +62,7 @@ def unheard(event: Event) -> None:
 
 def said(log: ThrottleLog, now_ms: int = 0) -> list[Line]:
     with capture_logs() as lines:
-        for _step in log.look(now_ms):
-            pass
+        trio.run(log.look, now_ms)
     for line in lines:
         assert line.pop("log_level") == "info"
     return [dict(line) for line in lines]
@@ -292,7 +291,7 @@ async def test_the_log_lets_other_tasks_run_between_its_steps(nursery: Nursery) 
             await trio.lowlevel.checkpoint()
 
     nursery.start_soon(count)
-    await in_steps(shadow_log(registry).look(0))
+    await shadow_log(registry).look(0)
     assert turns >= 3
     nursery.cancel_scope.cancel()
 

@@ -23,7 +23,8 @@ from weir.proxy.counters import Counters
 from weir.proxy.server.target import BOOTSTRAP
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.handle import Handle, Plan
-from weir.proxy.workers.messages import Away, Brokers, Client, Left, Link, Message, Ready
+from weir.proxy.workers.link import Link
+from weir.proxy.workers.messages import Away, Brokers, Client, Left, Message, Ready
 
 if TYPE_CHECKING:
     from weir.proxy.workers.pool import Pool

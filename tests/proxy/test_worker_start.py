@@ -21,7 +21,8 @@ from weir.proxy.net.drivers import monotonic_us
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
 from weir.proxy.workers import worker
-from weir.proxy.workers.messages import Link, Start
+from weir.proxy.workers.link import Link
+from weir.proxy.workers.messages import Start
 from weir.proxy.workers.worker import Worker, config_of, message_of
 from weir.quotas import QuotaTable
 

@@ -13,7 +13,8 @@ from tests.proxy.supervised import supervisor
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.supervisor import Task
 from weir.proxy.control.usage.tally import Kind
-from weir.proxy.workers.messages import Link, Message, TakeTraces, TakeUsage, Used
+from weir.proxy.workers.link import Link
+from weir.proxy.workers.messages import Message, TakeTraces, TakeUsage, Used
 from weir.proxy.workers.usage import UsageCollector, UsageSender
 from weir.usage import TraceRecord, UsageRecord
 

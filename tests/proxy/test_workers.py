@@ -14,14 +14,14 @@ import trio.testing
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError, needs_one_worker
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.workers import messages
+from weir.proxy.workers import link
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
-from weir.proxy.workers.messages import Brokers, Charges, Client, Left, Link, LinkError
+from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.messages import Brokers, Charges, Client, Left
 from weir.proxy.workers.pool import number_of
 from weir.proxy.workers.worker import message_of, table_of, without_limits
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from weir.quotas.limiters.request_time import OTHER_APIS, RequestBudget
 from weir.quotas.table.entities import Prefix
 from weir.quotas.table.options import Options, Scope
 
@@ -155,7 +155,7 @@ def test_a_packet_for_which_the_kernel_has_no_room_is_sent_again(monkeypatch: py
 
         monkeypatch.setattr(ours._sock, "sendmsg", send)
         with monkeypatch.context() as patched:
-            patched.setattr(messages, "_parts", no_room)
+            patched.setattr(link, "_parts", no_room)
             ours.post(Left(["a"]))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send_forever)
@@ -206,30 +206,6 @@ def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
     (limiter,) = supervisor.of(1).produce
     assert (limiter.charged, limiter.throttled, limiter.throttle_ms_total) == (5_000, 1, wait_ms)
     assert limiter.rate(NOW_MS) == next(iter(worker.of(1).produce)).rate(NOW_MS)
-
-
-def test_the_supervisor_counts_request_time_by_api() -> None:
-    table = QuotaTable({(Entity(client_id="each"), QuotaKey.REQUEST_PERCENTAGE): 100.0})
-    worker, supervisor = QuotaRegistry(table), QuotaRegistry(table)
-    reader = Charged(worker)
-    for percent in (1.0, 2.0):
-        budget = request_budget(worker)
-        budget.charge_api(0, percent, NOW_MS)
-        budget.charge_api(3, percent, NOW_MS)
-        budget.charge_api(60_000, percent, NOW_MS)
-        found = [charge for charge in reader.look(NOW_MS, shared=False) if charge is not None]
-        take(supervisor, found, NOW_MS, count=True)
-    (counted,) = supervisor.of(1).request
-    assert isinstance(counted, RequestBudget)
-    assert counted.by_api == {0: 3.0, 3: 3.0, OTHER_APIS: 3.0}
-
-
-def request_budget(registry: QuotaRegistry) -> RequestBudget:
-    """The budget of request time of the client `each` at broker 1."""
-    registry.of(1).ledger("", "each", NOW_MS).charge_request(0, 0.0, NOW_MS)
-    (budget,) = registry.of(1).request
-    assert isinstance(budget, RequestBudget)
-    return budget
 
 
 def test_a_quota_table_arrives_unchanged() -> None:
@@ -294,3 +270,18 @@ def test_a_worker_has_no_limits_of_connections_which_the_supervisor_applies() ->
     found = without_limits(settings)
     assert (found.max_connections_per_ip, found.proxy_protocol_from) == (0, "")
     assert found.connections_max > 1_000_000
+
+
+def test_the_supervisor_knows_the_request_time_of_workers_by_api() -> None:
+    each = (Entity(client_id="each"), QuotaKey.REQUEST_PERCENTAGE)
+    worker, supervisor = (QuotaRegistry(QuotaTable({each: 100.0})) for _ in range(2))
+    ledger = worker.of(1).ledger("", "each", NOW_MS)
+    reader = Charged(worker)
+    for api_keys in ((0, 1, 0), (1, 999)):
+        for api_key in api_keys:
+            ledger.charge_request(api_key, 10_000.0, NOW_MS)
+        found = [charge for charge in reader.look(NOW_MS, shared=False) if charge is not None]
+        take(supervisor, found, NOW_MS, count=True)
+    (mine,), (told,) = worker.of(1).request, supervisor.of(1).request
+    assert len(mine.by_api) == 3
+    assert told.by_api == pytest.approx(mine.by_api)

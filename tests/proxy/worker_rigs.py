@@ -19,7 +19,8 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.net.drivers import monotonic_us, run_in_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
-from weir.proxy.workers.messages import Client, Link, LinkError, Message, Ready
+from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.messages import Client, Message, Ready
 from weir.proxy.workers.pool import Pool
 from weir.proxy.workers.worker import Worker, without_limits
 from weir.quotas import QuotaTable

@@ -9,12 +9,14 @@ from weir.proxy.control.snapshots.records import Entities
 
 async def _entities(call: Call) -> Entities:
     state = call.state
-    return await state.read(read_entities(state.snapshots, state.history, call.query_of(SortedEntities)))
+    async with state.reading:
+        return await read_entities(state.snapshots, state.history, call.query_of(SortedEntities))
 
 
 async def _throttled(call: Call) -> Entities:
     state = call.state
-    return await state.read(read_throttled(state.snapshots, state.history, call.query_of(EntityFilter)))
+    async with state.reading:
+        return await read_throttled(state.snapshots, state.history, call.query_of(EntityFilter))
 
 
 OPERATIONS = (

@@ -15,6 +15,7 @@ from weir.proxy.admin.readiness import Readiness
 from weir.proxy.control.snapshots.history import History
 from weir.proxy.control.snapshots.sources import Sources as SnapshotSources
 from weir.proxy.control.snapshots.traffic import Traffic
+from weir.proxy.control.supervisor import stepwise
 
 if TYPE_CHECKING:
     from weir.proxy.server.server import Server
@@ -110,25 +111,20 @@ def state_of(sources: Sources, readiness: Readiness) -> State:
         server.counters,
         lambda: server.relays,
         lambda: server.requests().total(),
-        lambda: server.plane.connections_elsewhere,
+        lambda: server.plane.elsewhere,
     )
     server.conditions.sources.append(lambda: traffic.conditions(sources.now_ms()))
     return State(
         sources,
         readiness,
-        SnapshotSources(sources.quota_registry, quotas, lambda: server.relays, sources.now_ms),
+        SnapshotSources(
+            sources.quota_registry,
+            quotas,
+            lambda: server.relays,
+            sources.now_ms,
+            peers=lambda wanted: server.read_peers(wanted),
+        ),
         History(server.scan),
         traffic,
         has_token=server.config.admin_access.token_file is not None,
     )
-
-
-async def stepwise(steps: Generator[None, None, T]) -> T:
-    """Return the result of a generator; sockets are served at each of its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await trio.lowlevel.checkpoint()

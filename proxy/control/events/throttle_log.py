@@ -16,9 +16,11 @@ from typing import Final, NamedTuple
 import structlog
 
 from weir.proxy.control.events.records import Publish, Throttling, ThrottlingEnded, finite, names
+from weir.proxy.control.peers import EntityPeers, Peers, ReadPeers, WantedPeers
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.slices import taken
-from weir.proxy.control.throttled import QUIET_MS, SLICE, Connected, Peers, Throttled, Who, read_peers
+from weir.proxy.control.supervisor import in_steps
+from weir.proxy.control.throttled import QUIET_MS, SLICE, Throttled, Who
 from weir.quotas import QuotaKey
 from weir.quotas.limiters.budgets import UNLIMITED
 
@@ -89,13 +91,13 @@ class _Episode:
 class ThrottleLog:
     """Logs who is throttled by enforced quotas, or with `shadow` who would be by shadow quotas."""
 
-    def __init__(self, scan: Scan, connected: Connected, publish: Publish, *, shadow: bool = False) -> None:
-        """Begin with no throttles read. `connected` returns the clients of the open connections."""
+    def __init__(self, scan: Scan, peers: ReadPeers, publish: Publish, *, shadow: bool = False) -> None:
+        """Begin with no throttles read. `peers` reads the clients of the open connections of entities."""
         self._scan = scan
         self._number = 0
         """Number of the latest scan that was read."""
         self._publish = publish
-        self._connected = connected
+        self._peers = peers
         self._shadow = shadow
         self._events = SHADOW if shadow else ENFORCED
         self._episodes: dict[Who, _Episode] = {}
@@ -110,26 +112,20 @@ class ThrottleLog:
         self._others_ms = -math.inf
         """Time (ms) of the latest log line about the entities that have no lines of their own."""
 
-    def look(self, now_ms: int) -> Iterator[None]:
+    async def look(self, now_ms: int) -> None:
         """Read the counters of throttles. Log where throttling of an entity has begun, goes on, or has ended.
-        The work is done in steps of about a millisecond; the caller serves sockets at each yield.
+        The work is done in steps of about a millisecond, between which other tasks run.
         """
-        yield from self._scan.look(self._number, now_ms)
+        await in_steps(self._scan.look(self._number, now_ms))
         self._number = self._scan.number
         found = self._scan.take(shadow=self._shadow)
         longest: list[tuple[Who, Throttled]] = []
-        yield from self._compare(found, longest, now_ms)
-        beginning = {who: Peers() for who, _new in longest}
-        yield from read_peers(
-            self._connected,
-            self._scan.registry,
-            beginning,
-            lambda key, limiter: (key, limiter.tags),
-            shadow=self._shadow,
-            with_mutations=any(key is MUTATIONS for key, _tags in beginning),
-        )
-        for who, new in longest:
-            self._begin(who, new, beginning[who], now_ms)
+        await in_steps(self._compare(found, longest, now_ms))
+        if longest:
+            entities = [EntityPeers(key, tags) for (key, tags), _new in longest]
+            peers = await self._peers(WantedPeers(entities, self._shadow))
+            for (who, new), its in zip(longest, peers, strict=True):
+                self._begin(who, new, its, now_ms)
         self._end(now_ms)
         self._remind(now_ms)
         self._say_others(now_ms)

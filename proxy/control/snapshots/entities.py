@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from weir.proxy.control.budgets import Counted, all_budgets, usage_of
+from weir.proxy.control.peers import EntityPeers, Peers, WantedPeers
 from weir.proxy.control.slices import slices
 from weir.proxy.control.snapshots import sentences
 from weir.proxy.control.snapshots.filters import BrokerName, Filter, broker_name
@@ -21,8 +22,8 @@ from weir.proxy.control.snapshots.history import SLICE, History, Key, is_throttl
 from weir.proxy.control.snapshots.records import Entities, Entity, QuotaName, Rates
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.snapshots.values import read_values
-from weir.proxy.control.throttled import Peers, read_peers
-from weir.quotas import QuotaKey, Tags
+from weir.proxy.control.supervisor import stepwise
+from weir.quotas import Tags
 
 NO_HISTORY: Final[Rates] = (None,) * 60
 
@@ -64,10 +65,8 @@ Rank: TypeAlias = Callable[[_Found], float]
 """Function by whose result entities are sorted, the smallest first; equal ones are sorted by name."""
 
 
-def read_entities(
-    sources: Sources, history: History, wanted: SortedEntities
-) -> Generator[None, None, Entities]:
-    """Return the chosen entities. Yield between steps of about a millisecond."""
+async def read_entities(sources: Sources, history: History, wanted: SortedEntities) -> Entities:
+    """Return the chosen entities."""
     now_ms = sources.now_ms()
     ranks: dict[str, Rank] = {
         "usage": lambda found: -usage_of(found.budget.rate(now_ms), found.budget.limit),
@@ -75,12 +74,10 @@ def read_entities(
         "name": lambda _found: 0,
         "throttled": lambda found: -_left_ms(found.budget, now_ms),
     }
-    return (yield from _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True))
+    return await _listed(sources, history, wanted, ranks[wanted.sort], lambda _budget: True)
 
 
-def read_throttled(
-    sources: Sources, history: History, wanted: EntityFilter
-) -> Generator[None, None, Entities]:
+async def read_throttled(sources: Sources, history: History, wanted: EntityFilter) -> Entities:
     """Return the entities that are throttled, or were in the last 30 s; first those with the longest throttle
     times in the last minute.
     """
@@ -90,15 +87,26 @@ def read_throttled(
         track = history.track(found.key)
         return -max(0 if track is None else track.waited_ms(), _left_ms(found.budget, now_ms))
 
-    return (
-        yield from _listed(sources, history, wanted, rank, lambda budget: throttled_lately(budget, now_ms))
-    )
+    return await _listed(sources, history, wanted, rank, lambda budget: throttled_lately(budget, now_ms))
 
 
-def _listed(
+async def _listed(
     sources: Sources, history: History, wanted: EntityFilter, rank: Rank, has: Callable[[Counted], bool]
-) -> Generator[None, None, Entities]:
+) -> Entities:
     """Return the records of the first entities by `rank` among those for which `has` is true."""
+    chosen, hidden = await stepwise(_chosen(sources, wanted, rank, has))
+    entities = [EntityPeers(found.key.quota, found.key.tags, found.key.where) for found in chosen]
+    peers = await sources.read_peers(WantedPeers(entities, wanted.shadow))
+    records = await stepwise(_records(sources, history, chosen, peers))
+    return Entities(now_ms=sources.unix_ms(), hidden=hidden, entities=records)
+
+
+def _chosen(
+    sources: Sources, wanted: EntityFilter, rank: Rank, has: Callable[[Counted], bool]
+) -> Generator[None, None, tuple[list[_Found], int]]:
+    """Return the first entities by `rank` among those for which `has` is true, and the number of the others.
+    Yield between steps of about a millisecond.
+    """
     best: list[_Ranked] = []
     number = 0
     for part in _budgets(sources, wanted, has):
@@ -108,21 +116,19 @@ def _listed(
             best = sorted(best, key=itemgetter(0, 1))[: wanted.limit]
         yield
     chosen = [found for *_rank, found in sorted(best, key=itemgetter(0, 1))[: wanted.limit]]
-    peers = {id(found.budget): Peers() for found in chosen if sentences.is_of_connections(found.key.tags)}
-    yield from read_peers(
-        lambda: [relay.connection.client for relay in sources.relays()],
-        sources.registry,
-        peers,
-        lambda _quota, limiter: id(limiter),
-        shadow=wanted.shadow,
-        with_mutations=any(found.key.quota is QuotaKey.CONTROLLER_MUTATION_RATE for found in chosen),
-    )
+    return chosen, number - len(chosen)
+
+
+def _records(
+    sources: Sources, history: History, chosen: Sequence[_Found], peers: Sequence[Peers]
+) -> Generator[None, None, tuple[Entity, ...]]:
+    """Return the records of these entities. Yield between steps of about a millisecond."""
     entities: list[Entity] = []
-    for found in chosen:
-        entities.append(_entity(sources, history, found, peers.get(id(found.budget), Peers())))
+    for found, its in zip(chosen, peers, strict=True):
+        entities.append(_entity(sources, history, found, its))
         if len(entities) % 25 == 0:
             yield
-    return Entities(now_ms=sources.unix_ms(), hidden=number - len(entities), entities=tuple(entities))
+    return tuple(entities)
 
 
 def _budgets(

@@ -17,6 +17,7 @@ from weir.proxy.connection.in_flight import CHARGED
 from weir.proxy.connection.state import THROTTLED
 from weir.proxy.control.events.conditions import Condition, problem
 from weir.proxy.control.slices import slices
+from weir.proxy.control.snapshots.elsewhere import Elsewhere
 from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.proxy.control.throttled import SLICE
 from weir.proxy.counters import Counters
@@ -56,10 +57,10 @@ class Traffic:
         counters: Counters,
         relays: Callable[[], OpenRelays],
         requests: Callable[[], int],
-        elsewhere: Callable[[], Counter[int | None]] = Counter,
+        elsewhere: Callable[[], Elsewhere] = Elsewhere,
     ) -> None:
         """Begin without readings. `requests` returns the number of requests since the start, `elsewhere` the
-        number of open connections of workers by node id.
+        connections of workers.
         """
         self._elsewhere = elsewhere
         self._counters = counters
@@ -75,13 +76,15 @@ class Traffic:
         """
         if self._is_fresh(now_ms):
             return
-        counters = self._counters
+        counters, elsewhere = self._counters, self._elsewhere()
         reading = Reading(
             now_ms,
             self._requests(),
             Counter(counters.bytes_from_clients),
             Counter(counters.bytes_from_brokers),
-            Counter(self._elsewhere()),
+            Counter(elsewhere.connections),
+            Counter(elsewhere.waiting),
+            elsewhere.throttled,
         )
         for part in slices(list(self._relays().items()), SLICE // 2):
             for relay, opened in part:
@@ -90,8 +93,8 @@ class Traffic:
                 reading.from_brokers[opened.node_id] += from_broker
                 reading.connections[opened.node_id] += 1
                 connection = relay.connection
-                reading.waiting[opened.node_id] += _waits(connection, now_ms)
-                reading.throttled += connection.state == THROTTLED and connection.throttled_until_ms > now_ms
+                reading.waiting[opened.node_id] += waits_for_broker(connection, now_ms)
+                reading.throttled += waits_for_throttle(connection, now_ms)
             yield
         if not self._is_fresh(now_ms):  # another request may have read between the steps
             self._note_silence(reading)
@@ -147,7 +150,12 @@ class Traffic:
         return round(max(count(after) - count(before), 0) * 1000 / (after.at_ms - before.at_ms), 2)
 
 
-def _waits(connection: Connection, now_ms: int) -> bool:
+def waits_for_throttle(connection: Connection, now_ms: int) -> bool:
+    """Return True if the connection waits for the end of a throttle time."""
+    return connection.state == THROTTLED and connection.throttled_until_ms > now_ms
+
+
+def waits_for_broker(connection: Connection, now_ms: int) -> bool:
     """Return True if the connection's oldest request is one that the broker should answer soon."""
     in_flight = connection.in_flight
     return (

@@ -1,0 +1,30 @@
+"""Elsewhere: the connections of worker processes, as far as totals and problems need them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Elsewhere:
+    """Sums of what the workers have told last; all 0 without workers. Peers of entities and lists of
+    connections are asked for when they are needed.
+    """
+
+    connections: Counter[int | None] = field(default_factory=Counter)
+    """Number of open connections, by node id of the broker."""
+    waiting: Counter[int | None] = field(default_factory=Counter)
+    """Number of connections that wait for a response of the broker, by node id."""
+    throttled: int = 0
+    """Number of connections that wait for the end of a throttle time."""
+    buffered_bytes: int = 0
+    """Number of bytes read and not sent yet."""
+    reading_stopped: bool = False
+    """True while any worker reads from no client because of `buffered_bytes_max`."""
+    reading_stops: int = 0
+    """Number of times since the start that a worker has stopped to read from clients."""
+    log_lines_lost: int = 0
+    """Number of log lines of workers that could not be written, since the start."""
+    requests: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Number of requests since the start, by (API key, version)."""
