@@ -32,6 +32,7 @@ from weir.proxy.workers.bootstrap import BootstrapBrokers
 from weir.proxy.workers.flushes import Flushes
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.questions import ConnectionLists, PeerLists
+from weir.proxy.workers.refusing import RefusingListeners
 from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
@@ -73,8 +74,7 @@ class Pool:
         """Number of the worker that serves each broker."""
         self._load: Counter[int | None] = Counter()
         """Recent bytes of each broker."""
-        self._refusing: dict[int, trio.Event] = {}
-        """Events of the brokers whose listeners refuse connections, set once they may accept again."""
+        self._refusing = RefusingListeners(server.listeners, server.counters)
         self._counts: dict[int, counts.Counts] = {}
         """The latest counters of each worker."""
         self._lost_s = -RECENT_S
@@ -307,8 +307,8 @@ class Pool:
                 server.broker_states.reached(message.node_id)
             else:
                 server.broker_states.failed(message.node_id, message.failure)
-        elif isinstance(message, messages.Away):
-            self._refuse(message)
+        elif isinstance(message, messages.Away) and self._nursery is not None:
+            self._refusing.take(message, self._nursery)
 
     def _take_charges(self, number: int, message: messages.Charges) -> None:
         """Absorb charges here, and have the other workers absorb those of quotas that brokers share."""
@@ -325,32 +325,6 @@ class Pool:
         counts.add(increase, self._server.plane, self._reactor.turns, self._reactor.latencies)
         self._load.update(increase.from_clients)
         self._load.update(increase.from_brokers)
-
-    def _refuse(self, message: messages.Away) -> None:
-        """Have a broker's listener refuse connections, or accept them again."""
-        node_id = message.node_id
-        if not message.away:
-            if node_id in self._refusing:
-                self._refusing[node_id].set()
-        elif (
-            node_id not in self._refusing
-            and Target(node_id) in self._server.listeners
-            and self._nursery is not None
-        ):
-            self._refusing[node_id] = trio.Event()
-            self._nursery.start_soon(self._refuse_until, node_id, self._refusing[node_id])
-
-    async def _refuse_until(self, node_id: int, back: trio.Event) -> None:
-        """Have a broker's listener refuse connections until `back` is set. Log an exception: it must not end
-        the supervisor.
-        """
-        try:
-            await self._server.listeners.refuse(Target(node_id), back.wait)
-        except Exception:
-            self._server.counters.task_failures[Task.WORKERS] += 1
-            log.exception("internal error while a listener refused connections; please report this")
-        finally:
-            del self._refusing[node_id]
 
     def _alter(self, number: int, message: messages.Alter) -> None:
         def done(error: str | None) -> None:
@@ -381,9 +355,7 @@ class Pool:
         for host in hosts:
             self._server.plane.connector.ended(host)
         counters.closed_at[CloseReason.STOPPED, None] += len(hosts)
-        for node_id in self.brokers_of(number):
-            if node_id in self._refusing:
-                self._refusing[node_id].set()
+        self._refusing.accept(self.brokers_of(number))
 
     def _problems(self) -> Iterator[Condition]:
         if trio.current_time() - self._lost_s < RECENT_S:
