@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,11 @@ from weir.proxy.file_watch import Stamp, stamp
 PRIVATE: Final = 0o600
 
 
-def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: bytes | None = None) -> Stamp:
-    """Replace the file at `path` by a file with this content, which survives a crash. Return the new file's
-    modification time, size and inode. Raises OSError; the old file stays in that case.
+def replace(
+    path: Path, content: bytes | Iterable[bytes], *, mode: int = PRIVATE, instead_of: bytes | None = None
+) -> Stamp:
+    """Replace the file at `path` by a file with this content (or these parts of it), which survives a crash.
+    Return the new file's modification time, size and inode. Raises OSError; the old file stays in that case.
 
     An existing file keeps its permissions, and its owner if Weir may set the owner; a new file gets `mode`.
     With `instead_of`, the file is replaced only if its content is `instead_of`; otherwise return None.
@@ -23,7 +26,7 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: byte
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(fd, "wb") as new:
-            new.write(content)
+            new.writelines([content] if isinstance(content, bytes) else content)
             new.flush()
             _be_like(new.fileno(), path, mode)
             os.fsync(new.fileno())

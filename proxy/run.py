@@ -258,7 +258,7 @@ class _Process(NamedTuple):
         if self.sharing is not None:
             self.sharing.join()
             server.conditions.sources.append(self.sharing.conditions)
-            nursery.start_soon(keep_running, Task.SHARING, self.sharing.run)
+            nursery.start_soon(keep_running, Task.SHARING, partial(self.sharing.run, self.reactor))
         reload = Reload(server, load, quota_manager.set_mode)
         nursery.start_soon(_obey_hangup, [quota_manager.reload, reload.reload])
         if self.config.file is not None:
@@ -307,15 +307,9 @@ def _charges_file(
         sharing.inherited()
     if not config.settings.charges_file:
         return None
-    file = ChargesFile(
-        Path(config.settings.charges_file), lambda: registry.used(reactor.now_ms), registry.memory_ms
-    )
+    file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
     if not taken_over:
-        if sharing is not None:
-            sharing.join()
-        limiters = None if sharing is None else sharing.limiters
-        own = [each for each in file.read() if limiters is None or not limiters.shares(each.quotas)]
-        registry.absorb(own, reactor.now_ms)
+        file.restore(None if sharing is None else sharing.shares)
     return file
 
 

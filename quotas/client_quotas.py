@@ -59,6 +59,9 @@ class Sharing(Protocol):
     def created(self, limiter: Limiter, now_ms: int) -> None:
         """Note a new limiter, and charge it with what others have used under its limit."""
 
+    def restored(self, tags: Tags) -> None:
+        """Note a new limiter that gets its usage from another process next."""
+
 
 class ClientQuotas(Generic[A_co]):
     """The limits of one quota key, and its limiters on one broker, or in one cluster."""
@@ -69,6 +72,7 @@ class ClientQuotas(Generic[A_co]):
         "_is_stale",
         "_limits",
         "_make",
+        "_note",
         "_registry",
         "_scope",
         "cluster",
@@ -115,6 +119,8 @@ class ClientQuotas(Generic[A_co]):
         self._is_stale = False
         """True if some limiters may still have limits from before the last call of `use`."""
         self._registry: LimiterRegistry[A_co] = LimiterRegistry()
+        self._note: Callable[[Tags], None] | None = None
+        """Function that adds the tags of a limiter to the list that `watch` has returned; None without."""
 
     @property
     def generation(self) -> int:
@@ -137,6 +143,18 @@ class ClientQuotas(Generic[A_co]):
         self.cluster, self._scope, cluster._scope = cluster, Scope.BROKER, Scope.CLUSTER
         if self.shadow is not None and cluster.shadow is not None:
             self.shadow.share(cluster.shadow)
+
+    def watch(self) -> list[Tags]:
+        """Return a list to which the tags of limiters are added from now on: of each existing limiter, of
+        each new one, and of each that is charged for the first time in a window (`quota.window.size.seconds`)
+        or more. The caller looks at the listed limiters, and clears the list. One caller only.
+        """
+        noted: list[Tags] = []
+        self._note = noted.append
+        for limiters in self._registry.slices():
+            for limiter in limiters:
+                limiter.watch(self._note)
+        return noted
 
     def budget(self, user: str, client_id: str, now_ms: int) -> A_co | None:
         """Return the limiter of a client, created if missing; None if no limit applies to the client.
@@ -214,6 +232,8 @@ class ClientQuotas(Generic[A_co]):
         self._registry.put(limiter)
         if self.on_created is not None:
             self.on_created(limiter)
+        if self._note is not None:
+            limiter.watch(self._note)
         if self.sharing is not None:
             self.sharing.created(limiter, now_ms)
         return limiter
@@ -233,6 +253,10 @@ class ClientQuotas(Generic[A_co]):
             if self.paced is not None:
                 limiter = self.paced(limiter, limit.pacing)
             self._registry.put(limiter)
+            if self._note is not None:
+                limiter.watch(self._note)
+            if self.sharing is not None:
+                self.sharing.restored(tags)
         return limiter
 
     def slices(self) -> Iterator[list[A_co]]:
@@ -303,6 +327,8 @@ class ClientQuotas(Generic[A_co]):
         now_paced = self.paced(limiter, limit.pacing)
         if now_paced is not limiter:
             self._registry.put(now_paced)
+            if self._note is not None:
+                now_paced.watch(self._note)
         return now_paced
 
     def expire(self, now_ms: int) -> Iterator[int]:

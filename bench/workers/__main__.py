@@ -5,23 +5,29 @@ connections, and new connections at a steady rate.
 from __future__ import annotations
 
 import json
+import os
+import platform
 import sys
 from collections import Counter
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import click
 from rich.console import Console
 
-from bench import command, render
+from bench import command, document, render
 from bench.load import LoadError
 from bench.report import Table
 from bench.targets.target import TargetError
 from bench.workers import churn, crowd, report, scaling
+from weir.proxy.build import build
 
 PARTS: Final = ("scaling", "crowd", "churn")
 HURRY_S: Final = 0.5
+SECTION: Final = "workers"
+"""Name of the section of a page with these figures."""
 
 
 @click.command(help=__doc__)
@@ -39,6 +45,12 @@ HURRY_S: Final = 0.5
     "--hurry", is_flag=True, help="Skip the warm-up, to try the benchmark; the figures are worthless."
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="File for all figures.")
+@click.option(
+    "--document",
+    "page",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Markdown page whose section of workers is replaced.",
+)
 def main(
     parts: str,
     rounds: int,
@@ -48,7 +60,11 @@ def main(
     churn_seconds: float,
     hurry: bool,
     json_file: Path | None,
+    page: Path | None,
 ) -> None:
+    if page is not None:
+        document.check(page, SECTION)
+    load = os.getloadavg()[0]
     chosen = command.chosen(parts, PARTS, "--parts")
     tables: list[Table] = []
     notes: list[str] = []
@@ -72,10 +88,22 @@ def main(
             ]
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=1) + "\n")
+    notes.insert(0, _conditions(load, rounds, seconds))
+    if page is not None:
+        document.put(page, render.markdown(tables, notes), SECTION)
     if sys.stdout.isatty():
         render.terminal(Console(), tables, notes)
     else:
         click.echo(render.markdown(tables, notes), nl=False)
+
+
+def _conditions(load: float, rounds: int, seconds: float) -> str:
+    """Return the day, the machine and the measurement, as a line under the tables."""
+    cores, version = len(os.sched_getaffinity(0)), platform.python_version()
+    return (
+        f"{datetime.now(tz=UTC):%Y-%m-%d}, {cores} cores, Python {version} ({build()}), {rounds} rounds of "
+        f"{seconds:g} s, load average {load:.1f} before"
+    )
 
 
 def _name(workers: int) -> str:
@@ -90,4 +118,4 @@ def _reasons(found: churn.Churn) -> str:
 
 
 if __name__ == "__main__":
-    command.run(main, "python -m bench.workers", (LoadError, OSError, TargetError))
+    command.run(main, "python -m bench.workers", (LoadError, OSError, TargetError, document.DocumentError))

@@ -20,7 +20,7 @@ WATCH_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """What many connections cost."""
+    """Time, memory and CPU of many connections."""
 
     connections: int
     opened_s: float

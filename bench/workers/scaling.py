@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What one load at both brokers used."""
+    """Rate and CPU of one load at both brokers."""
 
     requests_per_s: float
     cpu_us: float

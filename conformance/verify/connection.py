@@ -110,7 +110,10 @@ class ConnectionVerifier:
                 Defect(R.FRAME_INCOMPLETE, text, "", -1, "a whole frame", f"{pending} bytes"),
             )
         if side is Side.SERVER and first and self._in_flight:
-            text = "The server closes the connection and leaves a request unanswered."
+            text = (
+                "The server closes the connection and leaves a request unanswered. "
+                "Brokers do so if they cannot read a request: its other findings may say why."
+            )
             self._place(
                 side,
                 time_ns,

@@ -174,7 +174,7 @@ class MessageScanner:
         if not nullable:
             self._defect(
                 R.NULL_NOT_ALLOWED,
-                "A field is null, but this version does not allow null.",
+                "A field is null, but this version does not allow null. Write a value; it may be empty.",
                 at,
                 "a value",
                 "null",
@@ -211,7 +211,7 @@ class MessageScanner:
                 if byte == 0 and shift:
                     self._defect(
                         R.VARINT_NOT_MINIMAL,
-                        "A varint has more bytes than it needs.",
+                        "A varint has more bytes than it needs. Stop when all bits that are left are 0.",
                         at,
                         _minimal(value).hex(" "),
                         self.data[at : self.position].hex(" "),
@@ -234,9 +234,10 @@ class MessageScanner:
             at = self.position
             tag = self._uvarint()
             if tag <= before:
-                self._defect(
-                    R.TAG_ORDER, f"Tag {tag} follows tag {before}.", at, f"a tag above {before}", str(tag)
-                )
+                text = f"Tag {tag} follows tag {before}. Write tags in ascending order, each once."
+                self._path.append("tagged fields")
+                self._defect(R.TAG_ORDER, text, at, f"a tag above {before}", str(tag))
+                self._path.pop()
             before = max(before, tag)
             at = self.position
             size = self._uvarint()
@@ -287,6 +288,24 @@ class MessageScanner:
         for part in self._path:
             spelled += f"[{part}]" if isinstance(part, int) else f".{part}" if spelled else part
         return spelled
+
+
+class TagScanner(MessageScanner):
+    """Lists the tagged fields of a message that its layout knows, in the order of the bytes."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        super().__init__(data, position)
+        self.tags: list[tuple[str, int]] = []
+        """Path and offset of each field. The offset is that of the size before the value."""
+
+    def _clean(self, clean: Pass, index: int, count: int) -> int:  # noqa: ARG002  # all fields are visited
+        return min(index, count)
+
+    def _tag(self, slot: Slot, size: int, at: int) -> None:
+        self._path.append(slot.name)
+        self.tags.append((self._spelled(), at))
+        self._path.pop()
+        super()._tag(slot, size, at)
 
 
 class Locator(MessageScanner):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from weir.conformance.verify.differences import DEFECTS_MAX, Locator, MessageScanner
+from weir.conformance.verify.differences import DEFECTS_MAX, Locator, MessageScanner, TagScanner
 from weir.conformance.verify.finding import Defect
 from weir.conformance.verify.rules import R
 from weir.protocol import schema
@@ -172,12 +172,24 @@ def _differing(data: bytes, shape: Form, start: int, encoded: bytes, message: Me
     expected = encoded[offset - start : offset - start + 8].hex(" ")
     found = data[offset : offset + 8].hex(" ")
     if len(encoded) < len(data) - start:
-        text = "A tagged field with its default value is written. Leave it out."
-        defect = Defect(R.TAG_DEFAULT, text, locator.path_at, offset, expected, found)
+        defect = _superfluous_tag(data, shape, start, encoded, offset)
     else:
         text = "The message encoded again has other bytes."
         defect = Defect(R.ENCODING_DIFFERS, text, locator.path_at, offset, expected, found)
     return Read(message, [defect])
+
+
+def _superfluous_tag(data: bytes, shape: Form, start: int, encoded: bytes, offset: int) -> Defect:
+    """Return the defect of a message whose encoding lacks a tagged field. `offset`: of the first byte that
+    differs.
+    """
+    written, needed = TagScanner(data, start), TagScanner(encoded, 0)
+    written.scan(shape.codec.layout)
+    needed.scan(shape.codec.layout)
+    kept = {path for path, _ in needed.tags}
+    path, offset = next((tag for tag in written.tags if tag[0] not in kept), ("", offset))
+    text = "A tagged field with its default value is written. Leave it out."
+    return Defect(R.TAG_DEFAULT, text, path, offset, "no such field", "the default value")
 
 
 def _first_difference(one: bytes, other: bytes) -> int:

@@ -91,7 +91,10 @@ class Producers:
             )
             expected = (accepted.base_sequence + accepted.count) % _SEQUENCES
         elif is_gap:
-            message = "A producer leaves out sequence numbers."
+            message = (
+                "A producer leaves out sequence numbers. "
+                "Add the number of records to the sequence number after each batch."
+            )
         else:
             return []
         place, found = path + ".base_sequence", str(head.base_sequence)

@@ -246,7 +246,7 @@ class BatchChecker:
         if head.count != summary.count:
             self._report(
                 R.BATCH_COUNT,
-                "The header has another number of records.",
+                "The header's number of records is not that of the records behind it.",
                 ".records_count",
                 57,
                 str(summary.count),
@@ -258,7 +258,7 @@ class BatchChecker:
         if summary.count and not head.attributes & _LOG_APPEND_TIME and latest != head.timestamp_max:
             self._report(
                 R.BATCH_TIMESTAMPS,
-                "The greatest timestamp is not a record's.",
+                "The header's timestamp is not the greatest of the records.",
                 ".max_timestamp",
                 35,
                 str(latest),
@@ -280,7 +280,7 @@ class BatchChecker:
         ) or head.last_delta < summary.last_delta:
             self._report(
                 R.BATCH_OFFSETS,
-                "The header's last offset is not the last record's.",
+                "The header's last offset delta is not the last record's. Deltas count from 0.",
                 ".last_offset_delta",
                 23,
                 str(summary.last_delta),

@@ -53,6 +53,10 @@ class QuotaRegistry:
         self._in_force.prepared(QuotaTable())
         self._num_samples = num_samples
         self._window_s = window_s
+        self.sample_ms: Final = 1000 * window_s
+        """Length (ms) of a sample. A limiter that was charged is noted in the list of `ClientQuotas.watch`
+        after this time at the latest.
+        """
         self._controller_window_s = controller_num_samples * controller_window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.memory_ms: Final = 1000 * max(
@@ -142,6 +146,18 @@ class QuotaRegistry:
         for of, quotas in list(self.named()):
             yield from used(quotas, of, now_ms)
 
+    def usage_stamps(self) -> Iterator[tuple[int, float, int]]:
+        """Yield (latest time in ms of a charge, units, throttled requests) of slices of all limiters. The
+        results are the same ones again if no limiter was charged meanwhile.
+        """
+        for _of, quotas in list(self.named()):
+            for limiters in quotas.slices():
+                yield (
+                    max(limiter.charged_ms for limiter in limiters),
+                    sum(limiter.charged for limiter in limiters),
+                    sum(limiter.throttled for limiter in limiters),
+                )
+
     def absorb(self, taken: Iterable[UsedUnits], now_ms: int) -> None:
         """Record what clients have used at another process (`used`)."""
         for each in taken:
@@ -158,13 +174,10 @@ class QuotaRegistry:
         are not among them.
         """
         for name, quotas in self.named():
-            if isinstance(quotas, TopicBudgets):
-                continue
-            node_id, kind, _is_shadow = name
-            if kind == "mutations":
-                yield name, quotas, self._controller_window_s
-            elif kind not in BROKER_QUOTAS or (every_broker and node_id is not None):
-                yield name, quotas, (self._num_samples - 1) * self._window_s
+            if not isinstance(quotas, TopicBudgets) and is_shareable(name, every_broker=every_broker):
+                is_burst = name[1] == "mutations"
+                window_s = (self._num_samples - 1) * self._window_s
+                yield name, quotas, self._controller_window_s if is_burst else window_s
 
     def named(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield all quotas of clients and rates of topics, enforced and shadow, by their names."""
@@ -175,8 +188,8 @@ class QuotaRegistry:
         """Yield the quotas that all brokers share: mutations, and entries with cluster scope."""
         yield from _both(None, "mutations", self.mutations)
         for name, shared in zip(BROKER_QUOTAS, self.cluster.all, strict=True):
-            yield from _both(None, f"cluster {name}", shared)
-        yield from _topics(None, "cluster ", self.cluster.topics)
+            yield from _both(None, f"{OF_CLUSTER}{name}", shared)
+        yield from _topics(None, OF_CLUSTER, self.cluster.topics)
 
     def named_of_brokers(self) -> Iterator[tuple[QuotasName, AnyQuotas]]:
         """Yield the quotas that each broker has for itself."""
@@ -199,10 +212,23 @@ class QuotaRegistry:
 
 BROKER_QUOTAS: Final = ("produce", "fetch", "request")
 """Names of the quotas of clients that each broker has, in the order of `ClusterQuotas.all`."""
+OF_CLUSTER: Final = "cluster "
+"""Beginning of the names of quotas that all brokers share, except for mutations."""
 TOPIC_RATES: Final = ("topic produce", "topic fetch")
 """Names of the rates of topics that each broker has, in the order of `TopicQuotas`."""
 NAMES_AT_BROKERS: Final = (*BROKER_QUOTAS, *TOPIC_RATES)
 """Names of everything that each broker has for itself. All brokers share what has another name."""
+
+
+def is_shareable(name: QuotasName, *, every_broker: bool) -> bool:
+    """Return True if several Weirs can share the quotas of this name, also before the broker is known:
+    those of the cluster and, with `every_broker`, those of each broker with a known id. Rates of topics are
+    not among them.
+    """
+    node_id, kind, _is_shadow = name
+    if kind.removeprefix(OF_CLUSTER) in TOPIC_RATES:
+        return False
+    return kind not in BROKER_QUOTAS or (every_broker and node_id is not None)
 
 
 def _both(node_id: int | None, name: str, quotas: Quotas) -> Iterator[tuple[QuotasName, Quotas]]:

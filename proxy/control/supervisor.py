@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import structlog
 import trio
 
 from weir.proxy.counters import Counters
 from weir.proxy.logs import Note
+
+if TYPE_CHECKING:
+    from weir.proxy.net.reactor import Reactor, Timer
 
 log = structlog.get_logger("weir")
 
@@ -104,6 +107,39 @@ def every(period_s: float | Callable[[], float], step: Callable[[], Awaitable[ob
             await trio.sleep(period_s() if callable(period_s) else period_s)
             await step()
             works()
+
+    return work
+
+
+def on_timers(reactor: Reactor, period_ms: int, step: Callable[[], None]) -> Work:
+    """Return work for `keep_running` that calls `step` now and then every `period_ms` (ms), by timers of the
+    reactor. Unlike `every`, this does not wake Trio, which costs 0.9 ms of CPU each time.
+    """
+
+    async def work(works: Works) -> None:
+        token, over = trio.lowlevel.current_trio_token(), trio.Event()
+        failures: list[Exception] = []
+
+        timer: Timer | None = None
+
+        def due() -> None:
+            nonlocal timer
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001  # raised in the task
+                failures.append(error)
+                token.run_sync_soon(over.set)
+            else:
+                works()
+                timer = reactor.call_at(reactor.now_ms + period_ms, due)
+
+        timer = reactor.call_at(reactor.now_ms, due)
+        try:
+            await over.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        raise failures[0]
 
     return work
 

@@ -25,7 +25,7 @@ from weir.proxy.net.lingering import Lingering, close_slowly
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
 from weir.proxy.net.side import Side, Socket, unconnected
-from weir.proxy.net.splicing import READ_BYTES, SPLICED_BYTES_MIN, TargetError
+from weir.proxy.net.splicing import READ_BYTES, SPLICED_BYTES_MIN, NoPipeError, TargetError
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""
@@ -274,8 +274,10 @@ class Relay:
             count, unsent = reactor.splicer.move(side.fd, other.fd, passable)
         except BlockingIOError:
             return reactor.splicer.works
-        except TargetError as error:
-            self.close(other.reset, str(error))
+        except NoPipeError:
+            return False
+        except TargetError as broken:
+            self.close(other.reset, str(broken))
             return True
         except OSError as error:
             self.close(side.reset, str(error))

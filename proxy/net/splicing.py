@@ -1,7 +1,8 @@
 """Move bytes from one socket to another within the kernel (`splice`), without a copy into this process.
 
 A splice needs a pipe between the sockets. One pipe serves all relays of a reactor, because it is empty
-between two calls: bytes that the second socket does not take are read from the pipe, and wait like others.
+between two calls: bytes that the second socket does not take are read from the pipe, and wait like others. A
+pipe that may not be empty is closed, because the next call would send its bytes to another client.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Final
 SPLICED_BYTES_MIN: Final = 64 * 1024
 """Number of bytes of a frame that must be left, so that a splice costs less than a copy."""
 PIPE_BYTES: Final = 1024 * 1024
-"""Size of the pipe: any user may have this much by default."""
+"""Size of the pipe, and so the maximum of one splice, which takes 0.1 ms: any user may have this much by
+default.
+"""
 READ_BYTES: Final = 16 * 1024
 """Number of bytes to read of a response whose rest is likely to be spliced: its fields before the records."""
-_MOVED_BYTES_MAX: Final = 256 * 1024
-"""Maximum number of bytes of one splice, so that a fast connection does not hold up the others."""
 _REFUSED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
 """Errors by which a kernel, or a sandbox, says that it does not splice these sockets."""
 
@@ -41,12 +42,22 @@ class Splicer:
         accepted.
 
         Raises BlockingIOError if the source has no bytes, other OSErrors if the source is broken, and
-        TargetError if the target is.
+        TargetError if the target is. Raises NoPipeError if there is no descriptor for a pipe now, and
+        PipeError if taken bytes are lost.
         """
         if self._into < 0:
             self._open()
         try:
-            taken = os.splice(source, self._into, min(most, _MOVED_BYTES_MAX), flags=os.SPLICE_F_NONBLOCK)
+            return self._move(source, target, most)
+        except (OSError, TargetError):  # the pipe is empty
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _move(self, source: int, target: int, most: int) -> tuple[int, bytes]:
+        try:
+            taken = os.splice(source, self._into, min(most, PIPE_BYTES), flags=os.SPLICE_F_NONBLOCK)
         except OSError as error:
             if error.errno in _REFUSED:
                 self.works = False
@@ -74,18 +85,35 @@ class Splicer:
             self._into = self._out = -1
 
     def _open(self) -> None:
-        self._out, self._into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            self._out, self._into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise NoPipeError(str(error)) from error
         with suppress(OSError):  # a user with many pipes must do with a smaller one
             fcntl.fcntl(self._into, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     def _read(self, count: int) -> bytes:
-        """Return the `count` bytes that are left in the pipe."""
+        """Return the `count` bytes that are left in the pipe. Raises PipeError."""
         parts = []
         while count:
-            parts.append(os.read(self._out, count))
-            count -= len(parts[-1])
+            try:
+                part = os.read(self._out, count)
+            except OSError as error:
+                raise PipeError(f"{count} bytes are left in a pipe: {error}") from error
+            if not part:
+                raise PipeError(f"{count} bytes are missing in a pipe")
+            parts.append(part)
+            count -= len(part)
         return b"".join(parts)
 
 
 class TargetError(Exception):
     """Raised if the socket that shall get the bytes is broken."""
+
+
+class NoPipeError(Exception):
+    """Raised if no pipe can be made now. No bytes were taken, so the caller can copy them."""
+
+
+class PipeError(Exception):
+    """Raised if bytes that were taken from a socket cannot be read from the pipe: they are lost."""

@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, QuotaRegistry
-from weir.quotas.handover import QuotasName, UsedUnits, absorb
+from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits, absorb
 from weir.quotas.limiters.budgets import Budget
+from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.mutations import MutationBudget
 from weir.quotas.registry import SLICE
@@ -22,6 +23,10 @@ from weir.quotas.table.entities import Tags
 
 CHARGES_MAX: Final = 200
 """Maximum number of charges in a message."""
+USED_MS: Final = 2000
+"""Minimum time (ms) after its last charge for which a limiter is looked at."""
+LATE_MS: Final = 1000
+"""Time (ms) by which a limiter is looked at for longer than a sample lasts: it is noted after each sample."""
 THROTTLED_MAX: Final = 10_000
 """Number of limiters with throttles above which those of removed limiters are forgotten."""
 
@@ -41,12 +46,43 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """Further request time by API; empty for other limiters than those of request time."""
 
 
+class _Used:
+    """The limiters of some quotas that may have been charged since the last look."""
+
+    def __init__(self, quotas: AnyQuotas) -> None:
+        """Begin with all limiters."""
+        self.quotas: Final = quotas
+        self._noted = quotas.watch()
+        self.used_ms: Final[dict[Tags, int]] = {}
+        """Tags of each used limiter → time (ms) at which a charge was last seen or noted."""
+
+    def limiters(self, now_ms: int, used_ms: int) -> Iterator[Limiter]:
+        """Yield the limiters to look at. Forget those that were not charged for `used_ms` (ms), and whose
+        clients do not wait.
+        """
+        self.used_ms.update(dict.fromkeys(self._noted, now_ms))
+        self._noted.clear()
+        for tags in list(self.used_ms):
+            limiter = self.quotas.known(tags)
+            if limiter is not None:
+                yield limiter
+            if limiter is None or (now_ms - self.used_ms[tags] > used_ms and not _waits(limiter, now_ms)):
+                del self.used_ms[tags]
+
+
+def _waits(limiter: Limiter, now_ms: int) -> bool:
+    """Return True if clients wait, so that further requests may be told to wait without a charge."""
+    return isinstance(limiter, Budget | MutationBudget) and limiter.throttled_until_ms > now_ms
+
+
 class Charged:
-    """Reads the increase of all limiters since the last look."""
+    """Reads the increase of all limiters since the last look. Looks at the used limiters only."""
 
     def __init__(self, registry: QuotaRegistry) -> None:
         """Begin with all limiters of the registry unread."""
         self._registry = registry
+        self._used: dict[QuotasName, _Used] = {}
+        self._used_ms = max(USED_MS, registry.sample_ms + LATE_MS)
         self._throttled: dict[tuple[QuotasName, Tags], tuple[int, int, int]] = {}
         """Counters of throttles at the last look, of limiters that have throttled: requests, ms, topics."""
 
@@ -58,16 +94,18 @@ class Charged:
         named = self._registry.named_of_cluster() if shared else self._registry.named_of_brokers()
         looked = 0
         for of, quotas in list(named):
-            for limiters in quotas.slices():
-                if looked + len(limiters) > SLICE:
-                    looked = 0
+            used = self._used.get(of)
+            if used is None:
+                used = self._used[of] = _Used(quotas)
+            for limiter in used.limiters(now_ms, self._used_ms):
+                looked += 1
+                if looked % SLICE == 0:
                     yield None
-                looked += len(limiters)
-                for limiter in limiters:
-                    if isinstance(limiter, Budget | MutationBudget):
-                        charge = self._charge(of, limiter, now_ms)
-                        if charge is not None:
-                            yield charge
+                if isinstance(limiter, Budget | MutationBudget):
+                    charge = self._charge(of, limiter, now_ms)
+                    if charge is not None:
+                        used.used_ms[limiter.tags] = now_ms
+                        yield charge
 
     def _forget(self) -> None:
         """Forget counters of limiters that were removed, if there are many."""

@@ -25,7 +25,7 @@ from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.sources import Sources
-from weir.proxy.control.supervisor import Task, every, in_steps, stepwise
+from weir.proxy.control.supervisor import Task, every, in_steps, on_timers, stepwise
 from weir.proxy.net import sockets
 from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
@@ -108,7 +108,8 @@ class Worker:
             if self._usage is not None:
                 nursery.start_soon(keep_running, Task.WORKERS, self._usage.run)
             if self._sharing is not None:
-                self._start(nursery, LOOK_MS / 1000, self._look_at_shared)
+                looks = on_timers(self._reactor, LOOK_MS, self._look_at_shared)
+                nursery.start_soon(keep_running, Task.WORKERS, looks)
             self._link.post(messages.Ready())
             async with trio.open_nursery() as serving:
                 nursery.start_soon(self._obey, serving)
@@ -184,7 +185,7 @@ class Worker:
             self.plane.use(msgspec.structs.replace(self.plane.config, settings=without_limits(settings)))
             logs.configure(settings.log_level, settings.log_format)
 
-    async def _look_at_shared(self) -> None:
+    def _look_at_shared(self) -> None:
         if self._sharing is not None:
             self._sharing.look(self._reactor.now_ms)
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weir.quotas.limiters.counters import CountingLimiter
@@ -15,6 +16,8 @@ from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX, fetch_cap, throttle_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weir.quotas.table.entities import Tags
 
 __all__ = ["UNLIMITED", "Budget"]
@@ -95,6 +98,11 @@ class Budget(CountingLimiter):
             self.throttled_until_ms = until_ms
         return wait_ms
 
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        """Call `note` with the tags of this budget, now and whenever a charge begins a window."""
+        self._rate.on_examined = partial(note, self.tags)
+        note(self.tags)
+
     def absorb(self, units: float, now_ms: int) -> None:
         """Record units that another process or limiter has charged under the same limit. They lengthen the
         throttle time of the next charge here.
@@ -148,10 +156,11 @@ class Budget(CountingLimiter):
         throttle time, and no throttle time that clients were told lasts beyond `now_ms`. A budget that was
         never charged is idle.
         """
+        if self.throttled_until_ms > now_ms:
+            return False
         if self.charged == 0.0 and self._rate.peek(now_ms) == 0.0:
             return True
-        lifetime_ms = 1000 * self._num_samples * self._window_s
-        return self.charged_ms + lifetime_ms <= now_ms and self.throttled_until_ms <= now_ms
+        return self.charged_ms + 1000 * self._num_samples * self._window_s <= now_ms
 
     def rate(self, now_ms: int) -> float:
         """Return the current rate (units per second), for metrics. Changes nothing."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weir.quotas.table.entities import Tags
 
 
@@ -75,6 +77,12 @@ class CountingLimiter(Chargeable):
         counted = self.throttled, self.throttle_ms_total
         self.charge(value, now_ms)
         self.throttled, self.throttle_ms_total = counted
+
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        """Call `note` with the tags of this limiter, now and before later charges: before the first charge
+        after a window without a call, and as the limiter likes at other times.
+        """
+        raise NotImplementedError
 
     def delta(self) -> float:
         """Return the units charged since the previous call of `delta`."""

@@ -10,6 +10,8 @@ import math
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weir.quotas.table.entities import Tags
 
 UNLIMITED: Final = math.inf
@@ -38,6 +40,11 @@ class Limiter(Protocol):
 
     def charge(self, units: float, now_ms: int) -> int:
         """Charge `units`; return the throttle time (ms), 0 if the usage is within the limit."""
+
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        """Call `note` with the tags of this limiter, now and before later charges: before the first charge
+        after a window without a call, and as the limiter likes at other times.
+        """
 
     def delta(self) -> float:
         """Return the units charged since the previous call of `delta`."""

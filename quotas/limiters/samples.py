@@ -18,6 +18,9 @@ Speed: between two changes of the ring, a record is two list stores. From `quiet
 `quiet_until_ms` the current slot stays open and no slot can expire. The ring is examined only outside of that
 time.
 
+A reader that must know all charges, and not look at each limiter, gets a call whenever the ring is examined
+(`on_examined`). Records between two calls are at most W ms younger than the first call.
+
 Sums are computed slot by slot, left to right, because a broker does so and the last bit depends on the order.
 (The built-in `sum` compensates rounding errors since Python 3.12, so its result may differ.)
 """
@@ -26,6 +29,10 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NUM_SAMPLES_DEFAULT = 11
 """Default of Kafka's `quota.window.num`."""
@@ -46,6 +53,7 @@ class Samples:
         "_slots_max",
         "_starts",
         "_values",
+        "on_examined",
         "quiet_from_ms",
         "quiet_until_ms",
         "window_size_ms",
@@ -65,6 +73,10 @@ class Samples:
         self._values: list[float] = []
         self._current = 0
         self._oldest_ms = 0
+        self.on_examined: Callable[[], None] | None = None
+        """Function to call whenever the ring is examined: before the first record, and before each record
+        after `quiet_until_ms`. None for no call.
+        """
         # The quiet time is empty, so the first record examines the ring.
         self.quiet_from_ms = self.quiet_until_ms = 0
 
@@ -150,6 +162,8 @@ class Samples:
         self._oldest_ms = min(self._starts)
         self.quiet_from_ms = start_ms
         self.quiet_until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
+        if self.on_examined is not None:
+            self.on_examined()
 
     def _look(self, now_ms: int) -> tuple[float, int]:
         """Return (sum of the samples that have not expired, start in ms of the oldest sample). Changes

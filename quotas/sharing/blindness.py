@@ -47,19 +47,22 @@ class Blindness:
         self.weirs = 1
         """Number of Weirs that share limits; while blind, the number before."""
         self._began_ms = self._heard_ms = self._blind_ms = self._now_ms = now_ms
+        self._is_new = False
+        """True if `sight` has changed between two calls of `look`."""
 
     def heard(self, weirs: int, now_ms: int) -> None:
         """Note that an own report was read back, so all former reports of others, too."""
+        self._is_new = self._is_new or self.sight is not Sight.CLEAR
         self.sight, self.weirs, self._heard_ms = Sight.CLEAR, max(weirs, 1), now_ms
 
     def look(self, now_ms: int) -> bool:
         """Take the time into account; return True if limits must be computed again."""
-        before, self._now_ms = self.sight, now_ms
+        before, is_new, self._now_ms, self._is_new = self.sight, self._is_new, now_ms, False
         if before is Sight.STARTING and now_ms - self._began_ms >= START_MS:
             self.sight = Sight.NEVER
         elif before is Sight.CLEAR and now_ms - self._heard_ms >= BLIND_MS:
             self.sight, self._blind_ms = Sight.BLIND, now_ms
-        return self.sight is not before or self.sight is Sight.BLIND
+        return is_new or self.sight is not before or self.sight is Sight.BLIND
 
     def blind_for_ms(self, now_ms: int) -> int:
         """Return the time (ms) since this Weir became blind; 0 if it is not blind."""
@@ -83,11 +86,6 @@ class Blindness:
 
 class ToldBlindness(Blindness):
     """Blindness in a process that is told the state by another one, which reads the reports."""
-
-    def __init__(self, now_ms: int, *, open_on_loss: bool = False) -> None:
-        """Begin at `now_ms`, before the first message of the other process."""
-        super().__init__(now_ms, open_on_loss=open_on_loss)
-        self._is_new = False
 
     def tell(self, sight: Sight, weirs: int, blind_ms: int) -> None:
         """Take over the state of the other process. `blind_ms`: time (ms) at which it became blind."""

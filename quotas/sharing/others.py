@@ -58,6 +58,7 @@ class OthersUsage:
         """Number of reports and usages that were not charged, by reason."""
         self.read_back = -1
         """Sequence of the newest own report that was read back; -1 before the first one."""
+        self._returned: list[int] = []
 
     def take(self, report: Report, now_ms: int, at_ms: int | None = None) -> None:
         """Count a report that was read at `now_ms`. Its units count as used at `at_ms`; None for now."""
@@ -71,6 +72,7 @@ class OthersUsage:
         sender.heard_ms = now_ms if at_ms is None else at_ms
         if key == self._own:
             self.read_back = max(self.read_back, report.sequence)
+            self._returned.append(report.sequence)
             return
         if report.sequence > sender.sequence:  # else a report that arrives again
             sender.sequence = report.sequence
@@ -102,6 +104,11 @@ class OthersUsage:
         """Return what was reported since the last call: the charges of each limiter, the oldest first."""
         charges, self._charges = self._charges, {}
         return charges
+
+    def returned(self) -> list[int]:
+        """Return the sequences of the own reports that were read back since the last call."""
+        returned, self._returned = self._returned, []
+        return returned
 
     def weirs(self, now_ms: int) -> int:
         """Return the number of Weirs, this one included, that were heard within `HEARD_MS`."""

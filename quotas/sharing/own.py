@@ -1,10 +1,17 @@
-"""OwnUsage: what the clients of this Weir have used, and the reports that are due about it."""
+"""OwnUsage: what the clients of this Weir have used, and the reports that are due about it.
+
+A report may be lost: the topic is closed, or its leader changes. The next report about a limiter makes up for
+a lost one, but a limiter that is not used again has no next report. So each limiter of a report is reported
+again until a report about it was read back.
+"""
 # mypyc: skip, because no request calls it.
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from collections.abc import Collection
+from itertools import islice
+from typing import Final, NamedTuple
 
 from weir.quotas.sharing.report import USAGES_MAX, Report, Usage
 
@@ -16,6 +23,10 @@ PERIOD_MS: Final = 500
 """Time (ms) after which a report is due in any case."""
 RECENT_MS: Final = 10_000
 """Time (ms) that `Usage.recent` covers at least."""
+REPEAT_MS: Final = 2000
+"""Time (ms) after which a report that was not read back counts as lost: reports travel for up to a second."""
+MEMORY_MS: Final = 11_000
+"""Time (ms) for which usage counts by default. Lost reports of older usage are not repeated."""
 STEP_MS: Final = 1000
 """Time (ms) between two kept totals of a limiter."""
 KEPT_MS: Final = 600_000
@@ -45,23 +56,40 @@ class _Total:
             self.former.popleft()
         self.units += units
 
-    @property
-    def recent(self) -> float:
-        """Units since the oldest kept time, which is about ten seconds ago."""
-        return min(max(self.units - self.former[0][1], 0.0), self.units)
+    def usage(self, limiter: int) -> Usage:
+        """Return the usage to report. A reported total never decreases, also if units were given back. The
+        recent units are those since the oldest kept time, about ten seconds before the last use.
+        """
+        self.reported = max(self.reported, self.units)
+        return Usage(limiter, self.reported, min(max(self.units - self.former[0][1], 0.0), self.reported))
+
+
+class _Sent(NamedTuple):
+    """A report that was not read back yet."""
+
+    at_ms: int
+    limiters: list[int]
 
 
 class OwnUsage:
     """Totals of the usage of this Weir's clients, by the numbers of their limiters."""
 
-    def __init__(self, weir: str, incarnation: int) -> None:
-        """Begin without usage; `weir` and `incarnation` name this Weir in its reports."""
+    def __init__(self, weir: str, incarnation: int, memory_ms: int = MEMORY_MS) -> None:
+        """Begin without usage; `weir` and `incarnation` name this Weir in its reports. `memory_ms`: time (ms)
+        for which usage counts.
+        """
         self.weir: Final = weir
         self.incarnation: Final = incarnation
         self.units = 0.0
         """Sum of the units of all limiters, for metrics."""
         self._totals: dict[int, _Total] = {}
+        self._memory_ms = memory_ms
         self._changed: dict[int, None] = {}
+        """Limiters to report, in the order of their changes."""
+        self._sent: dict[int, _Sent] = {}
+        """Sequence → report that was not read back yet, for at most `REPEAT_MS`."""
+        self._closed = False
+        """True if the last report did not leave. Then only one report is tried at a time."""
         self._sequence = 0
         self._last_ms: int | None = None
         """Time (ms) of the last report; None before the first one."""
@@ -83,28 +111,53 @@ class OwnUsage:
                 self._is_urgent = True
 
     def due(self, now_ms: int) -> list[Report]:
-        """Return the reports to send now: none, one, or several if many limiters have changed."""
+        """Return the reports to send now: none, one, or several if many limiters have changed. The caller
+        calls `unsent` for a report that does not leave.
+        """
         if self._last_ms is not None:
             waited_ms = now_ms - self._last_ms
-            if waited_ms < (PAUSE_MS if self._is_urgent else PERIOD_MS):
+            if waited_ms < (PAUSE_MS if self._is_urgent and not self._closed else PERIOD_MS):
                 return []
         self._last_ms, self._is_urgent = now_ms, False
-        usages = [self._usage(limiter) for limiter in self._changed]
-        self._changed.clear()
         self._forget(now_ms)
-        return [self._report(tuple(some)) for some in _parts(usages)]
+        for sequence in [each for each, sent in self._sent.items() if now_ms - sent.at_ms >= REPEAT_MS]:
+            self._report_again(sequence)
+        limiters = list(islice(self._changed, USAGES_MAX)) if self._closed else list(self._changed)
+        for limiter in limiters:
+            del self._changed[limiter]
+        oldest_ms = now_ms - self._memory_ms
+        counting = [each for each in limiters if self._totals[each].changed_ms > oldest_ms]
+        return [self._report(some, now_ms) for some in _parts(counting)]
+
+    def unsent(self, sequence: int) -> None:
+        """Note that the report with this sequence did not leave: its limiters are reported again."""
+        self._closed = True
+        self._report_again(sequence)
+
+    def returned(self, sequences: Collection[int]) -> None:
+        """Note that the reports with these sequences were read back. Former reports that were not read back
+        are lost, so their limiters are reported again.
+        """
+        self._closed = False
+        for sequence in sequences:
+            self._sent.pop(sequence, None)
+        newest = max(sequences, default=0)
+        for sequence in [each for each in self._sent if each < newest]:
+            self._report_again(sequence)
+
+    def _report_again(self, sequence: int) -> None:
+        sent = self._sent.pop(sequence, None)
+        if sent is not None:
+            self._changed |= dict.fromkeys(each for each in sent.limiters if each in self._totals)
 
     def hurry(self) -> None:
         """Make a report due now, such as the last one before the end."""
         self._last_ms = None
 
-    def _usage(self, limiter: int) -> Usage:
-        total = self._totals[limiter]
-        total.reported = total.units
-        return Usage(limiter, total.units, total.recent)
-
-    def _report(self, usages: tuple[Usage, ...]) -> Report:
+    def _report(self, limiters: list[int], now_ms: int) -> Report:
+        usages = tuple(self._totals[limiter].usage(limiter) for limiter in limiters)
         report = Report(self.weir, self.incarnation, self._sequence, usages)
+        self._sent[self._sequence] = _Sent(now_ms, limiters)
         self._sequence += 1
         return report
 
@@ -115,9 +168,10 @@ class OwnUsage:
         old_ms = now_ms - KEPT_MS
         for limiter in [each for each, total in self._totals.items() if total.changed_ms < old_ms]:
             del self._totals[limiter]
+            self._changed.pop(limiter, None)
 
 
-def _parts(usages: list[Usage]) -> list[list[Usage]]:
-    """Return the usages in lists for one report each; one empty list for no usages."""
-    firsts = range(0, max(len(usages), 1), USAGES_MAX)
-    return [usages[first : first + USAGES_MAX] for first in firsts]
+def _parts(limiters: list[int]) -> list[list[int]]:
+    """Return the limiters in lists for one report each; one empty list for no limiters."""
+    firsts = range(0, max(len(limiters), 1), USAGES_MAX)
+    return [limiters[first : first + USAGES_MAX] for first in firsts]

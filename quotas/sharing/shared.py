@@ -1,7 +1,7 @@
 """SharedLimiters: the limiters of this Weir whose usage is shared with other Weirs.
 
-Limiters are looked at in turns, because a Weir may have 100,000 of them: the used ones at each look, the
-others a few at a time.
+A Weir may have 100,000 limiters, so only the used ones are looked at. A limiter that was not used for a while
+is noted when it is charged again (`ClientQuotas.watch`).
 """
 # mypyc: skip, because no request calls it, except the first one of a client.
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from weir.quotas.handover import Quotas, QuotasName
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import UNLIMITED, Limiter
 from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
+from weir.quotas.registry import SLICE
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge
@@ -26,10 +28,14 @@ if TYPE_CHECKING:
 
 LOOK_MS: Final = 20
 """Time (ms) between two looks at used limiters."""
+LOOK_MAX: Final = 2000
+"""Maximum number of limiters of each kind (used, unknown, to get another limit) at one look: 4 ms of work."""
 LOOK_STEPS: Final = 8
-"""Number of slices (250 limiters each) that are looked at in turn, at each look."""
+"""Number of slices (250 limiters each) that get another limit at one look."""
 HOT_MS: Final = 2000
-"""Time (ms) after its last use for which a limiter is looked at each time."""
+"""Minimum time (ms) after its last use for which a limiter is looked at."""
+LATE_MS: Final = 1000
+"""Time (ms) by which a limiter is looked at for longer than a sample lasts: it is noted after each sample."""
 WAITING_MAX: Final = 10_000
 """Maximum number of limiters whose clients are not known here yet, and whose usage by others is kept."""
 SHARE_MS: Final = 10_000
@@ -107,6 +113,8 @@ class SharedQuotas:
         self.window_s: Final = window_s
         self.numbers: Final[dict[Tags, int]] = {}
         """Numbers of the limiters that were seen."""
+        self.noted: Final[list[Tags]] = quotas.watch() if shared.collects else []
+        """Limiters that may have been charged, or are not seen yet."""
         self._shared = shared
 
     def part(self, tags: Tags) -> float:
@@ -117,6 +125,12 @@ class SharedQuotas:
         """Note a new limiter, and charge it with what others have used under its limit."""
         self._shared.found(self, limiter, now_ms)
 
+    def restored(self, tags: Tags) -> None:
+        """Note a new limiter that gets its usage from another process next. It is charged with what others
+        have used at the next look, because charges must follow each other in time.
+        """
+        self.noted.append(tags)
+
     def number(self, tags: Tags) -> int:
         """Return the number of the limiter with these tags."""
         number = self.numbers.get(tags)
@@ -126,23 +140,34 @@ class SharedQuotas:
 class SharedLimiters:
     """Collects own usage for reports, and charges the usage of others."""
 
-    def __init__(self, own: OwnUsage | None, blindness: Blindness, memory_ms: int) -> None:
+    def __init__(
+        self, own: OwnUsage | None, blindness: Blindness, memory_ms: int, sample_ms: int = 1000
+    ) -> None:
         """Begin without limiters. `own`: None if another process collects own usage; `note_own` tells it.
-        `memory_ms`: time (ms) for which a charge counts.
+        `memory_ms`: time (ms) for which a charge counts; `sample_ms`: length (ms) of a sample.
         """
+        self.collects: Final = own is not None
+        """True if own usage is collected here."""
         self._own = own
+        self._hot_ms = max(HOT_MS, sample_ms + LATE_MS)
         self._blindness = blindness
         self._memory_ms = memory_ms
         self._joined: dict[QuotasName, SharedQuotas] = {}
         self._limiters: dict[int, tuple[SharedQuotas, Tags]] = {}
         self._hot: dict[int, int] = {}
         """Number of each used limiter → time (ms) of its last use."""
+        self._turn: Iterator[int] = iter(())
+        """Used limiters that are still to be looked at, if they are too many for one look."""
         self._usage: dict[int, _Usage] = {}
         self._waiting: dict[int, list[Charge]] = {}
         self._round: Iterator[tuple[SharedQuotas, Sequence[Limiter]]] = iter(())
         self._purged_ms = 0
+        self._purged_generation = 0
+        self._purging: Iterator[tuple[int, tuple[SharedQuotas, Tags]]] = iter(())
         self._apply_rounds = 0
-        """Number of rounds through all limiters that shall still give limiters their part of the limit."""
+        """Number of rounds through all limiters that shall still give limiters their part of the limit; 0
+        for no present round.
+        """
         self.others_units = 0.0
         """Sum of the units that other Weirs have reported, for metrics."""
         self.dropped = 0
@@ -152,10 +177,7 @@ class SharedLimiters:
         """Share the limiters of these quotas from now on; do nothing if they are shared already."""
         if name not in self._joined:
             quotas.sharing = self._joined[name] = SharedQuotas(self, name, quotas, window_s)
-
-    def shares(self, name: QuotasName) -> bool:
-        """Return True if the quotas of this name are shared."""
-        return name in self._joined
+            self._apply_rounds = 2
 
     def usages(self, user: str, client_id: str) -> Iterator[tuple[QuotasName, Tags, float, float]]:
         """Yield (name of the quotas, tags, units of own clients, units of clients of others) of the used
@@ -178,23 +200,53 @@ class SharedLimiters:
         """Count what own clients have used since the last look. Call this every `LOOK_MS`."""
         if self._blindness.look(now_ms):
             self._apply_rounds = 2
-        for number in list(self._hot):
+        for joined in self._joined.values():
+            if joined.noted:
+                self._look_at_noted(joined, now_ms)
+        for number in self._used_ones():
             self._look_hot(number, now_ms)
+        if self._apply_rounds:
+            self._apply_parts(now_ms)
+        if now_ms - self._purged_ms >= PURGE_MS:
+            self._purged_ms = now_ms
+            self._begin_purge(now_ms)
+        for number, (joined, tags) in islice(self._purging, SLICE):
+            self._purge(number, joined, tags)
+
+    def _look_at_noted(self, joined: SharedQuotas, now_ms: int) -> None:
+        some = dict.fromkeys(joined.noted[:LOOK_MAX])
+        del joined.noted[:LOOK_MAX]
+        for tags in some:
+            number = joined.numbers.get(tags)
+            limiter = joined.quotas.known(tags) if number is None else None
+            if number is not None:
+                self._hot[number] = now_ms
+            elif limiter is not None:
+                self.found(joined, limiter, now_ms)
+
+    def _used_ones(self) -> list[int]:
+        """Return the numbers of the used limiters to look at now: all, or the next ones if they are many."""
+        if len(self._hot) <= LOOK_MAX:
+            return list(self._hot)
+        some = list(islice(self._turn, LOOK_MAX))
+        if not some:
+            self._turn = iter(list(self._hot))
+            some = list(islice(self._turn, LOOK_MAX))
+        return some
+
+    def _apply_parts(self, now_ms: int) -> None:
+        """Give the next limiters of the present round the part of their limit that this Weir uses."""
         for _ in range(LOOK_STEPS):
             found = next(self._round, None)
             if found is None:
-                self._begin_round(now_ms)
-                break
-            quotas, limiters = found
+                self._apply_rounds -= 1
+                self._round = self._all()
+                return
+            joined, limiters = found
             for limiter in limiters:
-                self._look_at(quotas, limiter, now_ms)
-
-    def _begin_round(self, now_ms: int) -> None:
-        self._apply_rounds = max(self._apply_rounds - 1, 0)
-        self._round = self._all()
-        if now_ms - self._purged_ms >= PURGE_MS:
-            self._purged_ms = now_ms
-            self._purge(now_ms)
+                if limiter.tags not in joined.numbers:
+                    self.found(joined, limiter, now_ms)
+                joined.quotas.apply_part(limiter.tags)
 
     def _all(self) -> Iterator[tuple[SharedQuotas, Sequence[Limiter]]]:
         for quotas in list(self._joined.values()):
@@ -205,19 +257,11 @@ class SharedLimiters:
         known = self._limiters.get(number)
         limiter = None if known is None else known[0].quotas.known(known[1])
         if known is None or limiter is None:
-            del self._hot[number]
+            self._hot.pop(number, None)
             return
         self._collect(known[0], limiter, number, now_ms)
-        if now_ms - self._hot[number] > HOT_MS:
+        if now_ms - self._hot.get(number, now_ms) > self._hot_ms:
             del self._hot[number]
-
-    def _look_at(self, quotas: SharedQuotas, limiter: Limiter, now_ms: int) -> None:
-        number = quotas.numbers.get(limiter.tags)
-        if number is None:
-            number = self.found(quotas, limiter, now_ms)
-        if self._apply_rounds:
-            quotas.quotas.apply_part(limiter.tags)
-        self._collect(quotas, limiter, number, now_ms)
 
     def found(self, quotas: SharedQuotas, limiter: Limiter, now_ms: int) -> int:
         """Note a limiter that was not seen before, and charge it with what others have used under its limit.
@@ -287,6 +331,7 @@ class SharedLimiters:
                 self._keep(number, some)
                 continue
             for charge in some:
+                self.others_units += charge.units
                 self._charge(known[0], limiter, number, charge, now_ms)
 
     def _keep(self, number: int, charges: list[Charge]) -> None:
@@ -319,7 +364,6 @@ class SharedLimiters:
             at_ms = max(at_ms, limiter.charged_ms)
         limiter.absorb(usage.advances.settle(units), min(at_ms, now_ms))
         usage.note(0.0, charge.units, now_ms)
-        self.others_units += charge.units
 
     def _usage_of(self, number: int, now_ms: int) -> _Usage:
         usage = self._usage.get(number)
@@ -327,17 +371,25 @@ class SharedLimiters:
             usage = self._usage[number] = _Usage(now_ms)
         return usage
 
-    def _purge(self, now_ms: int) -> None:
-        """Forget limiters that were removed, and usage of others that no longer counts."""
-        for number, (quotas, tags) in list(self._limiters.items()):
-            if quotas.quotas.known(tags) is None:
-                del self._limiters[number]
-                quotas.numbers.pop(tags, None)
-                self._usage.pop(number, None)
-                self._hot.pop(number, None)
+    def _begin_purge(self, now_ms: int) -> None:
+        """Forget usage of others that no longer counts. Begin to forget limiters that were removed, if any
+        was.
+        """
         oldest_ms = now_ms - self._memory_ms
         for number in [each for each, kept in self._waiting.items() if kept[-1].at_ms <= oldest_ms]:
             del self._waiting[number]
+        generation = sum(joined.quotas.generation for joined in self._joined.values())
+        if generation != self._purged_generation:
+            self._purged_generation = generation
+            self._purging = iter(list(self._limiters.items()))
+
+    def _purge(self, number: int, joined: SharedQuotas, tags: Tags) -> None:
+        """Forget this limiter if it was removed."""
+        if joined.quotas.known(tags) is None:
+            self._limiters.pop(number, None)
+            joined.numbers.pop(tags, None)
+            self._usage.pop(number, None)
+            self._hot.pop(number, None)
 
 
 def _scale(limiter: Limiter) -> float:

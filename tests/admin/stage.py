@@ -23,6 +23,7 @@ from weir.proxy.admin.metrics import Sources
 from weir.proxy.admin.readiness import Readiness
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.snapshots.traffic import FRESH_MS
 from weir.proxy.control.stores.file import FileStore
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.stores.store import StoreHealth
@@ -55,6 +56,21 @@ async def asked(
     return await trio.to_thread.run_sync(ask)
 
 
+class Clock:
+    """The clock of the metrics and the snapshots (ms), which a test can stop."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self.ahead_ms = 0
+        """Time (ms) by which the clock is ahead of the reactor's."""
+        self.stopped_ms: int | None = None
+        """Time (ms) at which the clock stands; None while it runs."""
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self._reactor.now_ms + self.ahead_ms if self.stopped_ms is None else self.stopped_ms
+
+
 @dataclass
 class Stage:
     """A server that was not started yet, its endpoint, and a fake cluster."""
@@ -67,6 +83,22 @@ class Stage:
     admin: int
     clients: int
     listening: trio.Event
+    clock: Clock
+
+    def now_ms(self) -> int:
+        """Return the time on the clock of the metrics and the snapshots."""
+        return self.clock.now_ms()
+
+    def stop_clock(self) -> None:
+        """Let metrics and snapshots be of one moment, until the clock is resumed: rates change with time. The
+        moment is late enough that no reading of the traffic is used again.
+        """
+        self.clock.ahead_ms += FRESH_MS
+        self.clock.stopped_ms = self.clock.now_ms()
+
+    def resume_clock(self) -> None:
+        """Let the clock run again."""
+        self.clock.stopped_ms = None
 
     async def start(self) -> None:
         """Let clients connect."""
@@ -141,7 +173,8 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             await nursery.start(manager.run)
             server.conditions.sources.append(Problems(server, health, None, time.time, time.monotonic).read)
             listening = trio.Event()
-            sources = Sources(server, registry, health, lambda: reactor.now_ms)
+            clock = Clock(reactor)
+            sources = Sources(server, registry, health, clock.now_ms)
             state = state_of(sources, Readiness(server, listening))
             rules = found.admin_access
             token = None if rules.token_file is None else Token(rules.token_file)
@@ -149,5 +182,5 @@ async def _stage(reactor: Reactor, script: Script, quotas: Path | None, options:
             context = None if rules.tls is None else lambda: rules.tls.context  # type: ignore[union-attr]
             app = Access(application(state), rules, token)
             nursery.start_soon(Endpoint(sockets, app, context).serve, server.supervisor)
-            await script(Stage(server, state, cluster, broker, nursery, port + 3, port, listening))
+            await script(Stage(server, state, cluster, broker, nursery, port + 3, port, listening, clock))
             nursery.cancel_scope.cancel()

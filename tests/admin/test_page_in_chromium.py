@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -397,7 +396,7 @@ def test_a_throttled_client_of_a_real_weir_is_shown_within_two_seconds(tab: Brow
             await trio.to_thread.run_sync(appeared, name)
             waits.append(time.monotonic() - began)
             clients.append(client)
-        assert statistics.median(waits) < 2.0, waits
+        assert max(waits) < 2.0, waits
         (first, *_) = (await stage.json("/api/throttled"))["entities"]
         assert await trio.to_thread.run_sync(tab.text, "#throttled li:first-child .limit dd") == "1 kB/s"
         assert first["limit"] == 1000

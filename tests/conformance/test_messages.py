@@ -56,6 +56,14 @@ def api_versions_response(tags: bytes) -> list[Finding]:
 def test_a_tagged_field_with_its_default_value_is_a_note() -> None:
     (found,) = api_versions_response(b"\1\0\1\1")  # no supported features
     assert (str(found.rule), str(found.severity)) == ("tag-default", "note")
+    assert (found.path, found.offset) == ("supported_features", 17)
+
+
+def test_the_note_of_a_default_value_names_its_field_and_no_other() -> None:
+    (found,) = api_versions_response(
+        b"\2\1\x08" + bytes(8) + b"\3\1\0"
+    )  # an epoch, which is needed, and false
+    assert (str(found.rule), found.path) == ("tag-default", "zk_migration_ready")
 
 
 def test_a_tagged_field_with_another_size_is_found() -> None:

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.deploy.dockerfile import DOCKERFILE, committed, copied
+from tests.deploy.systemd_unit import service
 from tests.wire.frames import request, response
 from weir.cli.main import weir
 from weir.cli.run import run as run_command
@@ -28,7 +29,6 @@ from weir.proxy.control.stores.file import read_quota_file
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
 COMPOSE = (DEPLOY / "compose.yaml").read_text("utf-8")
 
 
@@ -61,27 +61,6 @@ def labels() -> dict[str, str]:
     """Return the image's labels, without the prefix of OCI."""
     (block,) = re.findall(r"^LABEL ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
     return dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', block))
-
-
-def copied() -> list[str]:
-    """Return the paths that the stage `build` copies, in order."""
-    build = DOCKERFILE.split("\nFROM ")[1]
-    return [path for line in re.findall(r"^COPY (.*)$", build, re.MULTILINE) for path in line.split()[:-1]]
-
-
-def committed(*paths: str) -> set[str]:
-    """Return the files below these paths that git has; of a link, the link itself."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return set(listed.stdout.split("\0")) - {""}
-
-
-def service() -> RawConfigParser:
-    parser = RawConfigParser(strict=False)  # an option may be repeated
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep letters as they are
-    parser.read_string((DEPLOY / "weir.service").read_text("utf-8"))
-    return parser
 
 
 def test_the_shipped_configuration_and_its_quota_file_are_valid() -> None:

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import yaml
+from prometheus_client import ProcessCollector
 
 from tests.deploy.exposition import ROOT
+from tests.proxy.throttled_replicas import NOW_MS, quotas
 from tools.tour.prometheus import PROMETHEUS, Series, asked, serving
+from weir.protocol.api import ApiKey
 from weir.proxy.addresses import Address
 from weir.proxy.admin.metrics import Sources, families
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.events.records import BrokerDown
 from weir.proxy.control.quota_registry import QuotaRegistry
@@ -25,8 +29,9 @@ from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.control.usage.tally import Loss, Tally
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.server import Server
-from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas import parse
 from weir.quotas.replication.replication_quotas import ReplicationQuotas
+from weir.quotas.replication.throttles import Role
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,58 +56,88 @@ RULES: Final[list[dict[str, Any]]] = [
     for group in yaml.safe_load((ROOT / "deploy/alerts.yml").read_text("utf-8"))["groups"]
     for rule in group["rules"]
 ]
-EMPTY: Final = frozenset(
-    {
-        "Latency of Weir and brokers",
-        "Lag of throttled replicas",
-        "Overdrawn mutation quotas",
-        "Replicas held back",
-        "Replication rate and limit",
-        "Request time and limit",
-        "Throttle time of shadow quotas",
-        "Time without records",
-        "Connections closed by reason",
-        "Turn times",
-    }
-)
-"""Panels that may be empty: the server has no requests, replicas or shadow quotas."""
+EMPTY: Final = {
+    "Weir's health": ("weir_task_failures_total",),
+}
+"""Panel → metrics of those queries that return no series on these scrapes. Only a bug makes one of Weir's own
+tasks fail, and the server of these tests has none.
+"""
+QUOTAS: Final = """
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 1000
+request_percentage = 10
+controller_mutation_rate = 1
+
+[[quota]]
+user = "bob"
+consumer_byte_rate = 1000
+mode = "shadow"
+"""
+PEOPLE: Final = (("alice", "etl"), ("bob", "report"))
+"""User and client-id of each client."""
 Query = Callable[[str], list[Series]]
 
 
 def scrapes() -> Iterator[tuple[int, list[Metric]]]:
-    """Yield Unix times (s) and what a server with a throttled client, a dead broker and lost usage shows."""
-    now_us = 0
-    reactor = Reactor(lambda: now_us)
+    """Yield Unix times (s) and the metrics of a server, with those of the process. The server has a throttled
+    client, a dead broker, lost usage, and a throttled replica.
+    """
+    now_ms = NOW_MS
+    reactor = Reactor(lambda: now_ms * 1000)
     try:
-        registry = QuotaRegistry(
-            QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-        )
-        server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
+        registry, replication, tally = QuotaRegistry(parse(QUOTAS)), quotas(), Tally()
+        settings = {"upstream": "a:1", "max_connection_creation_rate": 100}
+        server = Server(config.load(None, settings), reactor, registry)
         server.address_book.learn(1, Address("a", 1))
         server.broker_states.failed(1, "refused")
-        tally = Tally()
-        sources = Sources(
-            server,
-            registry,
-            StoreHealth(lambda: 0.0),
-            lambda: now_us // 1000,
-            tally,
-            ReplicationQuotas(),
-            Tally(),
-        )
+        store = StoreHealth(lambda: 0.0)
+        sources = Sources(server, registry, store, lambda: now_ms, tally, replication, events=Tally())
         for number in range(SCRAPES):
-            now_us = number * PERIOD_S * 1_000_000
-            produce = registry.of(1).ledger("alice", "etl", now_us // 1000).produce
-            assert produce is not None
-            produce.charge(30_000, now_us // 1000)
+            now_ms = NOW_MS + number * PERIOD_S * 1000
+            _charge(registry, now_ms)
+            _replicate(replication, now_ms)
+            _serve(server)
             tally.note_dropped(Loss.QUEUE_FULL, 1)
-            server.events.publish(BrokerDown(node_id=1, reason=None))
-            yield (
-                START_S + number * PERIOD_S,
-                [family for family in families(sources, ready=True) if family is not None],
-            )
+            found = [*families(sources, ready=True), *ProcessCollector(registry=None).collect()]
+            yield START_S + number * PERIOD_S, [family for family in found if family is not None]
     finally:
         reactor.close()
+
+
+def _charge(registry: QuotaRegistry, now_ms: int) -> None:
+    """Charge alice above her byte rate and her mutation rate, and below her request time. Charge bob above
+    the shadow quota.
+    """
+    alice, bob = (registry.of(1).ledger(user, client_id, now_ms) for user, client_id in PEOPLE)
+    alice.charge_produce(30_000, now_ms)
+    alice.charge_request(ApiKey.PRODUCE, 5000.0, now_ms)
+    bob.charge_fetch(30_000, now_ms)
+    mutations = registry.mutations.budget("alice", "etl", now_ms)
+    assert mutations is not None
+    mutations.charge(20, now_ms)
+
+
+def _replicate(replication: ReplicationQuotas, now_ms: int) -> None:
+    """Have all followers fetch from broker 1, and lag behind as before."""
+    for progress in replication.progress.values():
+        progress.sent_bytes += 400_000
+        progress.high_watermark += 1000
+        progress.next_offset += 1000
+        progress.seen_ms = now_ms
+    replication.budget(Role.LEADER, 1).charge(400_000, now_ms)
+    replication.budget(Role.FOLLOWER, 2).charge(400_000, now_ms)
+
+
+def _serve(server: Server) -> None:
+    """Count a short connection with one request, a turn of the reactor, and an event."""
+    counters, latencies = server.counters, server.latencies
+    counters.sessions_opened += 1
+    counters.closed_at[CloseReason.CLIENT_CLOSED, 1] += 1
+    latencies.forward.note(60)
+    latencies.note_answer(ApiKey.PRODUCE, 900)
+    server.turns.note(1500)
+    server.events.publish(BrokerDown(node_id=1, reason=None))
 
 
 def open_metrics() -> str:
@@ -147,10 +182,20 @@ def of_panel(title: str) -> list[str]:
     return [target["expr"] for target in panel["targets"]]
 
 
-def test_prometheus_evaluates_every_panel_and_those_with_data_show_some(query: Query) -> None:
-    results = {panel["title"]: [query(target["expr"]) for target in panel["targets"]] for panel in PANELS}
-    empty = {title for title, found in results.items() if not any(found)}
-    assert empty - EMPTY == set()
+def test_prometheus_finds_series_for_every_query_of_every_panel(query: Query) -> None:
+    found = {
+        (panel["title"], target["expr"]): query(target["expr"])
+        for panel in PANELS
+        for target in panel["targets"]
+    }
+    assert len(found) > 40
+    empty = {place for place, series in found.items() if not series}
+    expected = {
+        (title, expression)
+        for title, expression in found
+        if any(metric in expression for metric in EMPTY.get(title, ()))
+    }
+    assert empty == expected
 
 
 def test_the_dashboard_shows_the_throttled_entity_its_quota_and_since_when(query: Query) -> None:

@@ -1,7 +1,9 @@
-"""Java's client and KIP-1102: the reason why a drain tells no client to bootstrap again.
+"""Java's client and KIP-1102: one reason why a drain tells no client to bootstrap again.
 
 The error REBOOTSTRAP_REQUIRED of a Metadata response makes the client close its connections to all brokers,
-also those with requests in flight. A drain answers these requests.
+also those with requests in flight. A drain answers these requests. The client here neither retries nor is
+idempotent, so that the test sees the closed connection; `test_rebootstrap_delivery.py` has clients with their
+default retries.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.clients import create_topic
+from tests.integration.stalling import StallingRelay
 from tests.integration.traffic import (
     ONCE,
     RdReceiver,
@@ -22,14 +24,17 @@ from tests.integration.traffic import (
     flow,
     settle,
 )
+from tests.integration.weir import START_S, Weir
+from tests.kafka.cluster import Cluster
+from tests.kafka.ports import free_range
 from tests.raw import NEW, Behaviour, Pace, RawClient, RawClientError, drive, leaders, produce
 from tests.raw.rates import mean_rate, trend_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
     from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
@@ -42,15 +47,18 @@ client_id = "<default>"
 producer_byte_rate = {QUOTA}
 scope = "cluster"
 """
+PER_BROKER: Final = SHARED.replace('scope = "cluster"', "")
 USAGE_TOPIC: Final = "__weir_usage"
 OPTIONS: Final = ("--usage-share-topic", USAGE_TOPIC)
 LONG_WINDOW: Final = (*OPTIONS, "--quota-window-num", "31")
 """Options with a window of 30 s: a restart may take ten seconds on a busy machine."""
+LISTENING: Final = '"event": "listening"'
 SETTLED_S: Final = 15
 """Time (s) after which the first window, which a client may use up at once, is over."""
 EVENLY_UNTIL_S: Final = 11
 """The default window has eleven samples of one second."""
 MINUTE_S: Final = 60
+CUT_S: Final = 30
 SWING_S: Final = 11
 """Time (s) for which Kafka's samples count."""
 SIZE: Final = 20_000
@@ -200,6 +208,93 @@ def test_a_stopped_weir_repays_what_the_other_used_meanwhile(
     assert stopped <= 1 + TOLERANCE
     assert first <= 2
     assert then == pytest.approx(1, abs=TOLERANCE)
+
+
+def test_a_weir_cut_off_for_30_s_uses_at_most_its_part_and_repays(start_weir: StartWeir, topic: str) -> None:
+    """Its own connections to the broker pass no bytes, and are not closed. Those of its clients go on.
+
+    The other Weir does not hear it either, and uses the whole limit once the former usage has aged out. So
+    both together use the limit and a part.
+    """
+    advertised = free_range(1)
+    with Cluster("3.9.1", replication_at=advertised) as cluster:
+        behind = int(cluster.replication_upstream.rpartition(":")[2])
+        with StallingRelay(advertised, behind, "weir") as relay:
+            create_topic(cluster.bootstrap, topic)
+            weirs = [
+                start_weir(at, SHARED, options=OPTIONS)
+                for at in (cluster.bootstrap, f"127.0.0.1:{advertised}")
+            ]
+            time.sleep(2)  # as in weirs_of
+            clients = clients_of(weirs, topic, 2)
+            resumed_s = SETTLED_S + CUT_S
+            timers = [later(SETTLED_S, relay.stop), later(resumed_s, relay.go_on)]
+            drive(clients, resumed_s + 20 + MINUTE_S)
+            for timer in timers:
+                timer.join()
+            assert relay.stopped
+    cut, through = rate(clients, SETTLED_S, resumed_s), rate(clients, SETTLED_S, resumed_s + 10)
+    first, then = rate(clients, resumed_s, resumed_s + 10), rate(clients, resumed_s + 20, resumed_s + 80)
+    print(
+        f"cut off for {CUT_S} s: {cut:.3f}, with the ten seconds after: {through:.3f}, "
+        f"these: {first:.3f}, a minute after: {then:.3f} of the quota"
+    )
+    assert '"usage is not shared with other Weirs' in weirs[1].log
+    aged_out_s = EVENLY_UNTIL_S
+    assert through <= 1 + 0.5 * (CUT_S - aged_out_s) / (CUT_S + 10) + TOLERANCE
+    assert then == pytest.approx(1, abs=TOLERANCE)
+
+
+def restart_after_kill(weir: Weir) -> None:
+    """Kill it, start it again at the same port, and return once it listens."""
+    os.kill(weir.pid, signal.SIGKILL)
+    assert weir.stop() == -signal.SIGKILL
+    starts = weir.log.count(LISTENING)
+    weir.start()
+    deadline = time.monotonic() + START_S
+    while weir.log.count(LISTENING) == starts:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # as in Weir.start
+
+
+def test_a_killed_weir_with_a_charges_file_gives_its_clients_no_second_window(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    options = (*LONG_WINDOW[len(OPTIONS) :], "--charges-file", str(tmp_path / "charges.json"))
+    weir = start_weir(cluster.bootstrap, PER_BROKER, options=options)
+    drive(clients_of([weir], topic, 2), 5)
+    restart_after_kill(weir)
+    second = clients_of([weir], topic, 2)
+    drive(second, 4)
+    again = rate(second, 0, 4) * 4
+    print(f"after kill -9 with charges_file: {again:.2f} seconds' worth within 4 s, without it 30")
+    assert again <= 8
+
+
+def test_a_killed_weir_with_a_charges_file_and_a_topic_charges_its_clients_once(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    """A third of a window of 30 s is used before, so two thirds are left; one, if the usage counts twice."""
+    cluster = fresh_cluster("3.9.1")
+    create_topic(cluster.bootstrap, topic)
+    options = (*LONG_WINDOW, "--share-usage", "--charges-file", str(tmp_path / "charges.json"))
+    weir = start_weir(cluster.bootstrap, PER_BROKER, options=options)
+    time.sleep(2)  # until it has read the topic: before that, it uses half of the limit
+    (address,) = leaders(("127.0.0.1", weir.port), topic).values()
+    pace = Pace(2 * QUOTA, math.inf, SIZE)
+    first = RawClient("app", address, produce(NEW, "app", topic, SIZE), Behaviour(), pace)
+    drive([first], 5)
+    before = rate([first], 0, 5) * 5
+    time.sleep(1.2)  # the file is written every second
+    restart_after_kill(weir)
+    time.sleep(2)
+    second = clients_of([weir], topic, 2)
+    drive(second, 6)
+    again = rate(second, 0, 6) * 6
+    print(f"{before:.2f} seconds' worth before kill -9, {again:.2f} within 6 s after it, of a window of 30")
+    assert before + again == pytest.approx(30, abs=6)
 
 
 def test_a_restarted_weir_gives_its_clients_no_second_window(

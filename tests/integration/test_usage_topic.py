@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from tests.integration.topic_contents import PATIENCE_S, Stored, records_in
 from tests.integration.traffic import until
 from tests.proxy.usage_rigs import trace_record, usage_record
 from weir.proxy.config.config import load
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker]
 
 RECORDS, CLIENTS = 2000, 20
-PATIENCE_S = 60.0
 
 
 def writer_of(bootstrap: str, topic: str) -> Writer:
@@ -40,42 +38,20 @@ def wait(writer: Writer, is_so: Callable[[], bool]) -> None:
     until(is_so, lambda: f"the writer, which has {vars(writer.tally)}")
 
 
-def records_in(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
-    """All values of a topic by partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False})
-    try:
-        known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
-        found: dict[int, list[bytes]] = {}
-        for partition in known:
-            begin = TopicPartition(topic, partition, OFFSET_BEGINNING)
-            _low, high = consumer.get_watermark_offsets(begin, timeout=PATIENCE_S)
-            consumer.assign([begin])
-            found[partition] = []
-            deadline_s = time.monotonic() + PATIENCE_S
-            while len(found[partition]) < high:
-                assert time.monotonic() < deadline_s
-                for message in consumer.consume(1000, 0.5):
-                    assert message.error() is None
-                    found[partition].append(bytes(message.value() or b""))
-        return found
-    finally:
-        consumer.close()
-
-
 def records(begin: int) -> list[UsageRecord]:
     return [
         usage_record(number, client_id=f"app-{number % CLIENTS}") for number in range(begin, begin + RECORDS)
     ]
 
 
-def check(found: dict[int, list[bytes]], sent: list[UsageRecord]) -> None:
+def check(found: dict[int, list[Stored]], sent: list[UsageRecord]) -> None:
     """Each once; those of a client in one partition, in order."""
     assert len(found) == PARTITIONS
     by_client: dict[str, list[int]] = {}
     partitions: dict[str, set[int]] = {}
-    for partition, values in found.items():
-        for value in values:
-            record = msgspec.json.decode(value, type=UsageRecord)
+    for partition, stored in found.items():
+        for each in stored:
+            record = msgspec.json.decode(each.value, type=UsageRecord)
             by_client.setdefault(record.client_id, []).append(record.requests)
             partitions.setdefault(record.client_id, set()).add(partition)
     expected: dict[str, list[int]] = {}
@@ -101,8 +77,8 @@ def test_the_usage_topic_has_every_record_once_and_each_clients_in_order(
     assert writer.tally.dropped == dict.fromkeys(Loss, 0)
     assert writer.tally.written == {Kind.USAGE: RECORDS, Kind.TRACE: 1, Kind.EVENT: 0}
     check(records_in(bootstrap, topic), records(0))
-    (trace,) = (value for values in records_in(bootstrap, f"{topic}-trace").values() for value in values)
-    assert msgspec.json.decode(trace)["bytes_in"] == 7
+    (trace,) = (each for stored in records_in(bootstrap, f"{topic}-trace").values() for each in stored)
+    assert msgspec.json.decode(trace.value)["bytes_in"] == 7
 
 
 def test_no_usage_record_is_lost_while_a_broker_is_unavailable(

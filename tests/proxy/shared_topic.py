@@ -11,6 +11,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.reader import Read
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.stores.store import StoreError
+from weir.proxy.net.reactor import Reactor
 from weir.quotas import parse
 
 TABLE = parse("""
@@ -91,6 +92,19 @@ def sharing_of(
 
 def ignore() -> None:
     """A task that works again interests no test here."""
+
+
+async def run(sharing: UsageSharing, clock: Clock) -> None:
+    """Share until cancelled, with a reactor on the test's clock."""
+    reactor = Reactor(lambda: 1000 * clock.now_ms)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sharing.run, reactor, ignore)
+            while True:
+                reactor.turn(0)
+                await trio.sleep(0.005)
+    finally:
+        reactor.close()
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.proxy.shared_topic import Topic
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from weir.quotas.handover import STEP
 
 TABLE = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1000})
 NOW_S = 1_763_775_570.0
 
 
 def file_of(path: Path, registry: QuotaRegistry, now_ms: int, wall_s: float = NOW_S) -> ChargesFile:
-    return ChargesFile(path, lambda: registry.used(now_ms), registry.memory_ms, lambda: wall_s)
+    return ChargesFile(path, registry, lambda: now_ms, lambda: wall_s)
 
 
 async def write_once(file: ChargesFile) -> None:
@@ -36,11 +39,26 @@ async def test_a_process_that_reads_the_file_throttles_as_the_former_one_would(t
     old = registry_with(9000, 5000)
     await write_once(file_of(path, old, 5000))
     new = QuotaRegistry(TABLE)
-    new.absorb(file_of(path, new, 70_000, NOW_S + 2).read(), 70_000)
+    file_of(path, new, 70_000, NOW_S + 2).restore()
     expected = old.of(1).ledger("", "app", 7000).charge_produce(3000, 7000)
     assert expected > 0
     assert new.of(1).ledger("", "app", 70_000).charge_produce(3000, 70_000) == expected
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("every_broker", [True, False])
+async def test_usage_of_quotas_that_weirs_share_is_not_read_before_their_broker_is_known(
+    tmp_path: Path, every_broker: bool
+) -> None:
+    """The topic has it too: a process that reads both would charge it twice."""
+    path = tmp_path / "charges.json"
+    await write_once(file_of(path, registry_with(9000, 0), 0))
+    new = QuotaRegistry(TABLE)
+    sharing = UsageSharing(new, Topic().link, "me", 2, int, every_broker=every_broker)
+    file_of(path, new, 0).restore(sharing.shares)
+    throttle_ms = new.of(1).ledger("", "app", 0).charge_produce(3000, 0)
+    assert (throttle_ms == 0) == every_broker
 
 
 @pytest.mark.trio
@@ -65,6 +83,22 @@ def test_a_missing_file_is_an_empty_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
+async def test_a_throttle_that_outlasts_its_charges_is_kept_over_two_restarts(tmp_path: Path) -> None:
+    path, now_ms = tmp_path / "charges.json", 0
+    registry = registry_with(50_000, now_ms)
+    (budget,) = registry.of(1).produce
+    assert budget.throttled_until_ms == 40_000
+    for _restart in range(2):
+        now_ms += 15_000
+        assert not any(used.charges for used in registry.used(now_ms) if used)
+        await write_once(file_of(path, registry, now_ms))
+        registry = QuotaRegistry(TABLE)
+        file_of(path, registry, now_ms).restore()
+        (budget,) = registry.of(1).produce
+        assert budget.throttled_until_ms == 40_000
+
+
+@pytest.mark.trio
 async def test_a_weir_that_has_handed_over_writes_the_file_no_more(tmp_path: Path) -> None:
     path = tmp_path / "charges.json"
     file = file_of(path, registry_with(9000, 0), 0)
@@ -85,3 +119,69 @@ async def test_a_name_that_utf_8_cannot_encode_keeps_no_other_client_from_the_fi
     registry.of(1).ledger("", "half \ud800", 0).charge_produce(9000, 0)
     await write_once(file_of(path, registry, 0))
     assert [used.tags.client_id for used in file_of(path, registry, 0).read()] == ["app"]
+
+
+@pytest.mark.trio
+async def test_the_file_is_written_only_if_clients_have_used_something(tmp_path: Path) -> None:
+    path = tmp_path / "charges.json"
+    registry = registry_with(9000, 0)
+    file = file_of(path, registry, 0)
+    await write_once(file)
+    first = path.stat().st_ino, path.stat().st_mtime_ns
+    await write_once(file)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == first
+    registry.of(1).ledger("", "app", 0).charge_produce(1, 0)
+    await write_once(file)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) != first
+    (used,) = file.read()
+    assert sum(units for _age_ms, units in used.charges) == 9001
+
+
+@pytest.mark.trio
+async def test_a_write_that_failed_is_tried_again_without_further_usage(tmp_path: Path) -> None:
+    path = tmp_path / "later" / "charges.json"
+    file = file_of(path, registry_with(9000, 0), 0)
+    await write_once(file)
+    path.parent.mkdir()
+    await write_once(file)
+    assert len(file.read()) == 1
+
+
+def registry_of_many(limiters: int) -> QuotaRegistry:
+    registry = QuotaRegistry(TABLE)
+    for number in range(limiters):
+        registry.of(1).ledger("", f"c{number}", 0).charge_produce(1, 0)
+    return registry
+
+
+@pytest.mark.trio
+async def test_many_limiters_are_written_in_steps_between_which_other_tasks_run(tmp_path: Path) -> None:
+    path = tmp_path / "charges.json"
+    file = file_of(path, registry_of_many(1000), 0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await write_once(file)
+        nursery.cancel_scope.cancel()
+    assert turns >= 1000 / STEP
+    assert len(file.read()) == 1000
+
+
+@pytest.mark.trio
+async def test_the_file_is_written_less_often_with_more_used_limiters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weir.proxy.control.charges_file.LIMITERS_PER_S", 100)
+    few, many = (file_of(tmp_path / "charges.json", registry_of_many(number), 0) for number in (100, 1000))
+    await few._write()
+    await many._write()
+    assert (few.period_s, many.period_s) == (1, 10)
+    await many._write()
+    assert many.period_s == 1  # nothing was used, so nothing was written

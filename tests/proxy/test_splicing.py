@@ -15,7 +15,7 @@ from tests.proxy.wire import quota_table
 from tests.wire.frames import request, response
 from weir.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from weir.proxy.close_reasons import CloseReason
-from weir.proxy.net.splicing import SPLICED_BYTES_MIN, Splicer, TargetError
+from weir.proxy.net.splicing import SPLICED_BYTES_MIN, PipeError, Splicer, TargetError
 
 LARGE: Final = 2_000_000
 FREE: Final = quota_table(1e12, 1e12)
@@ -184,6 +184,62 @@ def test_the_pipe_is_empty_after_a_target_broke() -> None:
     splicer.close()
     for sock in (source, behind_source, target):
         sock.close()
+
+
+@pytest.mark.parametrize(
+    ("failed", "error"),
+    [
+        *((failed, error) for failed in ("splice", "read") for error in (MemoryError(), KeyboardInterrupt())),
+        *(("read", error) for error in (BlockingIOError(), OSError(errno.EIO, "?"))),
+    ],
+)
+def test_bytes_of_one_client_never_reach_another_after_an_exception(
+    failed: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception comes while bytes of the first client are in the pipe: from the second splice, or from
+    reading the bytes that the target did not take.
+    """
+    splicer, pairs = Splicer(), [tcp_pair() for _ in range(4)]
+    (source, behind_source), (target, _far), (other, behind_other), (third, far_third) = pairs
+    source.sendall(b"secret")
+    splice = os.splice
+
+    def fail(*arguments: int, flags: int) -> int:
+        if arguments[1] == target.fileno():
+            raise error if failed == "splice" else BlockingIOError
+        source, target_or_pipe, count = arguments
+        return splice(source, target_or_pipe, count, flags=flags)
+
+    def unread(*_arguments: int) -> bytes:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "splice", fail)
+        patched.setattr(os, "read", unread)
+        with pytest.raises(PipeError if isinstance(error, OSError) else type(error)):
+            splicer.move(behind_source.fileno(), target.fileno(), 100)
+    other.sendall(b"public")
+    assert splicer.move(behind_other.fileno(), third.fileno(), 100) == (6, b"")
+    assert far_third.recv(100) == b"public"
+    splicer.close()
+    for sock in (sock for pair in pairs for sock in pair):
+        sock.close()
+
+
+def test_without_a_descriptor_for_the_pipe_bytes_are_copied_until_there_is_one(
+    rig: Rig, moves: Moves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    frame = produce(LARGE)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pipe2", refuse)
+        assert rig.pass_on(frame, rig.client, rig.broker) == frame
+    assert not moves.bytes
+    assert rig.pass_on(produced(), rig.broker, rig.client) == produced()
+    assert rig.pass_on(frame, rig.client, rig.broker) == frame
+    assert sum(moves.bytes) > LARGE / 2
 
 
 def test_the_end_of_a_source_is_told_by_zero_bytes() -> None:

@@ -12,13 +12,14 @@ from structlog.testing import capture_logs
 
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.fake_broker import HOST
+from tests.proxy.rigs import Clock
 from tests.proxy.stage import PING, PONG, Stage, set_stage
 from tests.proxy.supervised import supervisor
 from weir.proxy.config.config import ConfigError
 from weir.proxy.control.cluster.discovery import discover
 from weir.proxy.control.events.throttle_log import PERIOD_S, ThrottleLog
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps
+from weir.proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every, in_steps, on_timers
 from weir.proxy.counters import Counters
 from weir.proxy.file_watch import LOOK_S
 from weir.proxy.net.drivers import trio_us
@@ -248,3 +249,44 @@ def test_unusable_files_and_taken_ports_still_stop_the_start(tmp_path: Path) -> 
     for options in ({"tls_cert": str(tmp_path / "gone")}, {"listen": "no.such.host.invalid:1"}):
         with pytest.RaisesGroup(ConfigError, flatten_subgroups=True):
             play(script, **options)
+
+
+@pytest.mark.trio
+async def test_an_exception_of_a_step_on_timers_is_raised_in_its_task() -> None:
+    clock = Clock()
+    reactor = Reactor(clock)
+    steps: list[int] = []
+
+    def step() -> None:
+        steps.append(clock.now_ms)
+        if len(steps) == 3:
+            raise KeyError("a bug")
+
+    async def work() -> None:
+        with pytest.raises(KeyError, match="a bug"):
+            await on_timers(reactor, 20, step)(lambda: None)
+        done.set()
+
+    done = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(10):
+            reactor.turn(0)
+            clock.now_ms += 20
+        with trio.fail_after(30):
+            await done.wait()
+    assert steps == [0, 20, 40]
+    reactor.close()
+
+
+@pytest.mark.trio
+async def test_a_cancelled_task_on_timers_leaves_no_timer() -> None:
+    reactor = Reactor(Clock())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(on_timers(reactor, 20, lambda: None), lambda: None)
+        await trio.testing.wait_all_tasks_blocked()
+        reactor.turn(0)
+        nursery.cancel_scope.cancel()
+    assert reactor.timeout_s() is None
+    reactor.close()

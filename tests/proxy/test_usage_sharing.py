@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 import trio
+import trio.testing
+from structlog.testing import capture_logs
 
-from tests.proxy.shared_topic import TABLE, Clock, Topic, clock_on, ignore, sharing_of, throttle, until
+from tests.proxy.shared_topic import (
+    TABLE,
+    Clock,
+    Topic,
+    TopicLink,
+    clock_on,
+    ignore,
+    run,
+    sharing_of,
+    throttle,
+    until,
+)
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.reader import News, Reader
+from weir.proxy.control.sharing.reader import Link, News, Read, Reader
 from weir.proxy.control.sharing.sharing import usage_sharing
+from weir.proxy.control.stores.store import StoreError
+from weir.proxy.net.reactor import Reactor
 from weir.quotas.sharing.blindness import Sight
 from weir.quotas.sharing.report import Report, Usage, encode
+from weir.quotas.sharing.shared import LOOK_MS
 
 
 @pytest.mark.parametrize(("user", "every_broker"), [("shared", False), ("local", True)])
@@ -24,8 +41,8 @@ def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broke
             sharing_of(topic, clock, name, every_broker=every_broker) for name in ("one", "other")
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.run, ignore)
-            nursery.start_soon(other.run, ignore)
+            nursery.start_soon(run, one, clock)
+            nursery.start_soon(run, other, clock)
             await until(lambda: clock_on(clock) and other.weirs == 2 and one.weirs == 2)
             assert throttle(there, user, 1, clock.now_ms) == 0
             throttle(here, user, 20_000, clock.now_ms)
@@ -34,6 +51,24 @@ def test_usage_at_one_weir_throttles_clients_of_the_other(user: str, every_broke
             nursery.cancel_scope.cancel()
 
     trio.run(story)
+
+
+@pytest.mark.trio
+async def test_looks_at_limiters_do_not_wake_trio(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, clock = Topic(), Clock()
+    one, _registry = sharing_of(topic, clock)
+    looks: list[int] = []
+    monkeypatch.setattr(one, "look", lambda: looks.append(clock.now_ms))
+    reactor = Reactor(lambda: 1000 * clock.now_ms)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.run, reactor, ignore)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(50):  # no task of Trio runs meanwhile
+            reactor.turn(0)
+            clock.now_ms += LOOK_MS
+        assert looks == list(range(100_000, 101_000, LOOK_MS))
+        nursery.cancel_scope.cancel()
+    reactor.close()
 
 
 def test_quotas_of_a_broker_stay_local_without_share_usage() -> None:
@@ -73,13 +108,92 @@ def test_reports_from_before_the_start_are_charged_with_their_ages() -> None:
     assert news.weirs == 2
 
 
+class Failing:
+    """A link whose methods fail as no method of a link should."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def send(self, _data: bytes, /) -> bool:
+        return False
+
+    def read(self, _timeout_s: float, /) -> list[Read]:
+        raise KeyError("a bug")
+
+    def close(self) -> None:
+        self.closed += 1
+        raise RuntimeError("Consumer closed")
+
+
+@pytest.mark.timeout(60)
+def test_the_reader_goes_on_after_errors_of_any_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the topic is opened, read, and closed."""
+    monkeypatch.setattr("weir.proxy.control.sharing.reader.RETRY_S", 0.001)
+    topic, clock, failing = Topic(), Clock(), Failing()
+    topic.append(encode(Report("me", 2, 0)))
+    links: Iterator[Link] = iter([failing, topic.link()])
+    errors = [TypeError("no such property")]
+
+    def open_link() -> Link:
+        if errors:
+            raise errors.pop()
+        return next(links)
+
+    found, failures = threading.Event(), list[StoreError]()
+    reading = Reader(open_link, "me", 2, clock, lambda _news: found.set(), failures.append)
+    reading.start()
+    try:
+        assert found.wait(30)
+    finally:
+        reading.stop()
+    assert [str(each) for each in failures] == [
+        "internal error, please report this: TypeError: no such property",
+        "internal error, please report this: KeyError: 'a bug'",
+    ]
+    assert failing.closed == 1
+
+
+class Stuck(TopicLink):
+    """A link whose reads hang until `free` is set."""
+
+    def __init__(self, topic: Topic) -> None:
+        super().__init__(topic)
+        self.reading, self.free = threading.Event(), threading.Event()
+
+    def read(self, timeout_s: float) -> list[Read]:
+        self.reading.set()
+        self.free.wait()
+        return super().read(timeout_s)
+
+
+@pytest.mark.timeout(60)
+def test_stopping_does_not_wait_for_a_read_that_hangs_and_its_records_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weir.proxy.control.sharing.reader.STOP_S", 0.01)
+    topic = Topic()
+    stuck = Stuck(topic)
+    topic.append(encode(Report("me", 2, 0)))
+    found: list[News] = []
+    reader = Reader(lambda: stuck, "me", 2, Clock(), found.append, lambda _error: None)
+    reader.start()
+    assert stuck.reading.wait(30)
+    thread = reader._thread
+    reader.stop()
+    stuck.free.set()
+    assert thread is not None
+    thread.join(30)
+    assert not thread.is_alive()
+    assert found == []
+
+
 def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
     async def story() -> None:
         topic, clock = Topic(), Clock()
         topic.failure = "no broker answers"
         one, here = sharing_of(topic, clock)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.run, ignore)
+            nursery.start_soon(run, one, clock)
             await until(lambda: clock_on(clock) and one.blindness.sight is Sight.NEVER)
             await until(lambda: one.failure != "")
             assert [each.key for each in one.conditions()] == [("problem", "usage_not_shared")]
@@ -89,11 +203,57 @@ def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
     trio.run(story)
 
 
+def test_an_outage_is_over_when_an_own_report_comes_back_and_not_when_the_topic_is_open() -> None:
+    class Silent(TopicLink):
+        """A link that loses all reports."""
+
+        def send(self, _data: bytes, /) -> bool:
+            return True
+
+    async def story() -> None:
+        topic, clock = Topic(), Clock()
+        one, _registry = sharing_of(topic, clock)
+        links: Iterator[Link] = iter([Silent(topic), Silent(topic), topic.link()])
+        one._reader._open_link = lambda: next(links)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, one, clock)
+            await until(lambda: clock_on(clock) and one.weirs == 1)
+            nursery.cancel_scope.cancel()
+
+    with capture_logs() as logs:
+        trio.run(story)
+    events = [line["event"] for line in logs if line["event"].startswith("usage is")]
+    assert events == [
+        "usage is not shared with other Weirs, trying again",
+        "usage is shared with other Weirs again",
+    ]
+
+
+def test_a_bug_in_charging_others_usage_does_not_end_the_process() -> None:
+    async def story() -> None:
+        topic, clock = Topic(), Clock()
+        one, _registry = sharing_of(topic, clock)
+        errors = [KeyError("a bug")]
+
+        def fail(_charges: object) -> None:
+            if errors:
+                raise errors.pop()
+
+        one.on_absorb.append(fail)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, one, clock)
+            await until(lambda: clock_on(clock) and one.blindness.sight is Sight.CLEAR)
+            nursery.cancel_scope.cancel()
+        assert not errors
+
+    trio.run(story)
+
+
 def test_what_a_former_process_has_told_is_not_charged_again_from_the_topic() -> None:
     topic, clock = Topic(), Clock()
     one, _here = sharing_of(topic, clock)
     one.inherited()
-    one._heard(News({7: []}, 0, 1, one.ignored))
+    one._heard(News({7: []}, 0, 1, one.ignored, [0]))
     assert one.limiters.others_units == 0
 
 

@@ -59,6 +59,10 @@ class SimulatedWeir:
         self.used = 0.0
         self.alive = True
         self.cut_off = False
+        self.opens_ms = 0
+        """Time (ms) until which the topic is closed for this Weir: it reads, and cannot send."""
+        self.loses_until_ms = 0
+        """Time (ms) until which the reports of this Weir are lost on their way to the topic."""
         self.paused_until_ms = 0
 
     def charge(self, size: float, now_ms: int) -> int:
@@ -74,6 +78,7 @@ class SimulatedWeir:
         if self.others.read_back > self.read_back:
             self.read_back = self.others.read_back
             self.blindness.heard(self.others.weirs(now_ms), now_ms)
+        self.own.returned(self.others.returned())
         self.shared.absorb(self.others.charges(), now_ms)
 
 
@@ -122,7 +127,9 @@ class World:
             return
         weir.shared.look(self.now_ms)
         for report in weir.own.due(self.now_ms):
-            if not weir.cut_off:
+            if weir.opens_ms > self.now_ms:
+                weir.own.unsent(report.sequence)
+            elif not weir.cut_off and weir.loses_until_ms <= self.now_ms:
                 self.sent.append(report)
                 self._send(encode(report))
 

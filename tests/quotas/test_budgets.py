@@ -1,6 +1,7 @@
 """Budgets: who shares them, what a change of the table does to them, and how they are forgotten."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -346,6 +347,9 @@ class Seen:
     def charge(self, units: float, now_ms: int) -> int:
         del units, now_ms
         return 0
+
+    def watch(self, note: Callable[[Tags], None]) -> None:
+        note(self.tags)
 
     def delta(self) -> float:
         return 0.0

@@ -16,7 +16,15 @@ from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge, OthersUsage
 from weir.quotas.sharing.own import OwnUsage
-from weir.quotas.sharing.report import Report, ReportError, Usage, decode, encode, limiter_number
+from weir.quotas.sharing.report import (
+    USAGES_MAX,
+    Report,
+    ReportError,
+    Usage,
+    decode,
+    encode,
+    limiter_number,
+)
 from weir.quotas.sharing.shared import SharedLimiters
 from weir.quotas.table.entities import Entity, Tags
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
@@ -99,6 +107,60 @@ def test_recent_units_are_those_of_about_ten_seconds() -> None:
     assert 1000 <= usage.recent <= 1200
 
 
+def test_a_limiter_whose_report_did_not_leave_is_reported_again_without_further_usage() -> None:
+    own = OwnUsage("w", 1)
+    own.due(0)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=10)
+    (report,) = own.due(50)
+    own.unsent(report.sequence)
+    assert own.due(549) == []  # a closed topic is tried twice a second
+    assert [report.usages for report in own.due(550)] == [(Usage(7, 300, 300),)]
+
+
+def test_a_limiter_is_reported_again_if_a_later_report_came_back_and_its_own_did_not() -> None:
+    own = OwnUsage("w", 1)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=0)
+    own.due(0)
+    own.due(500)
+    own.returned([1])
+    assert [report.usages for report in own.due(1000)] == [(Usage(7, 300, 300),)]
+    own.returned([2])
+    assert [report.usages for report in own.due(1500)] == [()]
+
+
+def test_a_limiter_is_reported_again_after_two_seconds_without_a_report_that_came_back() -> None:
+    own = OwnUsage("w", 1)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=0)
+    found = [report.usages for now_ms in range(0, 13_000, 500) for report in own.due(now_ms)]
+    again = (Usage(7, 300, 300),)
+    assert [500 * number for number, usages in enumerate(found) if usages == again] == [
+        *(0, 2000, 4000, 6000, 8000, 10_000)
+    ]  # usage of 11 s ago no longer counts
+
+
+def test_a_closed_topic_gets_one_report_at_a_time_also_about_many_limiters() -> None:
+    own = OwnUsage("w", 1)
+    (first,) = own.due(0)
+    own.unsent(first.sequence)
+    for limiter in range(USAGES_MAX + 1):
+        own.note(limiter, 1, 10_000, 2, 0)
+    (report,) = own.due(500)
+    assert len(report.usages) == USAGES_MAX
+    own.unsent(report.sequence)
+    own.returned([])
+    assert sum(len(report.usages) for report in own.due(1000)) == USAGES_MAX + 1
+
+
+def test_a_total_that_is_reported_again_has_not_shrunk_by_units_given_back() -> None:
+    own = OwnUsage("w", 1)
+    own.note(7, 300, window_units=10_000, weirs=2, now_ms=0)
+    own.due(0)
+    own.note(7, -100, window_units=10_000, weirs=2, now_ms=100)
+    own.due(500)
+    own.returned([1])
+    assert [report.usages for report in own.due(1000)] == [(Usage(7, 300, 200),)]
+
+
 def charged(others: OthersUsage) -> dict[int, float]:
     return {limiter: sum(each.units for each in charges) for limiter, charges in others.charges().items()}
 
@@ -166,6 +228,24 @@ def test_limits_apply_as_without_sharing_if_the_topic_was_never_read() -> None:
     assert blindness.part(None) == 1
 
 
+@pytest.mark.parametrize("heard_ms", [20, 4000, 6000])
+def test_a_limiter_made_before_the_others_were_heard_gets_the_whole_limit_after_that(heard_ms: int) -> None:
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    limiters.join(ID, quotas, 10)
+    limiters.look(0)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    assert budget.limit == 500
+    for now_ms in range(20, heard_ms, 20):
+        limiters.look(now_ms)
+    blindness.heard(1, heard_ms)
+    for now_ms in range(heard_ms, heard_ms + 100, 20):
+        limiters.look(now_ms)
+    assert budget.limit == 1000
+
+
 def shared(now_ms: int = 0) -> tuple[SharedLimiters, OwnUsage, Blindness]:
     own, blindness = OwnUsage("w", 1), Blindness(now_ms)
     return SharedLimiters(own, blindness, 11_000), own, blindness
@@ -184,6 +264,7 @@ def test_usage_of_a_client_not_known_here_waits_for_its_first_request() -> None:
     limiters.look(20)
     assert list(limiters.usages("a", "app")) == [(ID, Tags("a", ""), 1000, 10_000)]
     assert list(limiters.usages("b", "app")) == []
+    assert limiters.others_units == 10_000  # once, and not again when its client has come
 
 
 def test_a_report_charges_at_most_a_window_of_each_other_weir() -> None:

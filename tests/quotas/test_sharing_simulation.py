@@ -90,6 +90,29 @@ def test_lost_and_doubled_reports_change_the_rate_by_less_than_five_percent(seed
     assert rate(made, began_ms + 20_000, began_ms + 80_000) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("closed", [True, False])
+def test_usage_of_a_weir_that_cannot_report_for_a_second_and_is_muted_then_is_charged_at_the_others(
+    seed: int, closed: bool
+) -> None:
+    """closed: the topic refuses its reports; else they are lost on the way. Its clients wait after that, so
+    no further usage makes up for the lost reports.
+    """
+    made = world(2, Conditions(), seed)
+    muted, other = made.weirs
+    began_ms = made.now_ms
+    if closed:
+        muted.opens_ms = began_ms + 1000
+    else:
+        muted.loses_until_ms = began_ms + 1000
+    for number in range(5):
+        made.run(began_ms + 100 * number)
+        muted.charge(WINDOW_S * LIMIT / 4, made.now_ms)
+    made.run(began_ms + 6000)
+    assert other.shared.others_units == 5 / 4 * WINDOW_S * LIMIT
+    assert other.charge(2 * LIMIT, made.now_ms) > 0
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_killed_weir_leaves_the_limit_to_the_others(seed: int) -> None:
     after_kill, without = rates_after_20_s(seed, killed=True), rates_after_20_s(seed, killed=False)

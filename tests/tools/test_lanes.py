@@ -7,7 +7,7 @@ import io
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,7 +20,7 @@ from tests.selection import is_in_part, parse_part
 from tools.lanes import __main__ as command
 from tools.lanes.again import FAILED_MAX, again
 from tools.lanes.lane import LANES, ROOT, Extent, Lane, modules
-from tools.lanes.results import Case, Outcome, plain_counts, read_cases, slowest
+from tools.lanes.results import CHOSEN, Case, Outcome, plain_counts, read_cases, slowest
 from tools.lanes.runner import Background, run_lane
 from tools.lanes.summary import show
 
@@ -244,7 +244,11 @@ def outcome_of(module: Path, report: Path) -> Outcome:
     """Run a test module as a lane does."""
     lane = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"--junitxml={report}"]
     subprocess.run([*lane, str(module)], cwd=ROOT, check=False, capture_output=True)
-    return Outcome("brokers", read_cases(report), 1.0, ok=False, is_timed=True, is_complete=True)
+    return Outcome("brokers", read_cases(report), 1.0, ok=False, alone=alone, is_complete=True)
+
+
+def alone(options: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-n", "0", *options, f"@{CHOSEN}"]
 
 
 @pytest.fixture
@@ -287,13 +291,12 @@ def test_a_test_that_fails_alone_too_has_failed(passes_alone: Path, tmp_path: Pa
     assert [case.outcome for case in outcome.cases] == ["passed", "failed"]
 
 
-def test_only_a_few_failed_tests_of_a_complete_timed_lane_run_again() -> None:
+def test_only_a_few_failed_tests_of_a_complete_lane_run_again() -> None:
     failed = tuple(Case(f"test_a.py::test_{number}", 1.0, "failed") for number in range(FAILED_MAX + 1))
     outcomes = [
-        Outcome("fast", failed[:1], 1.0, ok=False, is_complete=True),
-        Outcome("brokers", failed[:1], 1.0, ok=False, is_timed=True),
-        Outcome("brokers", failed, 1.0, ok=False, is_timed=True, is_complete=True),
-        Outcome("brokers", (), 1.0, ok=True, is_timed=True, is_complete=True),
+        Outcome("brokers", failed[:1], 1.0, ok=False),
+        Outcome("brokers", failed, 1.0, ok=False, is_complete=True),
+        Outcome("brokers", (), 1.0, ok=True, is_complete=True),
     ]
     assert again(outcomes, pytest.fail) == outcomes
 
@@ -328,7 +331,3 @@ def test_a_skipped_second_run_leaves_the_test_failed(passes_alone: Path, tmp_pat
     assert not outcome.ok
     assert [case.outcome for case in read_cases(tmp_path / "again.xml")] == ["skipped"]
     assert [case.outcome for case in outcome.cases] == ["failed"]
-
-
-def test_lanes_with_brokers_or_spark_are_timed() -> None:
-    assert [lane.name for lane in LANES if lane.is_timed] == ["spark", "brokers", "measured", "alone"]

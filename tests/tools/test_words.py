@@ -98,7 +98,7 @@ def test_excluded_pages_exist() -> None:
         ("def _vouched(): ...", "_vouched"),
         ("def f(places): ...", "places"),
         ("x.management = 1", "management"),
-        ("from a import Splice", "Splice"),
+        ("from a import Slate", "Slate"),
         ("toll = 1", "toll"),
         ('"""What is over waits."""', "What"),
         ('class A:\n    """An A."""\n    b: int\n    """When it ends."""', "When"),

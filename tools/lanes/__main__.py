@@ -68,13 +68,13 @@ def everything(seed: int | None) -> None:
 @click.option(
     "--minutes",
     type=click.FloatRange(min=1),
-    default=50,
+    default=20,
     show_default=True,
     help="Time within which a test that `test` leaves out must begin. Later ones are skipped, and counted.",
 )
 def ci(part: str, minutes: float) -> None:
     """Run the tests of the command `test`, those of the compiled data path, and one part of the remaining
-    tests. Up to five failed tests of a lane with brokers, or with Spark, run again without neighbours.
+    tests. Up to five failed tests of a lane run again without neighbours.
     """
     until = _until(minutes)
     outcomes = [*_beside_spark(Extent.CORE, []), run_compiled([until], _say)]

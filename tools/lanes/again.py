@@ -1,20 +1,18 @@
-"""Run failed tests of real brokers and of Spark once more, one after another.
+"""Run failed tests once more, one after another.
 
-A test of this kind has time limits, and shares the cores with the tests beside it and with other work of
-the machine. So a test that has failed gets a second run without neighbours. The summary names each test that
-needed it: a test that is named often has a fault. Fast tests get no second run, because time is an argument
-in them.
+Tests with real brokers, with Spark or with other processes have time limits, and share the cores with the
+tests beside them and with other work of the machine. So a test that has failed gets a second run without
+neighbours. The summary names each test that needed it: a test that is named often has a fault. A fault in
+the rules fails again, because time is an argument there.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from tools.lanes.lane import REPORTS
-from tools.lanes.results import Case, Outcome
+from tools.lanes.results import CHOSEN, REPORTS, Case, Outcome
 from tools.lanes.runner import Say, measured
 
 FAILED_MAX: Final = 5
@@ -22,32 +20,24 @@ FAILED_MAX: Final = 5
 
 
 def again(outcomes: Sequence[Outcome], say: Say, options: Sequence[str] = ()) -> list[Outcome]:
-    """Return the outcomes; those of lanes that permit it after a second run of their failed tests, with these
+    """Return the outcomes; those of lanes with few failed tests after a second run of these, with these
     options of pytest.
     """
     return [_again(outcome, say, options) if _may_run_again(outcome) else outcome for outcome in outcomes]
 
 
 def _may_run_again(outcome: Outcome) -> bool:
-    return outcome.is_timed and outcome.is_complete and 0 < outcome.count("failed") <= FAILED_MAX
+    return outcome.is_complete and 0 < outcome.count("failed") <= FAILED_MAX
 
 
 def _again(outcome: Outcome, say: Say, options: Sequence[str]) -> Outcome:
+    assert outcome.alone is not None
     failed = [case.node_id for case in outcome.cases if case.outcome == "failed"]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        f"--junitxml={REPORTS / 'again.xml'}",
-        *options,
-        *failed,
-    ]
-    second = measured(
-        f"{outcome.name}, again", REPORTS / "again.xml", "failed tests, without neighbours", command, say
-    )
+    report = REPORTS / "again.xml"
+    CHOSEN.parent.mkdir(parents=True, exist_ok=True)
+    CHOSEN.write_text("\n".join(failed), "utf-8")
+    command = outcome.alone([f"--junitxml={report}", *options])
+    second = measured(f"{outcome.name}, again", report, "failed tests, without neighbours", command, say)
     passed = {case.node_id for case in second.cases if case.outcome == "passed"}.intersection(failed)
     return replace(
         outcome,

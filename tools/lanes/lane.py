@@ -11,9 +11,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from tools.lanes.results import REPORTS
+
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = ROOT / "tests"
-REPORTS: Final = ROOT / "build" / "junit"
 
 
 class Extent(Enum):
@@ -43,8 +44,6 @@ class Lane:
     workers: str = "auto"
     """Number of pytest-xdist's workers; "0": the tests run one after the other."""
     options: tuple[str, ...] = ()
-    is_timed: bool = False
-    """True if the tests wait for other processes, and have time limits: failed ones may run again alone."""
     extents: tuple[Extent, ...] = tuple(Extent)
     """CORE and ALL if `make test` runs all of the lane, REST and ALL if `make test` runs none of it."""
 
@@ -117,7 +116,6 @@ SPARK: Final = Lane(
     named=("spark",),
     workers="2",
     options=("--dist", "loadfile"),
-    is_timed=True,
 )
 BROKERS: Final = Lane(
     "brokers",
@@ -126,7 +124,6 @@ BROKERS: Final = Lane(
     named=_BROKERS,
     workers=_broker_workers(),
     options=ONE_BY_ONE,
-    is_timed=True,
 )
 MEASURED: Final = Lane(
     "measured",
@@ -135,7 +132,6 @@ MEASURED: Final = Lane(
     named=("measured",),
     workers="2",
     options=ONE_BY_ONE,
-    is_timed=True,
 )
 ALONE: Final = Lane(
     "alone",
@@ -144,7 +140,6 @@ ALONE: Final = Lane(
     named=("alone",),
     workers="0",
     extents=(Extent.REST, Extent.ALL),
-    is_timed=True,
 )
 LANES: Final = (FAST, SPARK, BROKERS, MEASURED, ALONE)
 

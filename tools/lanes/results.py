@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
 
+REPORTS: Final = Path(__file__).parents[2] / "build" / "junit"
+CHOSEN: Final = REPORTS / "again.txt"
+"""File with the names of the tests of a second run, one a line."""
 OUT_OF_TIME: Final = "the time of --until was over"
 """Reason for skipping a test that would have begun too late."""
 
@@ -36,8 +39,10 @@ class Outcome:
     note: str = ""
     repeat: str = ".venv/bin/python -m pytest"
     """Command that runs a test of the lane again if the test's name is added."""
-    is_timed: bool = False
-    """True if the lane's tests have time limits, so that the machine's load may make them fail."""
+    alone: Callable[[Sequence[str]], list[str]] | None = None
+    """Function that returns the command that runs the tests named in `CHOSEN` without neighbours, with these
+    options of pytest; None if the lane has no tests.
+    """
     is_complete: bool = False
     """True if all tests of the lane were run, whether they failed or not."""
     passed_alone: tuple[str, ...] = ()

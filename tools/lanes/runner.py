@@ -14,7 +14,7 @@ from typing import IO, Final, TypeAlias
 from xml.etree import ElementTree as ET
 
 from tools.lanes.lane import COMPILED, ROOT, Extent, Lane, check_commands
-from tools.lanes.results import Case, Outcome, read_cases
+from tools.lanes.results import CHOSEN, Case, Outcome, read_cases
 
 Say: TypeAlias = Callable[[str], None]
 TESTS_FAILED: Final = 1
@@ -42,7 +42,11 @@ def run_lane(
     name = f"{lane.name} ({extent.value})" if lane.is_divided else lane.name
     repeat = " ".join([".venv/bin/python -m pytest", *options])
     outcome = measured(name, report, lane.about, command, say, repeat, output, may_be_empty=bool(options))
-    return replace(outcome, is_timed=lane.is_timed)
+    return replace(outcome, alone=_alone)
+
+
+def _alone(options: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-n", "0", *options, f"@{CHOSEN}"]
 
 
 class Background:
@@ -83,10 +87,19 @@ def run_compiled(options: Sequence[str], say: Say) -> Outcome:
     if hindrance is not None:
         return Outcome("compiled", (), 0.0, ok=True, note=f"skipped: {hindrance}")
     report = COMPILED.report(Extent.ALL)
-    pytest_options = " ".join([f"--junitxml={report}", *options])
-    command = ["make", "--no-print-directory", "check-compiled", f"PYTEST_OPTIONS={pytest_options}"]
+    command = _check_compiled([f"--junitxml={report}", *options])
     repeat = "make check-compiled PYTEST_OPTIONS=--last-failed #"
-    return measured("compiled", report, COMPILED.about, command, say, repeat, may_be_empty=False)
+    outcome = measured("compiled", report, COMPILED.about, command, say, repeat, may_be_empty=False)
+    return replace(outcome, alone=_compiled_alone, is_complete=bool(outcome.cases))
+
+
+def _check_compiled(options: Sequence[str], *variables: str) -> list[str]:
+    command = ["make", "--no-print-directory", "check-compiled", *variables]
+    return [*command, f"PYTEST_OPTIONS={' '.join(options)}"]
+
+
+def _compiled_alone(options: Sequence[str]) -> list[str]:
+    return _check_compiled(["-n 0", *options], f"COMPILED_TESTS=@{CHOSEN}")
 
 
 def measured(

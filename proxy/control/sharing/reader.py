@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
+
+import structlog
 
 from weir.proxy.control.stores.store import StoreError
 from weir.quotas.sharing.others import Charge, OthersUsage
 from weir.quotas.sharing.report import Report, ReportError, decode
+
+log = structlog.get_logger("weir.quotas")
 
 POLL_S: Final = 0.05
 RETRY_S: Final = 0.5
@@ -17,6 +22,8 @@ SILENT_S: Final = 1.5
 """Time (s) of reading without an own report after which the topic is opened again: before the Weir counts as
 blind.
 """
+STOP_S: Final = 3.0
+"""Maximum time (s) to wait for the end of the thread: a call of librdkafka may take longer."""
 BACKLOG_S: Final = 5.0
 """Maximum time (s) for which the reports from before the start are collected."""
 
@@ -32,10 +39,10 @@ class Read(NamedTuple):
 class Link(Protocol):
     """An opened topic."""
 
-    def send(self, data: bytes) -> bool:
+    def send(self, data: bytes, /) -> bool:
         """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
 
-    def read(self, timeout_s: float) -> list[Read]:
+    def read(self, timeout_s: float, /) -> list[Read]:
         """Return the next records; wait for at most `timeout_s` (s). Raises StoreError."""
 
     def close(self) -> None:
@@ -53,6 +60,8 @@ class News(NamedTuple):
     """Number of Weirs that were heard recently, this one included."""
     ignored: Counter[str]
     """Number of reports and usages that were not charged, by reason, since the start."""
+    returned: list[int]
+    """Sequences of the own reports that were read since the last hand-over."""
 
 
 class Reader:
@@ -65,10 +74,10 @@ class Reader:
         incarnation: int,
         clock_ms: Callable[[], int],
         hand_over: Callable[[News], None],
-        failed: Callable[[StoreError | None], None],
+        failed: Callable[[StoreError], None],
     ) -> None:
         """Begin without a thread. `clock_ms` is the clock (ms) of limiters. `hand_over` and `failed` are
-        called on the reader's thread; `failed` with None once the topic is open.
+        called on the reader's thread.
         """
         self._open_link = open_link
         self._own = (weir, incarnation)
@@ -82,49 +91,68 @@ class Reader:
         """(Report, broker's time in ms) from before the first own report; None once that was read."""
         self._began_ms = 0
         self._silent_s = 0.0
+        self._bug = ""
+        """Type and text of the last unexpected exception."""
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread."""
-        self._stopping.clear()
-        self._thread = threading.Thread(target=self._run, name="shared usage", daemon=True)
+        """Start a thread. A former one that has not ended changes nothing any more."""
+        self._stopping = threading.Event()
+        run = partial(self._run, self._stopping)
+        self._thread = threading.Thread(target=run, name="shared usage", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end. Blocks."""
+        """Stop the thread, and wait for its end, at most for `STOP_S`. Blocks."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_S)
 
     def send(self, data: bytes) -> bool:
         """Queue a report without waiting; return False if it was dropped. Callable from any thread."""
         link = self._link
         return link is not None and link.send(data)
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
             try:
-                self._read_on()
+                self._read_on(stopping)
             except StoreError as error:
                 self._failed(error)
-                self._stopping.wait(RETRY_S)
+                stopping.wait(RETRY_S)
+            except Exception as error:  # noqa: BLE001  # a bug, or a library's: the thread must go on
+                self._say_bug(error)
+                self._failed(StoreError(f"internal error, please report this: {_named(error)}"))
+                stopping.wait(RETRY_S)
 
-    def _read_on(self) -> None:
+    def _say_bug(self, error: Exception) -> None:
+        """Log an unexpected exception with its stack trace, unless it was the last one too."""
+        if _named(error) != self._bug:
+            self._bug = _named(error)
+            log.error(
+                "internal error while usage of other Weirs was read; please report this", exc_info=error
+            )
+
+    def _read_on(self, stopping: threading.Event) -> None:
         """Open the topic, and read it until stopped. Raises StoreError."""
         link = self._open_link()
-        self._began_ms, self._silent_s = self._clock_ms(), 0.0
-        self._link = link
         try:
-            self._failed(None)
-            while not self._stopping.is_set():
-                self._read(link)
+            if stopping.is_set():
+                return
+            self._began_ms, self._silent_s = self._clock_ms(), 0.0
+            self._link = link
+            while not stopping.is_set():
+                self._read(link, stopping)
         finally:
-            self._link = None
-            link.close()
+            if self._link is link:
+                self._link = None
+            _close(link)
 
-    def _read(self, link: Link) -> None:
+    def _read(self, link: Link, stopping: threading.Event) -> None:
         before_ms, before = self._clock_ms(), self._others.read_back
         records = link.read(POLL_S)
+        if stopping.is_set():
+            return
         now_ms = self._clock_ms()
         for record in records:
             self._take(record, now_ms)
@@ -135,12 +163,19 @@ class Reader:
         else:
             self._silent_s += min((now_ms - before_ms) / 1000, 2 * POLL_S)  # a stopped process did not read
         if records and not self._backlog:
-            others = self._others
-            self._hand_over(
-                News(others.charges(), others.read_back, others.weirs(now_ms), Counter(others.ignored))
-            )
+            self._hand_over(self._news(now_ms))
         if self._silent_s >= SILENT_S:
             raise StoreError("own reports of usage do not come back")
+
+    def _news(self, now_ms: int) -> News:
+        others = self._others
+        return News(
+            others.charges(),
+            others.read_back,
+            others.weirs(now_ms),
+            Counter(others.ignored),
+            others.returned(),
+        )
 
     def _take(self, record: Read, now_ms: int) -> None:
         try:
@@ -162,3 +197,15 @@ class Reader:
         backlog, self._backlog = self._backlog or [], None
         for report, at_ms in backlog:
             self._others.take(report, now_ms, now_ms - max(present_ms - at_ms, 0))
+
+
+def _close(link: Link) -> None:
+    """Close the topic. An error is only logged, because an earlier one is the reason for closing."""
+    try:
+        link.close()
+    except Exception as error:  # noqa: BLE001  # librdkafka's, or of its Python library
+        log.warning("topic of shared usage not closed", reason=_named(error))
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +15,11 @@ import trio
 
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
+from weir.proxy.control.quota_registry import is_shareable
 from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
+from weir.proxy.control.supervisor import on_timers
 from weir.proxy.outage import Outage
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from weir.proxy.config.config import Config
     from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.control.supervisor import Works
+    from weir.proxy.net.reactor import Reactor
+    from weir.quotas.handover import QuotasName
 
 log = structlog.get_logger("weir.quotas")
 
@@ -59,11 +64,13 @@ class UsageSharing:
         self._registry = registry
         self._clock_ms = clock_ms
         self._every_broker = every_broker
-        self.own: Final = OwnUsage(weir, incarnation)
+        self.own: Final = OwnUsage(weir, incarnation, registry.memory_ms)
         """Usage of own clients."""
         self.blindness: Final = Blindness(clock_ms(), open_on_loss=on_loss == "open")
         """State of hearing the others, and the part of limits that follows."""
-        self.limiters: Final = SharedLimiters(self.own, self.blindness, registry.memory_ms)
+        self.limiters: Final = SharedLimiters(
+            self.own, self.blindness, registry.memory_ms, registry.sample_ms
+        )
         """The limiters that take part."""
         self.weirs = 0
         """Number of Weirs heard recently, this one included; 0 before the topic was read."""
@@ -72,7 +79,7 @@ class UsageSharing:
         self.unsent = 0
         """Number of own reports that were dropped because the topic is not open."""
         self.failure = ""
-        """Reason why the topic cannot be used; empty while it can."""
+        """Reason why the topic could not be used; empty once an own report was read back."""
         self.on_absorb: list[Callable[[Mapping[int, list[Charge]]], None]] = []
         """Functions to call with usage of others that is charged, by the numbers of limiters."""
         self.on_look: list[Callable[[], None]] = []
@@ -103,6 +110,10 @@ class UsageSharing:
             for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
                 self.limiters.join(name, quotas, window_s)
 
+    def shares(self, name: QuotasName) -> bool:
+        """Return True if the quotas of this name are shared, or will be once their broker is known."""
+        return is_shareable(name, every_broker=self._every_broker)
+
     def inherited(self) -> None:
         """Note that limiters have the usage of a former process already: what the topic has from before is
         not charged a second time.
@@ -116,16 +127,13 @@ class UsageSharing:
         waiting_ms = self._clock_ms() - min(self._sent.values()) if self._sent else 0
         return max(self._trip_ms, waiting_ms)
 
-    async def run(self, works: Works) -> None:
-        """Share until cancelled; then send the last usage."""
+    async def run(self, reactor: Reactor, works: Works) -> None:
+        """Share until cancelled; then send the last usage. Looks are timers of the reactor."""
         self._token = trio.lowlevel.current_trio_token()
         self._reader.start()
         log.info("sharing usage", weir=self.weir, every_broker=self._every_broker)
         try:
-            while True:
-                self.look()
-                works()
-                await trio.sleep(LOOK_MS / 1000)
+            await on_timers(reactor, LOOK_MS, self.look)(works)
         finally:
             self.own.hurry()
             self.look()
@@ -139,19 +147,28 @@ class UsageSharing:
         self.limiters.look(now_ms)
         for report in self.own.due(now_ms):
             self._sent[report.sequence] = now_ms
-            self.unsent += not self._reader.send(encode(report))
+            if not self._reader.send(encode(report)):
+                self.unsent += 1
+                self.own.unsent(report.sequence)
         while len(self._sent) > SENT_MAX:
             del self._sent[next(iter(self._sent))]
         for call in self.on_look:
             call()
 
     def _soon(self, call: Callable[[], None]) -> None:
-        """Have the reactor's thread call `call`."""
+        """Have the reactor's thread call `call`. An exception would end the process, so it is logged."""
+
+        def guarded() -> None:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001  # a bug
+                reason = f"internal error, please report this: {type(error).__name__}: {error}"
+                self.failure = reason
+                self._outage.failed(reason=reason, exc_info=error)
+
         assert self._token is not None
-        try:
-            self._token.run_sync_soon(call)
-        except trio.RunFinishedError:
-            return
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(guarded)
 
     def _heard(self, news: News) -> None:
         now_ms = self._clock_ms()
@@ -162,19 +179,19 @@ class UsageSharing:
             for call in self.on_absorb:
                 call(news.charges)
         self.weirs, self.ignored = news.weirs, news.ignored
+        self.own.returned(news.returned)
         sent_ms = self._sent.get(news.read_back)
         if sent_ms is not None:
+            self.failure = ""
+            self._outage.over()
             self._trip_ms = now_ms - sent_ms
             for sequence in [each for each in self._sent if each <= news.read_back]:
                 del self._sent[sequence]
             self.blindness.heard(news.weirs, now_ms)
 
-    def _note_failure(self, error: StoreError | None) -> None:
-        self.failure = "" if error is None else str(error)
-        if error is None:
-            self._outage.over()
-        else:
-            self._outage.failed(reason=str(error))
+    def _note_failure(self, error: StoreError) -> None:
+        self.failure = str(error)
+        self._outage.failed(reason=self.failure)
 
     def conditions(self) -> Iterator[Condition]:
         """Yield the problem that reports do not get through, if it is present."""

@@ -1,12 +1,23 @@
-"""The topic of shared usage, accessed by librdkafka: one partition, kept for a minute."""
+"""The topic of shared usage, accessed by librdkafka: one partition, kept for a minute.
+
+Times of records are the broker's, and are compared with each other only: a Weir's clock may be wrong. In a
+topic that somebody has made with other settings, they are the times of the writers. Such times are ignored.
+"""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
+import structlog
 import trio
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from weir.proxy.config.config import Config
+
+log = structlog.get_logger("weir.quotas")
 
 KEPT_MS: Final = 60_000
 """Retention (ms) of the topic, and time for which a Weir reads back at its start."""
@@ -61,10 +74,7 @@ class ShareTopic:
         with failures(f"cannot use the topic {topic}"):
             self._producer = Producer(known | _OF_PRODUCER)
             self._consumer = Consumer(known | _OF_CONSUMER | {"error_cb": self._note})
-            since_ms = int(time.time() * 1000) - KEPT_MS
-            wanted = [TopicPartition(topic, PARTITION, since_ms)]
-            (found,) = self._consumer.offsets_for_times(wanted, timeout=ADMIN_S)
-            self._consumer.assign([found])
+            self._consumer.assign([beginning(self._consumer, topic)])
 
     def send(self, data: bytes) -> bool:
         """Queue a report without waiting; return False if it was dropped."""
@@ -113,22 +123,63 @@ _OF_CONSUMER: Final[Properties] = {
 
 def _make(topic: str, known: Properties, replication_factor: int) -> None:
     """Create the topic if it is missing and Weir is authorized. Raises StoreError."""
-    admin = AdminClient(known)
     wanted = NewTopic(topic, 1, replication_factor, config=TOPIC_CONFIG)
     with failures(f"cannot make the topic {topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
+        admin = AdminClient(known)
         awaited(admin.create_topics([wanted], request_timeout=ADMIN_S))
 
 
-def _read(message: Message) -> list[Read]:
-    """Return the record in a message; an empty list for an error of consumer groups, which Weir does not use.
-    Raises KafkaException.
+def beginning(consumer: Consumer, topic: str) -> TopicPartition:
+    """Return the position a minute before the newest record, by the broker's clock. Return the end of the
+    topic if it has no records, or if its times are not the broker's. Raises KafkaException.
+    """
+    low, high = consumer.get_watermark_offsets(
+        TopicPartition(topic, PARTITION), timeout=ADMIN_S, cached=False
+    )
+    if high <= low:
+        return TopicPartition(topic, PARTITION, high)
+    consumer.assign([TopicPartition(topic, PARTITION, high - 1)])
+    newest = _newest(consumer)
+    if newest is None:  # deleted meanwhile
+        return TopicPartition(topic, PARTITION, low)
+    kind, at_ms = newest.timestamp()
+    if kind != TIMESTAMP_LOG_APPEND_TIME:
+        log.warning(
+            "usage from before the start is not read: set message.timestamp.type=LogAppendTime", topic=topic
+        )
+        return TopicPartition(topic, PARTITION, high)
+    (found,) = consumer.offsets_for_times(
+        [TopicPartition(topic, PARTITION, at_ms - KEPT_MS)], timeout=ADMIN_S
+    )
+    return found
+
+
+def _newest(consumer: Consumer) -> Message | None:
+    """Return the record at the position of the consumer; None if no record comes. Raises KafkaException."""
+    while (message := consumer.poll(ADMIN_S)) is not None:
+        if _is_record(message):
+            return message
+    return None
+
+
+def _is_record(message: Message) -> bool:
+    """Return False for an error of consumer groups, which Weir does not use. Raises KafkaException for other
+    errors.
     """
     error = message.error()
-    if error is not None:
-        if error.code() in OF_GROUPS:
-            return []
+    if error is not None and error.code() not in OF_GROUPS:
         raise KafkaException(error)
-    return [Read(message.value() or b"", message.timestamp()[1])]
+    return error is None
+
+
+def _read(message: Message) -> list[Read]:
+    """Return the record in a message; an empty list for an error of consumer groups. The time is 0 if it is
+    not the broker's. Raises KafkaException.
+    """
+    if not _is_record(message):
+        return []
+    kind, at_ms = message.timestamp()
+    return [Read(message.value() or b"", at_ms if kind == TIMESTAMP_LOG_APPEND_TIME else 0)]
 
 
 def open_topic(topic: str, config: Config) -> ShareTopic:

@@ -79,7 +79,9 @@ class Certificate(Record, frozen=True):
 
 
 class Totals(Record, frozen=True):
-    """Sums over all connections and entities. Rates are of the latest complete second or two."""
+    """Sums over all connections and entities. Connections were counted at most a second ago; rates are of the
+    latest complete second or two.
+    """
 
     connections: int
     requests_per_s: float

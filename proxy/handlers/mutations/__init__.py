@@ -27,5 +27,3 @@ clients recently changed through Weir; `decoded_requests` decodes whole requests
 - Loops over topics pause (`protocol.pieces`): a large request delays other connections by a piece of
   its work.
 """
-
-# mypyc: skip, because these requests are rare, so compiling would only make the build longer.

@@ -60,9 +60,9 @@ def plan_metadata(plan: Plan) -> None:
     unwatched = plan.admit
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked = None
+        asked: Asked | None = None
         if complete and end - frame <= HARMLESS_BYTES_MAX:
-            asked = Asked(plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
+            asked = plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end])
             if context.cluster.harmless_requests.has(asked, context.now_ms):
                 return pass_on(context, data, frame, end, complete)
         client_id = context.client.client_id(data, frame, end)

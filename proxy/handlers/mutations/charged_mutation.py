@@ -1,6 +1,7 @@
 """One CreateTopics, CreatePartitions or DeleteTopics request and its charges: the code that enforced quotas
 and shadow quotas share.
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ automatic creations, and Metadata requests that recently could not create a topi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from weir.proxy.handlers.mutations.pending_creations import PendingCreations
 from weir.proxy.handlers.mutations.recent_topics import RecentTopics
@@ -24,14 +24,10 @@ not create a topic. A longer request is not remembered, and is decoded whenever 
 """
 
 
-class Asked(NamedTuple):
-    """Key by which an equal Metadata request is recognised: its version, its client's principal, and its
-    bytes from the client-id on.
-    """
-
-    version: int
-    user: str
-    request: bytes
+Asked: TypeAlias = tuple[int, str, bytes]
+"""Key by which an equal Metadata request is recognised: its version, its client's principal, and its bytes
+from the client-id on. A plain tuple, because each Metadata request makes one.
+"""
 
 
 class HarmlessRequests:
@@ -53,7 +49,8 @@ class HarmlessRequests:
         """Record that a request can create no topic now: all its topics exist, or its client lacks the
         permission, or the request lists no topics.
         """
-        if len(asked.request) <= HARMLESS_BYTES_MAX:
+        _version, _user, request = asked
+        if len(request) <= HARMLESS_BYTES_MAX:
             if len(self._until_ms) >= HARMLESS_MAX:
                 self._until_ms.clear()
             self._until_ms[asked] = now_ms + HARMLESS_MS

@@ -6,6 +6,7 @@ quota. So Weir closes the connection if it cannot read a request's header, could
 or if the request has too many elements. A shadow quota alone closes no connection: a request that cannot be
 read is forwarded without a charge.
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ A `Mutation` is one request: its topics with their costs, parts of it, and a res
 Costs are those of a KRaft controller (3.9): the number of partitions created, added or deleted, also with
 validate_only. A topic that would fail regardless of the quota costs nothing, as far as Weir can predict that.
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ the costs of the three APIs.
 A shadow quota is charged for successful changes when the broker has answered; no request is refused or
 throttled.
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 

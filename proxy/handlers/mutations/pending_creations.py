@@ -1,6 +1,7 @@
 """Pending creations: missing topics in Metadata responses, which the broker may be creating automatically,
 and the ledgers charged if the topics appear (KIP-599).
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 

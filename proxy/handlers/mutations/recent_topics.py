@@ -5,6 +5,7 @@ The controller answers when it has created a topic. The brokers' Metadata shows 
 answer, or several seconds after it if there are many topics (measured: up to 13 s). Until then Metadata has
 no number of partitions by which to charge a deletion.
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ If a heartbeat would create topics while the client's balance is negative, Weir 
 COORDINATOR_LOAD_IN_PROGRESS, after which members wait and try again. Other heartbeats are always forwarded,
 because they keep the group's members alive. A shadow quota is charged in the same way and delays no client.
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ other modules use them.
 Weir sends these requests on the client's own connection, so Weir needs no credentials, and the client's ACLs
 apply. A broker's Metadata may be seconds late; changes made through Weir are known at once.
 """
+# mypyc: skip, because these requests are rare, so compiling would only make the build longer.
 
 from __future__ import annotations
 
