@@ -139,7 +139,7 @@ async def test_charges_file_keeps_the_usage_of_topics(tmp_path: Path) -> None:
     former, new = QuotaRegistry(table_of()), QuotaRegistry(table_of())
     charge(former, b"each", 5_000_000)
     charge(former, b"whole", 5_000_000)
-    file = ChargesFile(tmp_path / "charges", lambda: former.used(NOW_MS), former.memory_ms, lambda: 1e9)
+    file = ChargesFile(tmp_path / "charges", former, lambda: NOW_MS, lambda: 1e9)
     with trio.CancelScope() as scope:
         await file.keep(scope.cancel)
     new.absorb(file.read(), NOW_MS)

@@ -198,6 +198,17 @@ def test_charges_are_read_once() -> None:
     assert not any(reader.look(NOW_MS, shared=False))
 
 
+def test_two_looks_at_charges_may_run_at_the_same_time() -> None:
+    """A take-over looks while a periodic look has not ended."""
+    registry = QuotaRegistry(TABLE)
+    reader = Charged(registry)
+    registry.of(1).ledger("", "each", NOW_MS).charge_produce(1, NOW_MS)
+    first = reader.look(NOW_MS, shared=False)
+    assert next(first) is not None
+    assert not any(reader.look(NOW_MS + 1_000_000, shared=False))
+    assert not any(first)
+
+
 def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
     worker, supervisor = QuotaRegistry(TABLE), QuotaRegistry(TABLE)
     wait_ms = produce(worker, "each", 5_000)
