@@ -40,8 +40,10 @@ mode = "shadow"
 LATER_MS = 5_000_000
 """The clock of the process that takes over, when that of the other shows 0."""
 
-Steps = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 30_000)), min_size=1, max_size=15)
-"""(Time in ms since the previous charge, units) of each charge."""
+Steps = st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 30_000)), min_size=1, max_size=15)
+"""(Time in ms since the previous charge, units) of each charge. No request has 0 bytes, so none is charged 0
+units: such a charge would begin a window, and would not be handed over.
+"""
 
 
 def passed_on(old: QuotaRegistry, now_ms: int, table: QuotaTable = TABLE) -> QuotaRegistry:
