@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import Final, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 import structlog
 import trio
@@ -29,6 +28,7 @@ from weir.proxy.control.cluster.discovery import first_brokers
 from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
+from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
@@ -55,12 +55,9 @@ from weir.proxy.server.takeover import taker as taking
 from weir.proxy.server.takeover.giver import Estate, Giver
 from weir.proxy.workers.pool import Pool, number_of
 from weir.quotas import QuotaTable
+from weir.quotas.handover import UsedUnits
 
 log = structlog.get_logger("weir")
-
-COLLECTED_EVERY_S: Final = 3600.0
-"""Time (s) between two full runs of the garbage collector."""
-_NEVER: Final = 2**31 - 1
 
 
 def run(config: Config, load: Callable[[], Config] | None = None) -> None:
@@ -178,12 +175,12 @@ async def _main(
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             if taker is not None:
-                await taker.finish(lambda taken: registry.absorb(taken, reactor.now_ms))
+                await taker.finish(partial(_absorb, registry, reactor, pool))
                 inherited.close()
                 server.listeners.resume()
                 if admin is not None:  # the former Weir has answered there until now
                     nursery.start_soon(admin.serve)
-            nursery.start_soon(_collect_garbage)
+            nursery.start_soon(collect_garbage)
             if kept is not None:
                 keep = partial(kept.keep, server.address_book)
                 nursery.start_soon(server.supervisor.keep_running, Task.BROKER_MAP, keep)
@@ -196,7 +193,7 @@ async def _main(
                 recorder = recorded.recorder(registries, lambda: monotonic_us() // 1000, server.supervisor)
                 await nursery.start(recorder.run)
             if place is not None:
-                nursery.start_soon(_hand_over, place, server, admin, reactor, charges)
+                nursery.start_soon(_hand_over, place, process, pool, admin, charges)
         nursery.cancel_scope.cancel()
 
 
@@ -321,18 +318,30 @@ async def _pool(process: _Process) -> Pool | None:
     config, server = process.config, process.server
     number = config.settings.workers
     if number == 0 and not needs_one_worker(config.settings):
-        number = number_of(len((await first_brokers(config, server.address_book)).nodes))
+        nodes = (await first_brokers(config, server.address_book)).nodes
+        number = number_of(len(nodes or server.remembered))
     if number <= 1:
         return None
+    for files in config.tls.files:
+        files.load()
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 
+def _absorb(registry: QuotaRegistry, reactor: Reactor, pool: Pool | None, taken: Iterable[UsedUnits]) -> None:
+    """Record what clients of a former Weir have used, here and at the workers."""
+    units = list(taken)
+    registry.absorb(units, reactor.now_ms)
+    if pool is not None:
+        pool.inherit(units)
+
+
 async def _hand_over(
-    place: Path, server: Server, admin: _Admin | None, reactor: Reactor, charges: ChargesFile | None
+    place: Path, process: _Process, pool: Pool | None, admin: _Admin | None, charges: ChargesFile | None
 ) -> None:
     """Wait for a new Weir at the Unix socket `place`, and hand the listeners over to it. Raises
     ConfigError.
     """
+    server = process.server
 
     def leave() -> None:
         if admin is not None:
@@ -344,8 +353,9 @@ async def _hand_over(
     estate = Estate(
         sockets=lambda: server.listeners.all_sockets + ([] if admin is None else admin.sockets),
         brokers=lambda: server.address_book.nodes,
-        used=lambda: server.quotas.used(reactor.now_ms),
+        used=lambda: server.quotas.used(process.reactor.now_ms),
         pause=server.listeners.pause,
+        flush=trio.lowlevel.checkpoint if pool is None else pool.flush,
         resume=server.listeners.resume,
         leave=leave,
     )
@@ -376,22 +386,6 @@ def _replication_follower(
         server.replication,
         server.address_book,
     )
-
-
-async def _collect_garbage() -> None:
-    """Make Python's garbage collector look at young objects as usual, at all objects once an hour, and never
-    at those that exist after the start.
-
-    A full run looks at every object and stops the reactor: for 36 ms after the start, for 110 ms with 100,000
-    clients. Python would begin one whenever a quarter of the objects is new, so clients could cause full
-    runs. Closed connections need no run: they leave no reference cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
-    while True:
-        await trio.sleep(COLLECTED_EVERY_S)
-        gc.collect()
 
 
 def _say_costs(config: Config) -> None:

@@ -95,4 +95,9 @@ def _tls(settings: Settings) -> ContextOfFiles | None:
         return None
     paths = [*dict.fromkeys([pair.cert, pair.key]), *([ca] if ca else [])]
     verify = ssl.CERT_NONE if ca is None else ssl.CERT_OPTIONAL  # /healthz needs no certificate
-    return ContextOfFiles("admin_tls_cert", paths, lambda: server_context(pair, verify, ca), pair.cert)
+    return ContextOfFiles(
+        "admin_tls_cert",
+        paths,
+        lambda at: server_context(pair.read_at(at), verify, ca and at(ca)),
+        pair.cert,
+    )

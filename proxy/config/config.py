@@ -269,7 +269,7 @@ def _check_sharing(settings: Settings) -> None:
         raise ConfigError("share_usage needs a topic: set usage_share_topic, for example to __weir_usage")
 
 
-_ONE_WORKER: Final = ("takeover_socket", "replication_upstream")
+_ONE_WORKER: Final = ("replication_upstream",)
 """Settings that more than one worker cannot serve."""
 
 

@@ -66,9 +66,9 @@ StartRelay: TypeAlias = Callable[[Client, Socket, Target], None]
 """Function (client, broker's socket, target with the broker's node id if known) that starts a relay, which
 then owns both sockets.
 """
-Give: TypeAlias = Callable[[socket.socket, Target, Target, Address], None]
-"""Function (client's socket, target, target of the listener, client's address) that gives a socket to another
-process. Raises RefusalError.
+Give: TypeAlias = Callable[[socket.socket, Target, Target, Address], Awaitable[None]]
+"""Coroutine function (client's socket, target, target of the listener, client's address) that gives a socket
+to another process. Raises RefusalError.
 """
 RefuseUntil: TypeAlias = Callable[[Target, Callable[[], Awaitable[None]]], Awaitable[None]]
 """Coroutine function (target of the listener, until) that has a listener refuse connections until `until`
@@ -113,12 +113,6 @@ class Connector:
             )
         self._upstream = Upstream(config.tls.upstream)
 
-    @property
-    def refusing(self) -> frozenset[int]:
-        """Node ids of the brokers whose listeners refuse connections now."""
-        refusing = (target.node_id for target in self._refusing if not target.is_replication)
-        return frozenset(node_id for node_id in refusing if node_id is not None)
-
     async def establish(
         self, sock: socket.socket, target: Target, peer: Address, listener: Target | None = None
     ) -> None:
@@ -135,7 +129,7 @@ class Connector:
         async def given(pending: PendingConnection) -> None:
             if self.names_brokers and pending.target == BOOTSTRAP:
                 pending.target = await self._named(pending)
-            give(pending.plain, pending.target, pending.listener, pending.peer)
+            await give(pending.plain, pending.target, pending.listener, pending.peer)
 
         await self._serve(PendingConnection(sock, target, peer), given)
 
@@ -166,12 +160,11 @@ class Connector:
         self, pending: PendingConnection, serve: Callable[[PendingConnection], Awaitable[None]]
     ) -> None:
         """Count a client and serve it, or refuse the client."""
-        target = pending.target
         try:
             await self._admitted(pending, serve)
         except RefusalError as refusal:
-            self._note(refusal, pending.target, str(pending.peer))
-            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.target == target:
+            self.note_refusal(refusal, pending.target, pending.peer)
+            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.target == pending.listener:
                 await self._refuse_others(pending)
             else:
                 await self._close_later(pending, refusal.hold_s)
@@ -210,7 +203,7 @@ class Connector:
         open then.
         """
         client = await self._client(pending)
-        broker, found = await self._connect(pending.target)
+        broker, found = await self._connect(pending.target, self.addresses(pending.target))
         self._start_relay(client, broker, found)
 
     async def _enter(self, pending: PendingConnection) -> None:
@@ -252,13 +245,20 @@ class Connector:
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
         return Client(accepted.sock, pending.peer, host, accepted.user, pending.listener)
 
-    async def _connect(self, target: Target) -> tuple[Socket, Target]:
-        """Return a socket connected to this broker, and the target with the broker's node id if known; for
-        the bootstrap listener, to any broker. Raises RefusalError.
+    async def reach(self, addresses: list[tuple[Address, Target]]) -> Target:
+        """Return the first of these targets that can be reached. Raises RefusalError."""
+        broker, found = await self._connect(BOOTSTRAP, addresses)
+        broker.close()
+        return found
+
+    async def _connect(
+        self, target: Target, addresses: list[tuple[Address, Target]]
+    ) -> tuple[Socket, Target]:
+        """Return a socket connected to the first of these addresses (`self.addresses`) that can be reached,
+        and its target. Raises RefusalError.
         """
         failure: RefusalError | None = None
         timeout_s = self.config.settings.connect_timeout_s
-        addresses = self.addresses(target)
         with trio.move_on_after(timeout_s):
             for address, found in addresses:
                 # A host that drops packets must leave time for the others.
@@ -304,10 +304,12 @@ class Connector:
         others = [(address, Target(found)) for found, address in nodes.items()]
         return list(dict.fromkeys(first + others + configured))
 
-    def _note(self, refusal: RefusalError, target: Target, client: str) -> None:
+    def note_refusal(self, refusal: RefusalError, target: Target, client: Address) -> None:
+        """Count and log a client that is refused."""
         known = self._known(target)
         self._counters.closed_at[refusal.reason, known] += 1
-        details = {"reason": refusal.reason, **target.log_fields, "client": client, "detail": str(refusal)}
+        details = {"reason": refusal.reason, **target.log_fields, "client": str(client)}
+        details["detail"] = str(refusal)
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:
@@ -358,7 +360,7 @@ class Connector:
         because alerts use these counters. The log has the broker's state instead (`BrokerStates`).
         """
         try:
-            broker, _target = await self._connect(target)
+            broker, _target = await self._connect(target, self.addresses(target))
         except RefusalError as refusal:
             self._counters.closed_at[refusal.reason, self._known(target)] += 1
             return refusal.reason in AWAY

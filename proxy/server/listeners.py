@@ -80,10 +80,20 @@ class Listeners:
         self._sockets[target] = listening
         self._run_soon(lambda: self._opened.send_nowait((listening, target)))
 
+    def __contains__(self, target: Target) -> bool:
+        """Return True if a listener of its own has this target. With server names, only BOOTSTRAP has one."""
+        return target in self._sockets
+
     @property
     def all_sockets(self) -> list[socket.socket]:
         """Sockets of all listeners."""
         return list(chain.from_iterable(self._sockets.values()))
+
+    @property
+    def refusing(self) -> frozenset[int]:
+        """Node ids of the brokers whose listeners refuse connections now; replication listeners excluded."""
+        targets = (target for target in self._refusing if not target.is_replication)
+        return frozenset(target.node_id for target in targets if target.node_id is not None)
 
     def pause(self) -> None:
         """Accept no connections until `resume`. Clients wait in the kernel's queues meanwhile."""

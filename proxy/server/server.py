@@ -54,7 +54,7 @@ log = structlog.get_logger("weir")
 
 
 ListConnections: TypeAlias = Callable[[ConnectionFilter], Awaitable[Connections]]
-LOSSES: Final = ("died", "stuck")
+LOSSES: Final = ("died", "stuck", "failed")
 """Reasons why workers are replaced."""
 
 
@@ -113,10 +113,6 @@ class Server:
         self.read_peers: ReadPeers = local_peers(self._clients, quotas)
         """Coroutine function that reads the clients of the open connections of entities. Set it before
         calling `serve`.
-        """
-        self.refusing_elsewhere: Callable[[], frozenset[int]] = frozenset
-        """Function that returns the node ids of the brokers whose listeners refuse connections because a
-        worker asks for that.
         """
         self.worker_restarts: Counter[str] = Counter()
         """Number of replaced workers by reason."""
@@ -217,7 +213,7 @@ class Server:
     @property
     def refusing(self) -> frozenset[int]:
         """Node ids of the brokers whose listeners refuse connections now."""
-        return self.plane.connector.refusing | self.refusing_elsewhere()
+        return self.listeners.refusing
 
     @property
     def now_ms(self) -> int:

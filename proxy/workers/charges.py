@@ -21,6 +21,8 @@ from weir.quotas.mutations import MutationBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Tags
 
+CHARGES_MAX: Final = 200
+"""Maximum number of charges in a message."""
 USED_MS: Final = 2000
 """Minimum time (ms) after its last charge for which a limiter is looked at."""
 LATE_MS: Final = 1000
@@ -56,7 +58,7 @@ class _Used:
 
     def limiters(self, now_ms: int, used_ms: int) -> Iterator[Limiter]:
         """Yield the limiters to look at. Forget those that were not charged for `used_ms` (ms), and whose
-        clients do not wait.
+        clients do not wait. Another look may do the same between two steps.
         """
         self.used_ms.update(dict.fromkeys(self._noted, now_ms))
         self._noted.clear()
@@ -64,8 +66,9 @@ class _Used:
             limiter = self.quotas.known(tags)
             if limiter is not None:
                 yield limiter
-            if limiter is None or (now_ms - self.used_ms[tags] > used_ms and not _waits(limiter, now_ms)):
-                del self.used_ms[tags]
+            latest_ms = self.used_ms.get(tags, now_ms)
+            if limiter is None or (now_ms - latest_ms > used_ms and not _waits(limiter, now_ms)):
+                self.used_ms.pop(tags, None)
 
 
 def _waits(limiter: Limiter, now_ms: int) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import structlog
@@ -33,7 +34,8 @@ WAIT_S_MAX: Final = 5.0
 STEADY_S: Final = 60.0
 """Time (s) that a worker must run so that the time before a restart is short again."""
 
-Reason: TypeAlias = Literal["died", "stuck"]
+Reason: TypeAlias = Literal["died", "stuck", "failed"]
+"""Reason why a process has ended. `failed`: the supervisor could not obey one of its messages."""
 
 
 class Plan(NamedTuple):
@@ -121,20 +123,27 @@ class Handle:
         while not self._draining or self._waiting:
             works()
             began_s = trio.current_time()
-            reason = await self._process()
+            try:
+                reason = await self._process()
+            except Exception:
+                self._lose("failed")
+                raise
             if self._draining:
                 break
             if trio.current_time() - began_s >= STEADY_S:
                 wait_s = WAIT_S_MIN
-            self.restarts += 1
-            lost = list(self._given.elements())
-            self._given = Counter(client.host for client, _sock in self._waiting)
-            for host in self._given.elements():
-                lost.remove(host)
             log.error("worker lost, starting another", worker=self.number, reason=reason, wait_s=wait_s)
-            self._plan.lost(reason, lost)
+            self._lose(reason)
             await trio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
+
+    def _lose(self, reason: Reason) -> None:
+        """Note the end of a process and of its clients' connections; clients that wait for the next process
+        stay.
+        """
+        self.restarts += 1
+        lost, self._given = self._given, Counter(client.host for client, _sock in self._waiting)
+        self._plan.lost(reason, list((lost - self._given).elements()))
 
     async def _process(self) -> Reason:
         """Run one process until it ends; return the reason."""
@@ -159,11 +168,16 @@ class Handle:
         reason: Reason = "died"
         async with trio.open_nursery() as nursery:
 
-            async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+            async def send() -> None:
                 try:
-                    await work()
+                    await link.send_forever()
                 except LinkError:
-                    nursery.cancel_scope.cancel()
+                    link.end()  # a process that still runs ends; `receive` reads all that it has sent
+
+            async def receive() -> None:
+                with suppress(LinkError):
+                    await self._receive(link)
+                nursery.cancel_scope.cancel()
 
             async def watch() -> None:
                 nonlocal reason
@@ -173,8 +187,8 @@ class Handle:
                 reason = "stuck"
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(guarded, link.send_forever)
-            nursery.start_soon(guarded, lambda: self._receive(link))
+            nursery.start_soon(send)
+            nursery.start_soon(receive)
             nursery.start_soon(watch)
         return reason
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import os
 import socket
 from collections import deque
@@ -16,8 +17,9 @@ from weir.proxy.workers.messages import Client, Message, decoded, encoded
 
 PIECE_BYTES: Final = 64 * 1024
 """Maximum size (bytes) of a packet; a longer message is sent in several packets."""
-FDS_MAX: Final = 8
-"""Maximum number of descriptors that a packet is expected to carry."""
+RETRY_S: Final = 0.05
+"""Time (s) until a packet is sent again for which the kernel had no memory, or too many sockets in flight."""
+_TRANSIENT: Final = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS})
 _LAST, _MORE = b"\1", b"\0"
 """First byte of a packet: whether it is the last one of its message."""
 
@@ -91,13 +93,20 @@ class Link:
         return [(each.client, each.sock) for each in unsent if each.client is not None and each.sock]
 
     async def _send(self, unsent: _Unsent) -> None:
-        try:
-            await self._sock.sendmsg(*_parts(unsent))
-        except OSError as error:
-            raise LinkError(error.strerror or str(error)) from None
+        while True:
+            try:
+                await self._sock.sendmsg(*_parts(unsent))
+            except OSError as error:
+                if error.errno not in _TRANSIENT:
+                    raise LinkError(error.strerror or str(error)) from None
+                await trio.sleep(RETRY_S)
+            else:
+                return
 
     async def receive(self) -> tuple[Message, socket.socket | None]:
-        """Return the next message, and the socket sent with it. Raises LinkError."""
+        """Return the next message, and the socket sent with it: None also if this process has no descriptor
+        for it. The kernel then sets MSG_CTRUNC and closes the socket. Raises LinkError.
+        """
         data = b""
         while True:
             packet, sock = await self._receive()
@@ -107,14 +116,24 @@ class Link:
 
     async def _receive(self) -> tuple[bytes, socket.socket | None]:
         try:
-            packet, ancillary, _flags, _address = await self._sock.recvmsg(
-                PIECE_BYTES + 1, socket.CMSG_SPACE(FDS_MAX * array.array("i").itemsize), _CLOEXEC
-            )
+            packet, ancillary, _flags, _address = await self._received()
         except OSError as error:
             raise LinkError(error.strerror or str(error)) from None
         if not packet:
             raise LinkError("it has ended")
         return packet, _socket(ancillary)
+
+    async def _received(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
+        """Return the result of `recvmsg`. Raises OSError.
+
+        If the other end was closed with packets that it had not read, Linux reports ECONNRESET once, before
+        the packets that are still here.
+        """
+        size = socket.CMSG_SPACE(array.array("i").itemsize)
+        try:
+            return await self._sock.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
+        except ConnectionResetError:
+            return await self._sock.recvmsg(PIECE_BYTES + 1, size, _CLOEXEC)
 
     def end(self) -> None:
         """Tell the other end that nothing more comes; it can still send."""

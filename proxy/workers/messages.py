@@ -16,9 +16,11 @@ from weir.proxy.config.settings import Settings
 from weir.proxy.control.peers import Peers, WantedPeers
 from weir.proxy.control.snapshots.connections import ConnectionFilter
 from weir.proxy.control.snapshots.records import Connections
+from weir.proxy.net.tls.contexts import FileContents
 from weir.proxy.workers.charges import Charge
 from weir.proxy.workers.counts import Counts
 from weir.quotas import Entity
+from weir.quotas.costs.request_costs import Overrides
 from weir.usage import TraceRecord, UsageRecord
 
 
@@ -32,9 +34,11 @@ copyreg.pickle(Entity, _reduced)  # a frozen class that mypyc has compiled canno
 class Start(msgspec.Struct, tag=True, frozen=True):
     """The first message to a worker."""
 
-    number: int
-    """Number of the worker, from 0."""
     settings: Settings
+    costs: Overrides
+    """Request costs that the supervisor has read from `request_costs`."""
+    tls: list[FileContents | None]
+    """Files in force of each context of `TlsRules.files`; None for a context to make of the present files."""
     connections: int
     """Number of the worker's first connection, minus one. No two processes have connections of one number."""
 
@@ -129,6 +133,12 @@ class Drain(msgspec.Struct, tag=True, frozen=True):
     """Close each connection once its requests are answered, and end."""
 
 
+class Flush(msgspec.Struct, tag=True, frozen=True):
+    """Tell all charges now, and then answer with `Flushed`."""
+
+    number: int
+
+
 class Stored(msgspec.Struct, tag=True, frozen=True):
     """The end of an alteration of quotas."""
 
@@ -138,6 +148,12 @@ class Stored(msgspec.Struct, tag=True, frozen=True):
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """The worker can serve clients."""
+
+
+class Flushed(msgspec.Struct, tag=True, frozen=True):
+    """The answer to `Flush`, with its number: all charges were told."""
+
+    number: int
 
 
 class Report(msgspec.Struct, tag=True, frozen=True):
@@ -213,6 +229,12 @@ class AlteredAtBroker(msgspec.Struct, tag=True, frozen=True):
     """A broker has answered an alteration that the worker has forwarded."""
 
 
+class Denied(msgspec.Struct, tag=True, frozen=True):
+    """Further requests about quotas were denied, because their clients are no admins."""
+
+    count: int
+
+
 class Drained(msgspec.Struct, tag=True, frozen=True):
     """The worker has closed all connections and sent all messages; it ends once the supervisor has read
     them and ended the link.
@@ -239,8 +261,10 @@ Message: TypeAlias = (
     | ListConnections
     | ListPeers
     | Drain
+    | Flush
     | Stored
     | Ready
+    | Flushed
     | Report
     | Left
     | Found
@@ -251,6 +275,7 @@ Message: TypeAlias = (
     | PeersListed
     | Alter
     | AlteredAtBroker
+    | Denied
     | Drained
 )
 _DECODER: Final[msgspec.msgpack.Decoder[Message | Pickled]] = msgspec.msgpack.Decoder(Message | Pickled)

@@ -7,7 +7,7 @@ import pickle
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from itertools import count
 from typing import Final
@@ -25,16 +25,19 @@ from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.quota_manager import QuotaManager
 from weir.proxy.control.supervisor import Task
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.bootstrap import BootstrapBrokers
+from weir.proxy.workers.flushes import Flushes
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.questions import ConnectionLists, PeerLists
+from weir.proxy.workers.refusing import RefusingListeners
 from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
 from weir.quotas import QuotaTable, handover
+from weir.quotas.handover import UsedUnits
 
 log = structlog.get_logger("weir")
 
@@ -44,8 +47,6 @@ RECENT_S: Final = 60.0
 """Time (s) for which a lost worker counts as a problem."""
 HALVED_EVERY_S: Final = 60.0
 """Time (s) after which the load of a broker counts half."""
-USED_MAX: Final = 200
-"""Maximum number of charges in a message."""
 CONNECTIONS_EACH: Final = 10**10
 """Distance between the first connection numbers of two processes."""
 
@@ -73,8 +74,7 @@ class Pool:
         """Number of the worker that serves each broker."""
         self._load: Counter[int | None] = Counter()
         """Recent bytes of each broker."""
-        self._refusing: dict[int, trio.Event] = {}
-        """Events of the brokers whose listeners refuse connections, set once they may accept again."""
+        self._refusing = RefusingListeners(server.listeners, server.counters)
         self._counts: dict[int, counts.Counts] = {}
         """The latest counters of each worker."""
         self._lost_s = -RECENT_S
@@ -85,6 +85,10 @@ class Pool:
         )
         self._lists = ConnectionLists(self.handles)
         self._peers = PeerLists(self.handles)
+        self._flushes = Flushes(self.handles)
+        self._bootstrap = BootstrapBrokers(
+            server.plane.connector, server.broker_states.is_up, self._has_worker
+        )
         self._processes = count()
         """Number of processes started so far."""
         self._ended = trio.Event()
@@ -93,7 +97,6 @@ class Pool:
         server.workers = self.records
         server.list_connections = self._lists.read
         server.read_peers = self._peers.read
-        server.refusing_elsewhere = lambda: frozenset(self._refusing)
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
         server.quotas.on_update.append(self._tell_quotas)
@@ -130,6 +133,18 @@ class Pool:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
+    async def flush(self) -> None:
+        """Wait until all workers that run have told what clients have used, for at most `FLUSH_S`."""
+        await self._flushes.wait()
+
+    def inherit(self, taken: Iterable[UsedUnits]) -> None:
+        """Have the workers absorb what clients of a former Weir have used, of quotas that brokers share. They
+        get the units of other quotas with the broker's first client.
+        """
+        shared = (charges.Charge(used) for used in taken if charges.is_shared(used.quotas))
+        for some in slices(shared, charges.CHARGES_MAX):
+            self._tell(messages.Charges(some))
+
     def records(self) -> tuple[Worker, ...]:
         """Return the states of all workers."""
         now_ms = time.time_ns() // 1_000_000
@@ -150,21 +165,14 @@ class Pool:
         """Pass an accepted client to the worker of its broker, or refuse the client."""
         await self._server.plane.connector.pass_on(sock, target, peer, self._give)
 
-    def _give(self, sock: socket.socket, target: Target, listener: Target, peer: Address) -> None:
-        node_id = self._joined() if target == BOOTSTRAP else target.node_id
+    async def _give(self, sock: socket.socket, target: Target, listener: Target, peer: Address) -> None:
+        node_id = await self._bootstrap.node_id() if target == BOOTSTRAP else target.node_id
         client = messages.Client(node_id, listener == BOOTSTRAP, *peer)
         self.handles[self.owner(node_id)].give(client, sock)
 
-    def _joined(self) -> int | None:
-        """Return the broker to which the next bootstrap connection goes; None if no broker is known. Raises
-        RefusalError if none can be reached.
-        """
-        found = [to.node_id for _at, to in self._server.plane.connector.addresses(BOOTSTRAP)]
-        known = [node_id for node_id in found if node_id is not None]
-        up = [node_id for node_id in known if self._server.broker_states.is_up(node_id)]
-        if known and not up:
-            raise RefusalError(CloseReason.BROKER_UNREACHABLE, "no broker can be reached")
-        return next((node for node in up if self.handles[self.owner(node)].alive), up[0] if up else None)
+    def _has_worker(self, node_id: int) -> bool:
+        """Return False while the worker of this broker does not run."""
+        return node_id not in self._owners or self.handles[self._owners[node_id]].alive
 
     def owner(self, node_id: int | None) -> int:
         """Return the number of the worker that serves this broker. A new broker gets the worker with the
@@ -194,10 +202,15 @@ class Pool:
 
     # Messages to workers
 
-    def _first(self, number: int) -> Iterator[messages.Message]:
+    def _first(self) -> Iterator[messages.Message]:
         """Yield the first messages to a worker's process."""
-        connections = next(self._processes) * CONNECTIONS_EACH
-        yield messages.Start(number, self._server.config.settings, connections)
+        config = self._server.config
+        yield messages.Start(
+            config.settings,
+            config.request_time.costs,
+            [files.in_force for files in config.tls.files],
+            next(self._processes) * CONNECTIONS_EACH,
+        )
         yield self._quotas()
 
     def _state(self, number: int) -> Iterator[messages.Message]:
@@ -227,7 +240,7 @@ class Pool:
             for used in handover.used(quotas, of, now_ms)
             if used
         )
-        for some in slices(found, USED_MAX):
+        for some in slices(found, charges.CHARGES_MAX):
             yield messages.Charges(some)
 
     def _brokers(self) -> messages.Brokers:
@@ -266,12 +279,23 @@ class Pool:
             self._lists.questions.take(number, message.number, message.connections)
         elif isinstance(message, messages.PeersListed):
             self._peers.questions.take(number, message.number, message.peers)
-        elif isinstance(message, messages.Alter):
+        elif isinstance(message, messages.Flushed):
+            self._flushes.take(number, message.number)
+        elif isinstance(message, messages.Alter | messages.AlteredAtBroker | messages.Denied):
+            self._take_quota_request(number, message)
+        else:
+            self._take_news(message)
+
+    def _take_quota_request(
+        self, number: int, message: messages.Alter | messages.AlteredAtBroker | messages.Denied
+    ) -> None:
+        """Obey a message of a worker about a client's request to alter quotas."""
+        if isinstance(message, messages.Alter):
             self._alter(number, message)
         elif isinstance(message, messages.AlteredAtBroker):
             self._manager.altered_at_broker()
         else:
-            self._take_news(message)
+            self._manager.add_denied(message.count)
 
     def _take_news(self, message: messages.Message) -> None:
         """Obey a message of a worker about a broker."""
@@ -283,8 +307,8 @@ class Pool:
                 server.broker_states.reached(message.node_id)
             else:
                 server.broker_states.failed(message.node_id, message.failure)
-        elif isinstance(message, messages.Away):
-            self._refuse(message)
+        elif isinstance(message, messages.Away) and self._nursery is not None:
+            self._refusing.take(message, self._nursery)
 
     def _take_charges(self, number: int, message: messages.Charges) -> None:
         """Absorb charges here, and have the other workers absorb those of quotas that brokers share."""
@@ -302,22 +326,6 @@ class Pool:
         self._load.update(increase.from_clients)
         self._load.update(increase.from_brokers)
 
-    def _refuse(self, message: messages.Away) -> None:
-        """Have a broker's listener refuse connections, or accept them again."""
-        node_id = message.node_id
-        if not message.away:
-            if node_id in self._refusing:
-                self._refusing[node_id].set()
-        elif node_id not in self._refusing and self._nursery is not None:
-            self._refusing[node_id] = trio.Event()
-            self._nursery.start_soon(self._refuse_until, node_id, self._refusing[node_id])
-
-    async def _refuse_until(self, node_id: int, back: trio.Event) -> None:
-        try:
-            await self._server.listeners.refuse(Target(node_id), back.wait)
-        finally:
-            del self._refusing[node_id]
-
     def _alter(self, number: int, message: messages.Alter) -> None:
         def done(error: str | None) -> None:
             self.handles[number].post(messages.Stored(message.number, error))
@@ -330,7 +338,7 @@ class Pool:
 
     def _handle(self, number: int) -> Handle:
         plan = Plan(
-            partial(self._first, number),
+            self._first,
             partial(self._state, number),
             partial(self._take, number),
             partial(self._lost, number),
@@ -347,9 +355,7 @@ class Pool:
         for host in hosts:
             self._server.plane.connector.ended(host)
         counters.closed_at[CloseReason.STOPPED, None] += len(hosts)
-        for node_id in self.brokers_of(number):
-            if node_id in self._refusing:
-                self._refusing[node_id].set()
+        self._refusing.accept(self.brokers_of(number))
 
     def _problems(self) -> Iterator[Condition]:
         if trio.current_time() - self._lost_s < RECENT_S:
@@ -369,5 +375,8 @@ class Pool:
 
 
 def number_of(brokers: int) -> int:
-    """Return the number of workers that `auto` stands for: one per core, and at most one per broker."""
-    return max(min(len(os.sched_getaffinity(0)), brokers), 1)
+    """Return the number of workers that `auto` stands for: one per core, and at most one per broker. 0: the
+    number of brokers is not known.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, brokers or cores)

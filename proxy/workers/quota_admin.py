@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -12,13 +13,13 @@ import structlog
 import trio
 
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.stores.quota_admins import QuotaAdmins
+from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.handlers.quota_api.quota_admin import Changes, ReplicationChanges
-from weir.proxy.logs import audit_logger
 from weir.proxy.workers.link import Link
-from weir.proxy.workers.messages import Alter, AlteredAtBroker, Stored
+from weir.proxy.workers.messages import Alter, AlteredAtBroker, Denied, Stored
 
 log = structlog.get_logger("weir")
-audit = audit_logger("weir.audit")
 
 T = TypeVar("T")
 
@@ -26,13 +27,21 @@ T = TypeVar("T")
 class ForwardingQuotaAdmin:
     """A `QuotaAdmin` that forwards alterations to the supervisor."""
 
-    def __init__(self, link: Link, registry: QuotaRegistry, admins: frozenset[str]) -> None:
-        """Begin without alterations. `admins` are the names of the principals that may describe and alter."""
+    def __init__(
+        self, link: Link, registry: QuotaRegistry, admins: frozenset[str], first_number: int = 0
+    ) -> None:
+        """Begin without alterations. `admins` are the names of the principals that may describe and alter.
+        Alterations have numbers from `first_number` on: the supervisor may still answer an alteration of the
+        process before this one, which had other numbers.
+        """
         self._link = link
         self.table = registry.table
         """The stored quotas, as the supervisor has told them last."""
-        self._admins = admins
-        self._numbers = itertools.count()
+        self._state = StoreHealth(time.time)
+        self._admins = QuotaAdmins(admins, self._state)
+        self._told_denied = 0
+        """Number of denied requests that the supervisor knows."""
+        self._numbers = itertools.count(first_number)
         self._waiting: dict[int, Callable[[str | None], None]] = {}
         self._token = trio.lowlevel.current_trio_token()
         self._computing = trio.CapacityLimiter(1)
@@ -40,15 +49,17 @@ class ForwardingQuotaAdmin:
         """Nursery for computations. Set it before the first connection."""
 
     def rejection(self, user: str, peer: str) -> str | None:
-        """Return the reason why this principal may not describe and alter quotas; None if it may. Log a
-        rejection.
+        """Return the reason why this principal may not describe and alter quotas; None if it may. Count and
+        log a rejection.
         """
-        if user in self._admins:
-            return None
-        audit.warning("client quotas denied", principal=f"User:{user}", client=peer)
-        if not self._admins:
-            return "Quotas are not managed over this port: Weir is configured without admins."
-        return f"User:{user} is none of Weir's admins."
+        return self._admins.rejection(user, peer)
+
+    def tell_denied(self) -> None:
+        """Tell the supervisor the number of further denied requests."""
+        count = self._state.denied - self._told_denied
+        if count:
+            self._told_denied += count
+            self._link.post(Denied(count))
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
         """Have the supervisor store the changes. `done` is then called with None, or the error's text."""

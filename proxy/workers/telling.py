@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers.charges import Charge, Charged
+from weir.proxy.workers.charges import CHARGES_MAX, Charge, Charged
 from weir.proxy.workers.messages import Charges
 
 SHARED_MS: Final = 20
@@ -20,8 +20,6 @@ OWN_MS: Final = 250
 """Time (ms) between two looks at the other charges: a worker that dies takes those of this time along."""
 FAILED_MS: Final = 1000
 """Time (ms) until the next look after one that has failed."""
-CHARGES_MAX: Final = 200
-"""Maximum number of charges in a message."""
 
 
 class ChargesTeller:
@@ -45,11 +43,10 @@ class ChargesTeller:
         for shared in (True, False):
             self._again(shared=shared)
 
-    def tell_rest(self) -> None:
-        """Look at everything now."""
+    def tell_rest(self) -> Iterator[None]:
+        """Look at everything now, in steps; the caller must exhaust the iterator."""
         for shared in (True, False):
-            for _step in self._steps(shared=shared):
-                pass
+            yield from self._steps(shared=shared)
 
     def _again(self, after_ms: int = 0, *, shared: bool) -> None:
         after_ms = after_ms or (SHARED_MS if shared else OWN_MS)

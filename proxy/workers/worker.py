@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -15,11 +16,13 @@ import structlog
 import trio
 
 from weir.proxy import logs
-from weir.proxy.addresses import Address, AddressBook
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config.config import Config, checked
 from weir.proxy.config.settings import Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.configured import quota_registry
+from weir.proxy.control.garbage import collect_garbage
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Task, every, in_steps, on_timers, stepwise
@@ -28,8 +31,10 @@ from weir.proxy.net.drivers import monotonic_us, run_hosting_trio
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.server.connection_limiter import ConnectionLimiter, Rejection
 from weir.proxy.server.data_plane import DataPlane
+from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
+from weir.proxy.workers.addresses import ToldAddresses
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.questions import Answerer
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
@@ -45,6 +50,10 @@ log = structlog.get_logger("weir")
 REPORT_S: Final = 1.0
 TOLD_AGAIN_MS: Final = 1000
 """Time (ms) between two messages that a broker was reached."""
+_NO_DESCRIPTOR: Final = RefusalError(
+    CloseReason.OUT_OF_RESOURCES, "the worker has no descriptor: raise the limit of open files (ulimit -n)"
+)
+_DRAINING: Final = RefusalError(CloseReason.STOPPED, "the worker drains")
 _NO_LIMIT: Final = 2**62
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -61,11 +70,8 @@ class Worker:
         self._reactor = reactor
         self._registry = registry
         self._link = link
-        self._told: dict[int, Address] = {}
-        """Brokers that the supervisor knows."""
         self._left: list[str] = []
-        self._address_book = AddressBook(config.advertised_listeners, lambda _node_id, _port: None)
-        self._address_book.on_change.append(self._tell_brokers)
+        self._address_book = ToldAddresses(config.advertised_listeners, link.post, lambda: reactor.now_ms)
         self._teller = ChargesTeller(reactor, charges.Charged(registry), link.post, self._note_own)
         self._counts: counts.Counts | None = None
         limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
@@ -86,10 +92,8 @@ class Worker:
         shared = config.settings.usage_share_topic
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None
         self._draining = trio.Event()
-        self._admin = ForwardingQuotaAdmin(link, registry, config.admins)
+        self._admin = ForwardingQuotaAdmin(link, registry, config.admins, connections)
         self.plane.quota_admin = self._admin
-        for files in config.tls.files:
-            files.load()
 
     async def run(self) -> None:
         """Serve until the supervisor ends the link. Raises LinkError then."""
@@ -110,14 +114,15 @@ class Worker:
             async with trio.open_nursery() as serving:
                 nursery.start_soon(self._obey, serving)
                 await self._draining.wait()
-                await self.plane.drain()
-                serving.cancel_scope.cancel()
+                serving.cancel_scope.cancel()  # clients that are not connected to their broker yet
+            await self.plane.drain()
             await self._tell_rest()
 
     async def _tell_rest(self) -> None:
         """Send all that the supervisor does not know yet."""
         await self._report()
-        self._teller.tell_rest()
+        await in_steps(self._teller.tell_rest())
+        self._tell_left()
         if self._usage is not None:
             await self._usage.finish()
         self._link.post(messages.Drained())
@@ -131,19 +136,32 @@ class Worker:
         """Obey messages until the supervisor ends the link. Raises LinkError then."""
         while True:
             message, sock = await self._link.receive()
-            if sock is not None and self._draining.is_set():
-                sock.close()
-            elif isinstance(message, messages.Client) and sock is not None:
-                target = Target(message.node_id)
-                listener = BOOTSTRAP if message.bootstrap else target
-                peer = Address(message.host, message.port)
-                nursery.start_soon(self.plane.connector.establish, sock, target, peer, listener)
+            if isinstance(message, messages.Client):
+                self._serve(message, sock, nursery)
             elif isinstance(message, messages.Drain):
                 self._draining.set()
+            elif isinstance(message, messages.Flush):
+                await in_steps(self._teller.tell_rest())
+                self._link.post(messages.Flushed(message.number))
             elif isinstance(message, messages.Quotas):
                 await self._use_quotas(message)
             else:
                 self._take(message)
+
+    def _serve(self, client: messages.Client, sock: socket.socket | None, nursery: trio.Nursery) -> None:
+        """Connect a client to its broker; refuse it while draining, or if its socket was not received."""
+        connector, target = self.plane.connector, Target(client.node_id)
+        peer = Address(client.host, client.port)
+        if sock is None:
+            connector.note_refusal(_NO_DESCRIPTOR, target, peer)
+            self._note_left(client.host)
+        elif self._draining.is_set():
+            sock.close()
+            connector.note_refusal(_DRAINING, target, peer)
+            self._note_left(client.host)
+        else:
+            listener = BOOTSTRAP if client.bootstrap else target
+            nursery.start_soon(connector.establish, sock, target, peer, listener)
 
     def _take(self, message: messages.Message) -> None:
         now_ms = self._reactor.now_ms
@@ -178,13 +196,7 @@ class Worker:
 
     def learn(self, message: messages.Brokers) -> None:
         """Use these addresses of brokers."""
-        known = self._address_book
-        known.fit([node_id for node_id, _host, _port in message.brokers])
-        for node_id, host, port in message.brokers:
-            address = Address(host, port)
-            self._told[node_id] = address
-            if known.nodes.get(node_id) != address:
-                known.learn(node_id, address)
+        self._address_book.take({node_id: Address(host, port) for node_id, host, port in message.brokers})
 
     async def _use_quotas(self, message: messages.Quotas) -> None:
         registry, table = self._registry, table_of(message)
@@ -196,12 +208,6 @@ class Worker:
 
     # Messages to the supervisor
 
-    def _tell_brokers(self) -> None:
-        for node_id, address in self._address_book.nodes.items():
-            if self._told.get(node_id) != address:
-                self._told[node_id] = address
-                self._link.post(messages.Found(node_id, *address))
-
     def _note_left(self, host: str) -> None:
         self._left.append(host)
         if len(self._left) == 1:
@@ -209,7 +215,8 @@ class Worker:
 
     def _tell_left(self) -> None:
         left, self._left = self._left, []
-        self._link.post(messages.Left(left))
+        if left:
+            self._link.post(messages.Left(left))
 
     async def _refuse_until(self, target: Target, until: Callable[[], Awaitable[None]]) -> None:
         if target.node_id is None:
@@ -222,6 +229,8 @@ class Worker:
             self._link.post(messages.Away(target.node_id, away=False))
 
     async def _report(self) -> None:
+        self._address_book.try_again()
+        self._admin.tell_denied()
         now = await stepwise(counts.read(self.plane, self._reactor))
         self._link.post(messages.Report(counts.increase(now, self._counts)))
         self._counts = now
@@ -265,9 +274,22 @@ class _ToldStates(BrokerStates):
             self._link.post(messages.State(node_id, reason))
 
 
+def config_of(start: messages.Start) -> Config:
+    """Return the configuration of a worker. No file is read: one that was broken since the supervisor has
+    read it must not keep a new worker from its clients.
+    """
+    settings = msgspec.structs.replace(without_limits(start.settings), request_costs="")
+    config = checked(settings)
+    costs = replace(config.request_time, costs=start.costs)
+    config = msgspec.structs.replace(config, request_time=costs)
+    for files, contents in zip(config.tls.files, start.tls, strict=True):
+        files.adopt(contents)
+    return config
+
+
 def without_limits(settings: Settings) -> Settings:
-    """Return the settings of a worker: without the limits of connections, PROXY headers and the admin
-    endpoint, which the supervisor has.
+    """Return the settings of a worker: without the limits of connections, PROXY headers, the admin endpoint
+    and Weir's own login at brokers, which the supervisor has.
     """
     return msgspec.structs.replace(
         settings,
@@ -282,6 +304,9 @@ def without_limits(settings: Settings) -> Settings:
         max_connections_per_ip=0,
         max_connections_per_ip_overrides="",
         proxy_protocol_from="",
+        upstream_sasl_mechanism="",
+        upstream_sasl_password_file="",
+        upstream_sasl_username="",
     )
 
 
@@ -323,12 +348,14 @@ async def _main(sock: socket.socket, reactor: Reactor) -> None:
     quotas, _sock = await link.receive()
     if not isinstance(start, messages.Start) or not isinstance(quotas, messages.Quotas):
         raise LinkError("unexpected first messages")
-    config = checked(without_limits(start.settings))
+    config = config_of(start)
     logs.configure(config.settings.log_level, config.settings.log_format)
     registry = quota_registry(config, table_of(quotas))
     registry.in_shadow = quotas.in_shadow
     registry.use(registry.table)
-    await Worker(config, reactor, registry, link, start.connections).run()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collect_garbage)
+        await Worker(config, reactor, registry, link, start.connections).run()
 
 
 def _end_with_parent() -> None:

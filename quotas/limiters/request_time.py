@@ -174,7 +174,7 @@ class RequestBudget(Budget):
             self._room, self._pending = self._room - self._pending, 0.0
 
     def _first_of(self, api_key: int, percent: float) -> None:
-        """Add a charge of an API without an entry in `by_api`: make its entry, or add the charge to the entry
+        """Add a charge to the entry of its API in `by_api`, which may not exist yet, or to the entry
         `OTHER_APIS`.
         """
         entry = api_key if 0 <= api_key < API_KEYS_OWN else OTHER_APIS

@@ -23,8 +23,8 @@ WAIT_S: Final = 20
 
 
 @contextmanager
-def cluster(brokers: int) -> Iterator[list[int]]:
-    """The ports of the brokers, which have the node ids from 0 on."""
+def cluster(brokers: int, *, away: int | None = None) -> Iterator[list[int]]:
+    """The ports of the brokers, which have the node ids from 0 on. The broker `away` cannot be reached."""
     listeners = [socket.create_server((HOST, 0)) for _ in range(brokers)]
     ports = [int(each.getsockname()[1]) for each in listeners]
     broker = MetadataResponse.MetadataResponseBroker
@@ -33,6 +33,8 @@ def cluster(brokers: int) -> Iterator[list[int]]:
         ApiKey.METADATA: MetadataResponse(brokers=nodes),
         ApiKey.PRODUCE: ProduceResponse(),
     }
+    if away is not None:
+        listeners.pop(away).close()
     for listener in listeners:
         threading.Thread(target=_accept, args=(listener, answers), daemon=True).start()
     try:

@@ -88,15 +88,16 @@ def test_a_restart_gives_no_client_its_quota_again_with_any_number_of_workers(
 ) -> None:
     quotas = tmp_path / "quotas.toml"
     quotas.write_text(
-        '[[quota]]\nclient_id = "each"\nproducer_byte_rate = 100\n'
-        '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 100\nscope = "cluster"\n'
+        '[[quota]]\nclient_id = "each"\nproducer_byte_rate = 1\n'
+        '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 1\nscope = "cluster"\n'
     )
     options = ["--quotas", str(quotas), "--charges-file", str(tmp_path / "charges.json")]
     options += ["--first-request-hold-ms-max", "0"]
+    options += ["--quota-window-size-seconds", "3600"]  # no charge is forgotten, however slow the machine is
     with running_workers(workers, *options) as (weir, ports):
         weir.logged("listening")
-        assert told(ports[1], "each", 20_000) > 0
-        assert told(ports[1], "whole", 20_000) > 0
+        for client in ("each", "whole"):
+            assert [told(ports[1], client, 20_000) > 0 for _ in range(2)] == [False, True]
         stop(weir)
     with running_workers(workers, *options) as (weir, ports):
         weir.logged("listening")
@@ -140,6 +141,25 @@ def test_a_new_certificate_is_presented_by_all_workers(tmp_path: Path) -> None:
         stop(weir)
 
 
+def test_a_replaced_worker_serves_although_files_were_broken_since_the_start(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    costs = tmp_path / "costs.toml"
+    costs.write_text("[apis.Produce]\nus = 77\n")
+    files = ("--tls-cert", str(cert), "--tls-key", str(key), "--request-costs", str(costs))
+    with running_workers("2", *files) as (weir, ports):
+        workers = [int(str(weir.logged("worker started")["pid"])) for _ in range(2)]
+        weir.logged("listening")
+        in_force = certificate_of(cert)
+        for path in (cert, key, costs):
+            path.write_text("broken")
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        for _ in workers:
+            weir.logged("worker started")
+        assert {presented(port) for port in ports} == {in_force}
+        stop(weir)
+
+
 def presented(port: int) -> bytes:
     """The certificate of the listener at this port."""
     with (
@@ -157,9 +177,10 @@ def certificate_of(path: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
 
 
-def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process(tmp_path: Path) -> None:
-    with administered("auto", "--takeover-socket", str(tmp_path / "weir.sock")) as (weir, ports, api):
-        weir.logged("listening")
+def test_auto_starts_no_workers_beside_a_setting_that_needs_one_process() -> None:
+    replication = ("--replication-upstream", f"0@{HOST}:1", "--replication-listen", f"{HOST}:{free_range(1)}")
+    with administered("auto", *replication) as (weir, ports, api):
+        weir.logged("quotas in force")
         assert told(ports[1], "app", 500) == 0
         assert [worker["pid"] for worker in api("/api/status")["workers"]] == [weir.process.pid]
         stop(weir)
@@ -189,6 +210,25 @@ def test_clients_that_name_their_broker_by_sni_reach_the_worker_of_that_broker(t
             stop(weir)
             for client in (*clients, unknown):
                 client.close()
+
+
+def test_an_unreachable_broker_with_a_server_name_ends_only_its_clients(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST, "*.kafka.test")
+    port = free_range(1)
+    with cluster(BROKERS, away=1) as (upstream, *_):
+        options = ["--upstream", f"{HOST}:{upstream}", "--listen", f"{HOST}:{port}", "--workers", "2"]
+        options += ["--sni-domain", "kafka.test", "--tls-cert", str(cert), "--tls-key", str(key)]
+        with running(*options) as weir:
+            weir.logged("listening")
+            for _ in range(2):
+                client = named_producer(port, "broker-1.kafka.test")
+                with pytest.raises(ConnectionError):
+                    client.produce(500)
+                client.close()
+                client = named_producer(port, "broker-0.kafka.test")
+                assert client.produce(500) == 0
+                client.close()
+            stop(weir)
 
 
 def assert_closed_after_hello_in_two_records(port: int, name: str) -> None:

@@ -13,6 +13,8 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
+from tests.cli import cluster as wire
+from tests.cli.cluster import cluster
 from tests.integration.admin_port import HOST
 from tests.integration.takeovers import BROKERS, PATIENCE_S, Generations, RdkafkaLoad, Running
 from tests.kafka.ports import free_range
@@ -29,6 +31,8 @@ QUOTAS = """
 client_id = "rd"
 producer_byte_rate = 1000000000
 """
+SHARED = '[[quota]]\nclient_id = "whole"\nproducer_byte_rate = 1\nscope = "cluster"\n'
+"""With windows of an hour, 36 KB are the quota."""
 HOURS = ("--quota-window-size-seconds", "3600")
 """A rate that does not fall while a test runs."""
 
@@ -49,8 +53,11 @@ def rates(weirs: Generations) -> float:
     return sum(value for labels, value in rows.items() if dict(labels)["client_id"] == "rd")
 
 
-def test_a_weir_that_takes_over_knows_the_usage_of_clients_and_no_record_is_lost(upstream: str) -> None:
-    with Generations(upstream, QUOTAS, HOURS) as weirs:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_weir_that_takes_over_knows_the_usage_of_clients_and_no_record_is_lost(
+    upstream: str, workers: str
+) -> None:
+    with Generations(upstream, QUOTAS, (*HOURS, "--workers", workers)) as weirs:
         load = RdkafkaLoad(weirs.bootstrap, "t")
         with Running(load) as running:
             running.wait_for_more()
@@ -64,6 +71,27 @@ def test_a_weir_that_takes_over_knows_the_usage_of_clients_and_no_record_is_lost
         number = weirs.start()
         assert weirs.ended(number - 1) == 0
         assert rates(weirs) == pytest.approx(before, rel=0.05), "the client has sent nothing to this process"
+
+
+def test_workers_of_a_weir_that_takes_over_know_the_usage_of_a_quota_that_brokers_share() -> None:
+    options = (*HOURS, "--workers", "2", "--first-request-hold-ms-max", "0")
+    with cluster(3) as (upstream, *_), Generations(f"{HOST}:{upstream}", SHARED, options) as weirs:
+        assert told_ms(weirs.port + 1) == 0
+        weirs.start()
+        assert weirs.ended(1) == 0
+        assert told_ms(weirs.port + 2) > 0
+        weirs.start()
+        assert weirs.ended(2) == 0
+        assert told_ms(weirs.port + 3) > 0
+
+
+def told_ms(port: int) -> int:
+    """The throttle time (ms) that a produce request of 20 KB is told at this port."""
+    client = wire.Producer(port, "whole")
+    try:
+        return client.produce(20_000)
+    finally:
+        client.close()
 
 
 def test_a_weir_serves_on_if_its_successor_is_killed_or_misconfigured(upstream: str) -> None:

@@ -448,7 +448,7 @@ def test_a_login_of_weirs_own_that_all_brokers_refuse_is_a_problem_until_one_acc
 
 
 def test_an_expired_certificate_is_logged_once(nothing_served: Server) -> None:
-    files = ContextOfFiles("tls_cert", [], ssl.create_default_context)
+    files = ContextOfFiles("tls_cert", [], lambda _at: ssl.create_default_context())
     files.expires_s = 100.0
     nothing_served.config = replace(nothing_served.config, tls=TlsRules(None, files))
     now_s = 99.0

@@ -53,9 +53,13 @@ class Running:
             brokers=lambda: BROKERS,
             used=self._used,
             pause=lambda: self.said.append("pause"),
+            flush=self._flush,
             resume=lambda: self.said.append("resume"),
             leave=lambda: self.said.append("leave"),
         )
+
+    async def _flush(self) -> None:
+        self.said.append("flush")
 
     def _used(self) -> Iterator[UsedUnits | None]:
         for each in USED:
@@ -119,7 +123,7 @@ async def test_a_takeover_passes_all_sockets_brokers_and_usage(tmp_path: Path) -
             await taker.finish(taken.extend)
             assert taken == USED
             await until_said(weir, "leave")
-            assert weir.said == ["pause", "leave"]
+            assert weir.said == ["pause", "flush", "leave"]
         finally:
             for sock in taker.sockets:
                 sock.close()
@@ -152,10 +156,10 @@ async def test_clients_are_accepted_again_if_the_new_weir_ends_before_it_takes(t
         await link.send(Word("ready"))
         heard = await hear(link, "paused")
         assert sum(len(message.used) for message in heard if isinstance(message, Usage)) == len(USED)
-        assert weir.said == ["pause"]
+        assert weir.said == ["pause", "flush"]
         link.close()
         await until_said(weir, "resume")
-        assert weir.said == ["pause", "resume"]
+        assert weir.said == ["pause", "flush", "resume"]
 
 
 async def test_a_new_weir_that_is_silent_too_long_is_told_that_the_listeners_are_kept(
@@ -170,7 +174,7 @@ async def test_a_new_weir_that_is_silent_too_long_is_told_that_the_listeners_are
         await link.send(Word("ready"))
         await hear(link, "paused")
         await hear(link, "kept")
-        assert weir.said == ["pause", "resume"]
+        assert weir.said == ["pause", "flush", "resume"]
         link.close()
 
 

@@ -86,7 +86,7 @@ def test_an_idle_worker_posts_nothing(stand: Stand) -> None:
 def test_everything_is_told_at_the_end_without_waiting(stand: Stand) -> None:
     stand.produce("whole", 30)
     stand.produce("each", 50)
-    stand.teller.tell_rest()
+    list(stand.teller.tell_rest())
     assert stand.told() == {"whole": 30, "each": 50}
 
 

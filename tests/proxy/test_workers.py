@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -12,6 +14,7 @@ import trio.testing
 from weir.proxy.config import config
 from weir.proxy.config.config import ConfigError, needs_one_worker
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.workers import link
 from weir.proxy.workers.charges import Charge, Charged, take
 from weir.proxy.workers.counts import Counts, increase
 from weir.proxy.workers.link import Link, LinkError
@@ -27,6 +30,7 @@ EACH = (Entity(client_id="each"), PRODUCE)
 WHOLE = (Entity(client_id="whole"), PRODUCE)
 TABLE = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(scope=Scope.CLUSTER)})
 UPSTREAM = {"upstream": "broker:9092"}
+REPLICATION = {"replication_upstream": "1@broker:9091", "replication_listen": ":29092"}
 NOW_MS = 1_000_000
 
 
@@ -120,6 +124,55 @@ def test_clients_that_were_not_sent_are_given_back() -> None:
     trio.run(act)
 
 
+def test_messages_that_a_process_has_sent_before_its_end_arrive() -> None:
+    """Also if it has not read all that was sent to it: Linux then reports an error first."""
+
+    async def act() -> None:
+        ours, theirs = link_pair()
+        ours.post(Left(["unread"]))
+        theirs.post(Left(["last"]))
+        theirs.close()
+        assert await ours.receive() == (Left(["last"]), None)
+        with pytest.raises(LinkError):
+            await ours.receive()
+        ours.close()
+
+    trio.run(act)
+
+
+def test_a_packet_for_which_the_kernel_has_no_room_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors that are in flight in sockets are limited, too."""
+    failures = [errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS]
+
+    async def act() -> None:
+        ours, theirs = link_pair()
+        really = ours._sock.sendmsg
+
+        async def send(*parts: Any) -> int:
+            if failures:
+                raise OSError(failures.pop(), "")
+            return await really(*parts)
+
+        monkeypatch.setattr(ours._sock, "sendmsg", send)
+        with monkeypatch.context() as patched:
+            patched.setattr(link, "_parts", no_room)
+            ours.post(Left(["a"]))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send_forever)
+            assert await theirs.receive() == (Left(["a"]), None)
+            nursery.cancel_scope.cancel()
+        ours.close()
+        theirs.close()
+
+    trio.run(act, clock=trio.testing.MockClock(autojump_threshold=0.001))
+    assert failures == []
+
+
+def no_room(_unsent: object) -> NoReturn:
+    """Fail like a socket whose buffer is full."""
+    raise BlockingIOError
+
+
 def test_another_process_absorbs_the_charges_of_shared_quotas() -> None:
     one, other = QuotaRegistry(TABLE), QuotaRegistry(TABLE)
     produce(one, "whole", 5_000)
@@ -143,6 +196,17 @@ def test_charges_are_read_once() -> None:
     produce(registry, "each", 5_000)
     assert any(reader.look(NOW_MS, shared=False))
     assert not any(reader.look(NOW_MS, shared=False))
+
+
+def test_two_looks_at_charges_may_run_at_the_same_time() -> None:
+    """A take-over looks while a periodic look has not ended."""
+    registry = QuotaRegistry(TABLE)
+    reader = Charged(registry)
+    registry.of(1).ledger("", "each", NOW_MS).charge_produce(1, NOW_MS)
+    first = reader.look(NOW_MS, shared=False)
+    assert next(first) is not None
+    assert not any(reader.look(NOW_MS + 1_000_000, shared=False))
+    assert not any(first)
 
 
 def test_the_supervisor_counts_charges_and_throttles_of_workers() -> None:
@@ -181,21 +245,16 @@ def counts(
     return Counts({}, 0, [number], [], [], closed, {}, {}, requests, [], 0, [])
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("takeover_socket", "weir.sock"),
-    ],
-)
-def test_settings_that_need_one_worker_are_refused_with_several(key: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key} needs workers = 1"):
-        config.load(None, {**UPSTREAM, key: value, "workers": 2})
+def test_replication_is_refused_with_several_workers() -> None:
+    with pytest.raises(ConfigError, match="replication_upstream needs workers = 1"):
+        config.load(None, {**UPSTREAM, **REPLICATION, "workers": 2})
 
 
 def test_auto_is_one_process_beside_a_setting_that_needs_one() -> None:
+    given = {**UPSTREAM, **REPLICATION, "workers": "auto"}
+    assert needs_one_worker(config.load(None, given).settings) == "replication_upstream"
     given = {**UPSTREAM, "takeover_socket": "weir.sock", "workers": "auto"}
-    assert needs_one_worker(config.load(None, given).settings) == "takeover_socket"
-    assert needs_one_worker(config.load(None, {**UPSTREAM, "usage_dir": "usage"}).settings) == ""
+    assert needs_one_worker(config.load(None, given).settings) == ""
 
 
 @pytest.mark.parametrize(("written", "number"), [("auto", 0), ("3", 3), (2, 2)])
@@ -209,9 +268,9 @@ def test_another_number_of_workers_is_refused(written: object) -> None:
         config.load(None, {**UPSTREAM, "workers": written})
 
 
-def test_auto_makes_at_most_one_worker_per_broker_and_at_least_one() -> None:
-    assert number_of(brokers=0) == number_of(brokers=1) == 1
-    assert number_of(brokers=1000) == len(os.sched_getaffinity(0))
+def test_auto_makes_a_worker_per_core_and_at_most_one_per_known_broker() -> None:
+    assert number_of(brokers=1) == 1
+    assert number_of(brokers=1000) == number_of(brokers=0) == len(os.sched_getaffinity(0))
 
 
 def test_a_worker_has_no_limits_of_connections_which_the_supervisor_applies() -> None:

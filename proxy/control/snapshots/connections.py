@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from weir.proxy.connection.state import OPEN, THROTTLED, State
 from weir.proxy.control.slices import slices
@@ -43,19 +43,40 @@ class ConnectionFilter(Filter, frozen=True):
         return not q or any(q in text.casefold() for text in texts)
 
 
-RANKS: Final[dict[str, Callable[[_Pair, int], float]]] = {
-    "opened": lambda pair, _now_ms: pair[1].id,
-    "in_bytes": lambda pair, _now_ms: -pair[0].received_bytes[0],
-    "out_bytes": lambda pair, _now_ms: -pair[0].received_bytes[1],
-    "in_flight": lambda pair, _now_ms: -len(pair[0].connection.in_flight),
-    "waits": lambda pair, now_ms: -_left_ms(pair[0], now_ms),
+class _Rank(NamedTuple):
+    """The functions by whose results connections are sorted, the smallest first."""
+
+    of_open: Callable[[_Pair, int], float]
+    """Function (connection, now_ms) for the connections of this process."""
+    of_record: Callable[[Connection], float]
+    """Function for records of several processes: numbers of connections tell no order between these."""
+
+
+_RANKS: Final = {
+    "opened": _Rank(lambda pair, _now_ms: pair[1].id, lambda record: record.opened_ms),
+    "in_bytes": _Rank(
+        lambda pair, _now_ms: -pair[0].received_bytes[0],
+        lambda record: -record.in_bytes,
+    ),
+    "out_bytes": _Rank(
+        lambda pair, _now_ms: -pair[0].received_bytes[1],
+        lambda record: -record.out_bytes,
+    ),
+    "in_flight": _Rank(
+        lambda pair, _now_ms: -len(pair[0].connection.in_flight),
+        lambda record: -record.in_flight,
+    ),
+    "waits": _Rank(
+        lambda pair, now_ms: -_left_ms(pair[0], now_ms),
+        lambda record: -(record.waits_until_ms or 0),
+    ),
 }
-"""Function (connection, now_ms) by whose result connections are sorted, the smallest first, by sort order."""
+"""Rank by sort order."""
 
 
 def read_connections(sources: Sources, wanted: ConnectionFilter) -> Generator[None, None, Connections]:
     """Return the chosen connections. Yield between steps of about a millisecond."""
-    now_ms, rank = sources.now_ms(), RANKS[wanted.sort]
+    now_ms, rank = sources.now_ms(), _RANKS[wanted.sort].of_open
     best: list[tuple[float, int, _Pair]] = []
     number = 0
     for part in slices(list(sources.relays().items()), SLICE // 4):
@@ -78,23 +99,15 @@ def merged(lists: Sequence[Connections], wanted: ConnectionFilter, silent: int) 
     """Return one list from those of several processes. `silent` is the number of connections of processes
     that have not answered; they count as hidden.
     """
+    rank = _RANKS[wanted.sort].of_record
     found = sorted(
-        (connection for each in lists for connection in each.connections), key=_RECORD_RANKS[wanted.sort]
+        (connection for each in lists for connection in each.connections),
+        key=lambda connection: (rank(connection), connection.id),
     )
     kept = tuple(found[: wanted.limit])
     hidden = sum(each.hidden for each in lists) + len(found) - len(kept) + silent
     now_ms = max((each.now_ms for each in lists), default=time.time_ns() // 1_000_000)
     return Connections(now_ms=now_ms, hidden=hidden, connections=kept)
-
-
-_RECORD_RANKS: Final[dict[str, Callable[[Connection], tuple[int, int]]]] = {
-    "opened": lambda connection: (connection.opened_ms, connection.id),
-    "in_bytes": lambda connection: (-connection.in_bytes, connection.id),
-    "out_bytes": lambda connection: (-connection.out_bytes, connection.id),
-    "in_flight": lambda connection: (-connection.in_flight, connection.id),
-    "waits": lambda connection: (-(connection.waits_until_ms or 0), connection.id),
-}
-"""Like `RANKS`, of records: numbers of connections tell the order within one process only."""
 
 
 def state_of(relay: Relay, now_ms: int) -> State:

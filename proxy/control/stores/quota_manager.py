@@ -20,6 +20,7 @@ from weir.proxy.control.stores.alterations import (
     Request,
     write_audit,
 )
+from weir.proxy.control.stores.quota_admins import QuotaAdmins
 from weir.proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
 from weir.proxy.control.supervisor import Supervisor, Task, Works, in_steps
 from weir.proxy.logs import audit_logger
@@ -59,7 +60,7 @@ class QuotaManager:
         self._store = store
         self._quota_registry = quota_registry
         self._table = table
-        self._admins = admins
+        self._admins = QuotaAdmins(admins, state)
         self._state = state
         self._supervisor = supervisor
         self._token: trio.lowlevel.TrioToken | None = None
@@ -89,17 +90,10 @@ class QuotaManager:
         return self._table
 
     def rejection(self, user: str, peer: str) -> str | None:
-        """Return the reason why this principal may not describe and alter quotas; None if it may. Log a
-        rejection.
+        """Return the reason why this principal may not describe and alter quotas; None if it may. Count and
+        log a rejection.
         """
-        if user in self._admins:
-            return None
-        if self._state.note_denied():
-            denied = self._state.denied
-            audit.warning("client quotas denied", principal=f"User:{user}", client=peer, denied=denied)
-        if not self._admins:
-            return "Quotas are not managed over this port: Weir is configured without admins."
-        return f"User:{user} is none of Weir's admins."
+        return self._admins.rejection(user, peer)
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
         """Queue the changes to be stored and put in force. `done` is then called with None for success, or
@@ -130,6 +124,10 @@ class QuotaManager:
             self._soon(partial(self._start_soon, self._reread))
 
     # Called by the process
+
+    def add_denied(self, count: int) -> None:
+        """Count quota requests that a worker has rejected and logged."""
+        self._state.denied += count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Put the store's quotas in force whenever they change, and make the queued alterations, until

@@ -6,21 +6,23 @@ be used, the old context stays in force.
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias
 
 import structlog
 import trio
 
 from weir.proxy.config.settings import ConfigError
-from weir.proxy.file_watch import FileWatch
+from weir.proxy.file_watch import FileWatch, Stamp
 from weir.proxy.net.tls import problems
 from weir.proxy.outage import Outage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 log = structlog.get_logger("weir.tls")
 
@@ -32,6 +34,10 @@ CERTIFICATE: Final = b"CERTIFICATE-----"
 PRIVATE_KEY: Final = b"PRIVATE KEY-----"
 
 
+At: TypeAlias = "Callable[[Path], Path]"
+"""Function that returns the path at which to read the content of a configured path."""
+
+
 class Pair(NamedTuple):
     """A certificate chain and its private key, both PEM; they may be one file."""
 
@@ -40,12 +46,25 @@ class Pair(NamedTuple):
     name: str
     """Name of the setting that has the certificate's path: tls_cert or upstream_cert."""
 
+    def read_at(self, at: At) -> Pair:
+        """Return this pair with the paths at which to read it."""
+        return Pair(at(self.cert), at(self.key), self.name)
+
+
+class FileContents(NamedTuple):
+    """The contents of the files of a context in force, with which another process makes the same context."""
+
+    stamps: tuple[Stamp, ...]
+    contents: tuple[bytes, ...]
+
 
 class _Made(NamedTuple):
     """An SSL context made of files, and the Unix time (s) at which its certificate expires."""
 
     context: ssl.SSLContext
     expires_s: float
+    contents: tuple[bytes, ...] | None
+    """Contents of the files; None if they have changed meanwhile."""
 
 
 class ContextOfFiles:
@@ -57,17 +76,20 @@ class ContextOfFiles:
         self,
         name: str,
         paths: Sequence[Path],
-        make: Callable[[], ssl.SSLContext],
+        make: Callable[[At], ssl.SSLContext],
         cert: Path | None = None,
     ) -> None:
-        """Begin without a context. `make` reads the files at these paths and returns a context, or raises
-        ConfigError; `name` is for the log, `cert` is the path of the certificate.
+        """Begin without a context. `make` reads the files and returns a context, or raises ConfigError; its
+        argument tells where to read each of `paths`. `name` is for the log, `cert` is the path of the
+        certificate.
         """
         self.name = name
         self._cert = cert
+        self._paths = tuple(paths)
         self._watch = FileWatch(paths)
         self._make = make
         self._context: ssl.SSLContext | None = None
+        self._in_force: FileContents | None = None
         self.last_was_good = True
         """False while the current files cannot be used, and older ones are in force."""
         self._outage = Outage(
@@ -83,13 +105,50 @@ class ContextOfFiles:
     def load(self) -> None:
         """Make the context from the files' present content. Raises ConfigError."""
         self._watch.read = self._watch.stamps()
-        self._context, self.expires_s = self._made()
+        self._use(self._made())
 
-    def _made(self) -> _Made:
+    @property
+    def in_force(self) -> FileContents | None:
+        """The contents of the files in force; None before the first `load`, or if the files have changed
+        during the latest one.
+        """
+        return self._in_force
+
+    def adopt(self, files: FileContents | None) -> None:
+        """Make the context from these contents, which another process has in force, so that files that were
+        broken since do not matter; from the files' present content if `files` is None, or if this system can
+        read no content from memory. Raises ConfigError.
+        """
+        if files is not None:
+            self._watch.read = files.stamps
+            with suppress(OSError, ConfigError):  # the contents are usable: this is about /proc
+                self._use(self._made_of(files.contents))
+                return
+        self.load()
+
+    def _made_of(self, contents: Sequence[bytes]) -> _Made:
+        """Return a context made of these contents of the files. Raises OSError or ConfigError."""
+        with ExitStack() as stack:
+            copies = {
+                path: stack.enter_context(_in_memory(content))
+                for path, content in zip(self._paths, contents, strict=True)
+            }
+            return self._made(copies.__getitem__)
+
+    def _made(self, at: At = lambda path: path) -> _Made:
         """Return a context made of the files' present content, and the time at which its certificate expires.
         Raises ConfigError.
         """
-        return _Made(self._make(), expiry_s(self._cert) if self._cert is not None else 0.0)
+        before = [_content(at(path)) for path in self._paths]
+        context = self._make(at)
+        expires_s = expiry_s(at(self._cert)) if self._cert is not None else 0.0
+        contents = tuple(content for content in before if content is not None)
+        unchanged = len(contents) == len(before) and before == [_content(at(path)) for path in self._paths]
+        return _Made(context, expires_s, contents if unchanged else None)
+
+    def _use(self, made: _Made) -> None:
+        self._context, self.expires_s = made.context, made.expires_s
+        self._in_force = None if made.contents is None else FileContents(self._watch.read, made.contents)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -107,7 +166,7 @@ class ContextOfFiles:
             return
         self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
         try:
-            self._context, self.expires_s = await trio.to_thread.run_sync(self._made)
+            self._use(await trio.to_thread.run_sync(self._made))
         except ConfigError as error:
             self.refused += 1
             self.last_was_good = False
@@ -116,6 +175,28 @@ class ContextOfFiles:
             self.last_was_good = True
             self._outage.over(files=self.name)
             log.info("changed TLS files in force for new connections", files=self.name)
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the content of a file; None if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError):  # ValueError: a path with a NUL
+        return None
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[Path]:
+    """Give a path that has this content within the block: OpenSSL reads private keys from paths only, and no
+    copy of a key belongs on a disk.
+    """
+    fd = os.memfd_create("weir-tls")
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(content)
+        yield Path(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
 
 
 def expiry_s(path: Path) -> float:

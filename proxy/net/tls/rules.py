@@ -74,7 +74,10 @@ def listener_rules(settings: Settings, listen: Address) -> ListenerRules | None:
     paths = [*dict.fromkeys([pair.cert, pair.key]), *([ca] if ca else [])]
     names = _names(settings, listen)
     files = ContextOfFiles(
-        "tls_cert", paths, lambda: server_context(pair, verify, ca, by_name=names is not None), pair.cert
+        "tls_cert",
+        paths,
+        lambda at: server_context(pair.read_at(at), verify, ca and at(ca), by_name=names is not None),
+        pair.cert,
     )
     return ListenerRules(files, mapping, names)
 
@@ -97,7 +100,7 @@ def upstream_rules(settings: Settings) -> ContextOfFiles | None:
     return ContextOfFiles(
         "upstream_tls",
         paths,
-        lambda: client_context(ca, pair, verify_host=verify_host),
+        lambda at: client_context(ca and at(ca), pair and pair.read_at(at), verify_host=verify_host),
         pair.cert if pair else None,
     )
 

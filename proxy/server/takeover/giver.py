@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,8 @@ class Estate:
     """Function that returns the units that clients have used, in steps; None for a step without units."""
     pause: Callable[[], None]
     """Function that stops accepting clients."""
+    flush: Callable[[], Awaitable[None]]
+    """Coroutine function that waits until `used` has all units."""
     resume: Callable[[], None]
     """Function that accepts clients again."""
     leave: Callable[[], None]
@@ -146,6 +148,7 @@ class Giver:
 
     async def _take_leave(self, link: Link) -> None:
         with trio.move_on_after(PATIENCE_S):  # the new Weir starts with the usage told by then
+            await self._estate.flush()
             await self._tell_usage(link)
         await link.send(Word("paused"))
         await _expect(link, "take", PATIENCE_S)

@@ -1,0 +1,154 @@
+"""The clients of a worker: connected, refused, left without a descriptor, caught by a drain."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+
+from tests.proxy.fake_broker import Connection, FakeCluster
+from tests.proxy.stage import METADATA, PING, PONG, until
+from tests.proxy.worker_rigs import PEER, Rig, end_of, link_pair, running_worker
+from tests.wire.frames import body_of
+from weir.protocol.messages import MetadataResponse
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.net import sockets
+from weir.proxy.server import refusals
+from weir.proxy.workers.messages import Away, Brokers, Client, Drain, Drained, Found, Left
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.trio]
+
+NOWHERE = Address("127.0.0.1", 1)
+CLIENT = Client(0, False, *PEER)
+BOOTSTRAP_CLIENT = Client(0, True, *PEER)
+
+
+@contextmanager
+def no_new_descriptors() -> Iterator[None]:
+    """Within the block, this process can open no descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def tell(rig: Rig, brokers: dict[int, Address]) -> None:
+    """Tell the worker these brokers."""
+    rig.link.post(Brokers([(node_id, *address) for node_id, address in brokers.items()]))
+
+
+def stream_of(client: socket.socket) -> Connection:
+    """Frames over a client's socket."""
+    return Connection(trio.SocketStream(trio.socket.from_stdlib_socket(client)))
+
+
+@asynccontextmanager
+async def serving(cluster: FakeCluster, *node_ids: int) -> AsyncIterator[None]:
+    """Brokers that serve within the block."""
+    async with trio.open_nursery() as nursery:
+        for node_id in node_ids:
+            await nursery.start(cluster.serve, node_id)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_unreachable_broker_behind_a_shared_listener_has_only_its_client_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With server names all brokers have one listener, which must stay open for the others."""
+    monkeypatch.setattr(refusals, "HOLD_S", 0.01)
+    async with running_worker() as rig:
+        tell(rig, {0: NOWHERE})
+        assert await end_of(rig.give(0, bootstrap=True)) == b""
+        await rig.hear(Left)
+        assert rig.of(Away) == []
+
+
+async def test_an_unreachable_broker_with_a_listener_of_its_own_has_that_listener_refuse() -> None:
+    async with running_worker() as rig:
+        tell(rig, {0: NOWHERE})
+        assert await end_of(rig.give(0)) == b""
+        assert await rig.hear(Away) == [Away(0, away=True)]
+
+
+async def test_a_client_whose_socket_finds_no_descriptor_in_the_worker_is_counted_as_ended() -> None:
+    async with running_worker() as rig:
+        rig.link.post(CLIENT)
+        (left,) = await rig.hear(Left)
+        assert left.hosts == [PEER[0]]
+        assert rig.worker.plane.counters.closed[CloseReason.OUT_OF_RESOURCES] == 1
+
+
+async def test_a_message_arrives_without_its_socket_if_no_descriptor_is_free() -> None:
+    ours, theirs = link_pair()
+    near, far = socket.socketpair()
+    ours.post_client(CLIENT, near)
+    with no_new_descriptors():
+        assert await theirs.receive() == (CLIENT, None)
+    assert far.recv(1) == b""
+    for each in (far, ours, theirs):
+        each.close()
+
+
+async def test_a_drain_closes_clients_that_are_not_connected_to_their_broker_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such a client could be connected while others are drained, and nobody would drain it."""
+    cluster = FakeCluster()
+    may_connect = trio.Event()
+    really = sockets.connect
+
+    async def connect(address: Address) -> socket.socket:
+        if address == NOWHERE:
+            await may_connect.wait()
+        return await really(address if address != NOWHERE else cluster.nodes[0])
+
+    async with running_worker() as rig, serving(cluster, 0):
+        tell(rig, {**cluster.nodes, 1: NOWHERE})
+        busy = rig.give(0)
+        busy.sendall(PING)
+        await until(lambda: bool(cluster.asked))
+        monkeypatch.setattr(sockets, "connect", connect)
+        connecting = rig.give(1)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        rig.link.post(Drain())
+        with trio.fail_after(5):
+            assert await end_of(connecting) == b""
+        assert rig.of(Drained) == []
+        cluster.may_answer.set()
+        assert await end_of(busy) == PONG
+        await rig.hear(Drained)
+        assert sum(len(left.hosts) for left in rig.of(Left)) == 2
+
+
+async def test_a_worker_names_a_new_broker_to_clients_once_the_supervisor_has_confirmed_it() -> None:
+    """Before that, the broker may have no listener."""
+    cluster = FakeCluster()
+    async with running_worker(listen="127.0.0.1:9092") as rig, serving(cluster, 0, 1):
+        tell(rig, {0: cluster.nodes[0]})
+        client = stream_of(rig.give(0))
+        assert await told(client) == {0}
+        assert await rig.hear(Found) == [Found(1, *cluster.nodes[1])]
+        tell(rig, cluster.nodes)
+        while await told(client) != {0, 1}:
+            assert len(rig.of(Found)) == 1
+        await client.stream.aclose()
+
+
+async def told(client: Connection) -> set[int]:
+    """The brokers in the answer to a Metadata request."""
+    answer = await client.ask(METADATA)
+    assert answer is not None
+    return {broker.node_id for broker in body_of(answer, MetadataResponse, 9).brokers}

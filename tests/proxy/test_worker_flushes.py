@@ -1,0 +1,98 @@
+"""Before a take-over, the supervisor waits until its workers have told what clients have used."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from tests.proxy.stage import Stage
+from tests.proxy.worker_rigs import connect, disconnect, new_pool, running_worker
+from tests.scripted import staged
+from weir.proxy.workers.flushes import FLUSH_S, Flushes
+from weir.proxy.workers.handle import Handle, Plan
+from weir.proxy.workers.messages import Charges, Flush, Flushed
+from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas.handover import UsedUnits
+from weir.quotas.table.entities import Tags
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+TABLE = QuotaTable({(Entity(client_id="each"), PRODUCE): 100.0})
+
+
+async def _nothing(_message: object) -> None:
+    pass
+
+
+PLAN = Plan(list, list, _nothing, lambda _reason, _hosts: None)
+
+
+class Worker(Handle):
+    """A worker that notes its requests."""
+
+    def __init__(self, number: int, *, alive: bool = True) -> None:
+        super().__init__(number, PLAN)
+        self.asked: list[object] = []
+        self._alive = alive
+
+    @property
+    def alive(self) -> bool:
+        """True while the process is ready."""
+        return self._alive
+
+    def post(self, message: object) -> None:
+        """Note a message."""
+        self.asked.append(message)
+
+
+@pytest.mark.trio
+async def test_a_worker_tells_all_charges_before_it_answers_a_flush() -> None:
+    async with running_worker(TABLE) as rig:
+        now_ms = rig.reactor.now_ms
+        rig.registry.of(1).ledger("", "each", now_ms).charge_produce(5_000, now_ms)
+        rig.link.post(Flush(3))
+        assert await rig.hear(Flushed) == [Flushed(3)]
+        (charges,) = rig.of(Charges)
+        assert [charge.used.charges for charge in charges.charges] == [[(0, 5_000.0)]]
+        assert rig.messages.index(charges) < rig.messages.index(Flushed(3))
+
+
+@pytest.mark.trio
+async def test_a_flush_ends_when_all_running_workers_have_answered_the_latest_request(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    workers = [Worker(0), Worker(1), Worker(2, alive=False)]
+    flushes = Flushes(workers)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(flushes.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        for worker in workers[:2]:
+            flushes.take(worker.number, 0)  # an answer that came too late
+        flushes.take(0, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert nursery.child_tasks
+        flushes.take(1, 1)
+    assert trio.current_time() == 0
+    assert workers[0].asked == [Flush(1)]
+
+
+@pytest.mark.trio
+async def test_a_flush_waits_for_a_silent_worker_for_a_second_only(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await Flushes([Worker(0)]).wait()
+    assert trio.current_time() == pytest.approx(FLUSH_S, abs=0.01)
+
+
+@staged()
+async def test_workers_get_what_clients_of_a_former_weir_have_used_of_shared_quotas(stage: Stage) -> None:
+    pool = new_pool(stage.server, stage.server._reactor)
+    ends = connect(pool)
+    shared = UsedUnits((None, "cluster produce", False), Tags("u", "c"), [(5, 7.0)], 3)
+    own = UsedUnits((1, "produce", False), Tags("u", "c"), [(5, 7.0)], 3)
+    pool.inherit([shared, own])
+    for end in ends:
+        message, _sock = await end.link.receive()
+        assert isinstance(message, Charges)
+        assert [charge.used for charge in message.charges] == [shared]
+    disconnect(pool, ends)

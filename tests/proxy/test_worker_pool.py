@@ -1,0 +1,207 @@
+"""The supervisor's pool, with workers that the tests play: no processes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+
+from tests.proxy.rigs import tcp_pair
+from tests.proxy.stage import Stage, until
+from tests.proxy.supervised import supervisor
+from tests.proxy.worker_rigs import PEER, Heard, connect, disconnect, new_pool
+from tests.scripted import staged
+from weir.proxy.addresses import Address
+from weir.proxy.close_reasons import CloseReason
+from weir.proxy.control.supervisor import Task
+from weir.proxy.counters import Counters
+from weir.proxy.server.target import BOOTSTRAP
+from weir.proxy.workers import handle as handles
+from weir.proxy.workers.handle import Handle, Plan
+from weir.proxy.workers.link import Link
+from weir.proxy.workers.messages import Away, Brokers, Client, Left, Message, Ready
+
+if TYPE_CHECKING:
+    from weir.proxy.workers.pool import Pool
+
+
+@asynccontextmanager
+async def pool_of(stage: Stage) -> AsyncIterator[tuple[Pool, list[Heard]]]:
+    """A pool for the stage's server, and its workers' ends of the links."""
+    pool = new_pool(stage.server, stage.server._reactor)
+    ends = connect(pool)
+    async with trio.open_nursery() as nursery:
+        pool._nursery = nursery
+        for end in ends:
+            nursery.start_soon(end.receive)
+        yield pool, ends
+        nursery.cancel_scope.cancel()
+    disconnect(pool, ends)
+
+
+# Listeners
+
+
+@staged(brokers=(0, 1))
+async def test_a_broker_whose_listener_refuses_clients_for_a_worker_is_shown_as_refusing(
+    stage: Stage,
+) -> None:
+    async with pool_of(stage) as (pool, _ends):
+        await pool._take(0, Away(0, away=True))
+        await until(lambda: stage.server.refusing == {0})
+        await pool._take(0, Away(0, away=False))
+        await until(lambda: stage.server.refusing == set())
+
+
+@staged()
+async def test_a_worker_cannot_have_a_listener_refuse_that_does_not_exist(stage: Stage) -> None:
+    """With server names only the bootstrap listener exists."""
+    async with pool_of(stage) as (pool, _ends):
+        await pool._take(0, Away(77, away=True))
+        await trio.testing.wait_all_tasks_blocked()
+        assert stage.server.refusing == set()
+
+
+@staged()
+async def test_a_failure_while_a_listener_refuses_clients_ends_only_the_refusal(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_args: object) -> None:
+        raise ValueError
+
+    async with pool_of(stage) as (pool, _ends):
+        monkeypatch.setattr(stage.server.listeners, "refuse", refuse)
+        await pool._take(0, Away(0, away=True))
+        await until(lambda: stage.server.counters.task_failures[Task.WORKERS] == 1)
+        await pool._take(0, Away(0, away=True))
+        await until(lambda: stage.server.counters.task_failures[Task.WORKERS] == 2)
+
+
+# Bootstrap connections
+
+
+@staged(brokers=(0, 1, 2))
+async def test_a_bootstrap_client_goes_to_another_broker_if_the_first_cannot_be_reached(stage: Stage) -> None:
+    """As with one process: the client notices nothing."""
+    async with pool_of(stage) as (pool, ends):
+        stage.brokers[0].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        (near, far) = tcp_pair()
+        await pool.receive(near, BOOTSTRAP, Address(*PEER))
+        await until(lambda: any(end.of(Client) for end in ends))
+        (client,) = [message for end in ends for message in end.of(Client)]
+        assert (client.node_id, client.bootstrap) == (1, True)
+        far.close()
+
+
+@staged(brokers=(0, 1), connect_timeout_s=5)
+async def test_a_bootstrap_client_is_refused_if_no_broker_can_be_reached(stage: Stage) -> None:
+    async with pool_of(stage) as (pool, ends):
+        for scope in stage.brokers.values():
+            scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        near, far = tcp_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pool.receive, near, BOOTSTRAP, Address(*PEER))
+            await stage.closed(CloseReason.BROKER_UNREACHABLE)
+            nursery.cancel_scope.cancel()
+        assert stage.server.counters.sessions_open == 0
+        assert not any(end.of(Client) for end in ends)
+        far.close()
+
+
+# Lost workers
+
+
+class Process:
+    """A worker's process that a test plays: its end of the link."""
+
+    pid = 1
+
+    def __init__(self, theirs: socket.socket) -> None:
+        self.link = Link(theirs.dup())
+
+    def kill(self) -> None:
+        """End the process."""
+        self.link.close()
+
+    def wait(self) -> int:
+        """Return the exit code."""
+        return -9
+
+
+class Processes:
+    """The processes that a handle starts, and the plan that notes what the handle does with them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.started: list[Process] = []
+        self.taken: list[Message] = []
+        self.lost: list[tuple[str, list[str]]] = []
+        self.failure: Exception | None = None
+        monkeypatch.setattr(handles, "_start", self._start)
+        self.plan = Plan(list, list, self._take, lambda reason, hosts: self._lose(reason, hosts))
+
+    def _start(self, theirs: socket.socket) -> Process:
+        self.started.append(Process(theirs))
+        return self.started[-1]
+
+    async def _take(self, message: Message) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.taken.append(message)
+
+    def _lose(self, reason: str, hosts: list[str]) -> None:
+        self.lost.append((reason, hosts))
+
+    async def number(self, number: int) -> Process:
+        """Wait until this number of processes have started; the newest one is ready then."""
+        await until(lambda: len(self.started) >= number)
+        self.started[-1].link.post(Ready())
+        return self.started[-1]
+
+
+@pytest.mark.trio
+async def test_a_worker_whose_message_cannot_be_obeyed_is_accounted_for_as_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processes, counters = Processes(monkeypatch), Counters()
+    worker = Handle(0, processes.plan)
+    near, far = socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor(counters).keep_running, Task.WORKERS, worker.run)
+        process = await processes.number(1)
+        await worker.ready.wait()
+        worker.give(Client(0, False, *PEER), near)
+        processes.failure = ValueError()
+        process.link.post(Left([]))
+        await until(lambda: counters.task_failures[Task.WORKERS] == 1)
+        assert processes.lost == [("failed", [PEER[0]])]
+        assert worker.connections == 0
+        nursery.cancel_scope.cancel()
+    far.close()
+
+
+@pytest.mark.trio
+async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it ends without reading what the supervisor has sent, and the supervisor notices by sending."""
+    processes = Processes(monkeypatch)
+    worker = Handle(0, processes.plan)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+        process = await processes.number(1)
+        await worker.ready.wait()
+        worker.post(Brokers([]))
+        sent = [Left([str(number)]) for number in range(100)]
+        for message in sent:
+            process.link.post(message)
+        process.link.close()
+        worker.post(Brokers([]))
+        await until(lambda: bool(processes.lost))
+        assert processes.taken == sent
+        assert processes.lost == [("died", [])]
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,199 @@
+"""The start of a worker: from the supervisor's configuration, not from files that may be broken by now."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from tests.proxy.certificates import HOST, write_ca, write_pair
+from tests.proxy.fake_broker import FakeCluster
+from weir.proxy import run
+from weir.proxy.addresses import Address
+from weir.proxy.config import config
+from weir.proxy.config.config import ConfigError
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.net.drivers import monotonic_us
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.proxy.workers import worker
+from weir.proxy.workers.link import Link
+from weir.proxy.workers.messages import Start
+from weir.proxy.workers.worker import Worker, config_of, message_of
+from weir.quotas import QuotaTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weir.proxy.workers.pool import Pool
+
+UPSTREAM = {"upstream": "broker:9092"}
+COSTS = "[apis.Produce]\nus = 77\n"
+
+
+def start_of(given: config.Config) -> Start:
+    """The message to a new worker of a supervisor that has read its files."""
+    for files in given.tls.files:
+        files.load()
+    return Start(given.settings, given.request_time.costs, [files.in_force for files in given.tls.files], 0)
+
+
+def test_a_worker_starts_although_every_file_was_broken_since_the_supervisor_read_it(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    ca, costs, password = write_ca(tmp_path), tmp_path / "costs.toml", tmp_path / "password"
+    costs.write_text(COSTS)
+    password.write_text("secret")
+    files = {"tls_cert": cert, "tls_key": key, "upstream_ca": ca, "request_costs": costs}
+    options = {key: str(path) for key, path in files.items()} | {
+        "upstream_tls": True,
+        "upstream_sasl_mechanism": "PLAIN",
+        "upstream_sasl_username": "weir",
+        "upstream_sasl_password_file": str(password),
+    }
+    start = start_of(config.load(None, {**UPSTREAM, **options}))
+    for path in (cert, ca, costs):
+        path.write_text("broken")
+    for path in (key, password):
+        path.unlink()
+    found = config_of(start)
+    assert found.request_time.costs == start.costs
+    assert found.request_time.costs.apis["Produce"].us == 77
+    assert [isinstance(each.context, ssl.SSLContext) for each in found.tls.files] == [True, True]
+
+
+def test_a_context_made_of_another_processs_files_follows_later_changes(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    given = config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)})
+    start = start_of(given)
+    key.write_text("broken")
+    (files,) = config_of(start).tls.files
+    kept = files.context
+
+    async def look() -> None:
+        for _ in range(2):  # a change counts when it has lasted from one look to the next
+            await files.look()
+
+    trio.run(look)
+    assert (files.last_was_good, files.context) == (False, kept)
+    write_pair(tmp_path, HOST)
+    trio.run(look)
+    assert files.last_was_good
+    assert files.context is not kept
+
+
+def test_files_in_force_are_those_that_were_last_usable(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    (files,) = config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)}).tls.files
+    files.load()
+    assert files.in_force is not None
+    before = files.in_force.contents
+    assert before == (cert.read_bytes(), key.read_bytes())
+    key.write_text("broken")
+
+    async def look() -> None:
+        for _ in range(2):
+            await files.look()
+
+    trio.run(look)
+    assert files.in_force.contents == before
+
+
+def test_a_worker_reads_the_files_where_no_content_can_be_read_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    start = start_of(config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)}))
+
+    def fail(_name: str) -> int:
+        raise OSError
+
+    monkeypatch.setattr(os, "memfd_create", fail)
+    (files,) = config_of(start).tls.files
+    assert isinstance(files.context, ssl.SSLContext)
+
+
+def test_weir_with_workers_does_not_start_with_a_broken_certificate(tmp_path: Path) -> None:
+    """Its workers would wait for ever."""
+    cert, key = write_pair(tmp_path, HOST)
+    cert.write_text("broken")
+    with pytest.raises(ConfigError, match="tls_cert"):
+        started({"tls_cert": str(cert), "tls_key": str(key), "workers": 2})
+
+
+@pytest.mark.trio
+async def test_a_worker_collects_garbage_like_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    collects = trio.Event()
+
+    async def collect() -> None:
+        collects.set()
+
+    async def wait(_worker: Worker) -> None:
+        await collects.wait()
+
+    monkeypatch.setattr(worker, "collect_garbage", collect)
+    monkeypatch.setattr(Worker, "run", wait)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link, reactor = Link(ours), Reactor(monotonic_us)
+    link.post(start_of(config.load(None, UPSTREAM)))
+    link.post(message_of(QuotaTable(), in_shadow=False))
+    with trio.fail_after(20):
+        await worker._main(theirs, reactor)
+    reactor.close()
+    theirs.close()
+    link.close()
+
+
+# The number of workers
+
+
+def started(options: dict[str, object], remembered: int = 0, brokers: int = 0) -> Pool | None:
+    """The pool of a Weir with these options, whose file remembers this number of brokers; this number of
+    brokers answers at the start.
+    """
+
+    async def main() -> Pool | None:
+        cluster = FakeCluster()
+        async with trio.open_nursery() as nursery:
+            for node_id in range(brokers):
+                await nursery.start(cluster.serve, node_id)
+            upstream = ",".join(map(str, cluster.nodes.values())) or f"{HOST}:1"
+            given = config.load(None, {"upstream": upstream, **options})
+            reactor = Reactor(monotonic_us)
+            server = Server(given, reactor, QuotaRegistry(QuotaTable()))
+            server.remembered = {node_id: Address("kafka", 9092) for node_id in range(remembered)}
+            process = run._Process(given, reactor, server, None, None, None, None, None)  # type: ignore[arg-type]
+            try:
+                return await run._pool(process)
+            finally:
+                reactor.close()
+                nursery.cancel_scope.cancel()
+
+    try:
+        return trio.run(main)
+    except BaseExceptionGroup as group:
+        raise run.single(group) from None
+
+
+def test_auto_counts_the_remembered_brokers_if_none_answers_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: range(8))
+    assert workers_of(started({"workers": "auto"}, remembered=3)) == 3
+    assert workers_of(started({"workers": "auto"}, remembered=3, brokers=2)) == 2
+
+
+def test_auto_makes_a_worker_per_core_if_no_broker_is_known_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers will come: one process for good would be too few."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: range(8))
+    assert workers_of(started({"workers": "auto"})) == 8
+
+
+def workers_of(found: Pool | None) -> int:
+    """The number of processes that move bytes."""
+    return 1 if found is None else len(found.handles)

@@ -1,0 +1,162 @@
+"""One end of a worker's link without the other process: a worker, or the supervisor's pool, beside a test."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import trio
+
+from tests.proxy.rigs import tcp_pair
+from weir.proxy.config import config
+from weir.proxy.config.config import checked
+from weir.proxy.control.configured import quota_registry
+from weir.proxy.control.stores.file import FileStore
+from weir.proxy.control.stores.quota_manager import QuotaManager
+from weir.proxy.control.stores.store import StoreHealth
+from weir.proxy.net.drivers import monotonic_us, run_in_trio
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.server.server import Server
+from weir.proxy.workers.link import Link, LinkError
+from weir.proxy.workers.messages import Client, Message, Ready
+from weir.proxy.workers.pool import Pool
+from weir.proxy.workers.worker import Worker, without_limits
+from weir.quotas import QuotaTable
+
+M = TypeVar("M")
+PEER = ("10.0.0.1", 5)
+LONG_S = 20
+"""No test takes longer, on however busy a machine."""
+NUMBERED_FROM = 7 * 10**10
+
+
+def link_pair() -> tuple[Link, Link]:
+    """Both ends of a link."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Link(ours), Link(theirs)
+
+
+class Heard:
+    """The messages that arrive at one end of a link."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.messages: list[Message] = []
+        self._changed = trio.Event()
+
+    async def receive(self) -> None:
+        """Receive until the link ends."""
+        try:
+            while True:
+                message, sock = await self.link.receive()
+                if sock is not None:
+                    sock.close()
+                self.messages.append(message)
+                self._changed.set()
+        except LinkError:
+            pass
+
+    def of(self, kind: type[M]) -> list[M]:
+        """The messages of this kind so far."""
+        return [message for message in self.messages if isinstance(message, kind)]
+
+    async def hear(self, kind: type[M], number: int = 1) -> list[M]:
+        """Wait until this number of messages of a kind have arrived, and return them."""
+        while len(found := self.of(kind)) < number:
+            self._changed = trio.Event()
+            await self._changed.wait()
+        return found
+
+
+class Rig(Heard):
+    """A worker, and the supervisor's end of its link."""
+
+    def __init__(self, options: dict[str, Any], table: QuotaTable) -> None:
+        ours, theirs = link_pair()
+        super().__init__(ours)
+        self.reactor = Reactor(monotonic_us)
+        settings = config.load(None, {"upstream": "127.0.0.1:1", **options}).settings
+        given = checked(without_limits(settings))
+        self.registry = quota_registry(given, table)
+        self.worker = Worker(given, self.reactor, self.registry, theirs, NUMBERED_FROM)
+        self._theirs = theirs
+
+    async def run(self) -> None:
+        """Run the worker until the test ends the link."""
+        try:
+            await self.worker.run()
+        except* LinkError:
+            pass
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.link.close()
+        self._theirs.close()
+        self.worker.plane.close()
+        self.reactor.close()
+
+    def give(self, node_id: int | None, *, bootstrap: bool = False) -> socket.socket:
+        """Pass a client to the worker; return the client's end."""
+        near, far = tcp_pair()
+        self.link.post_client(Client(node_id, bootstrap, *PEER), near)
+        return far
+
+
+@asynccontextmanager
+async def running_worker(table: QuotaTable | None = None, **options: Any) -> AsyncIterator[Rig]:
+    """A worker that is ready."""
+    rig = Rig(options, table or QuotaTable())
+    try:
+        with trio.fail_after(LONG_S):
+            async with trio.open_nursery() as nursery:
+                for task in (rig.link.send_forever, rig.receive, rig.run):
+                    nursery.start_soon(task)
+                nursery.start_soon(run_in_trio, rig.reactor)
+                await rig.hear(Ready)
+                yield rig
+                nursery.cancel_scope.cancel()
+    finally:
+        rig.close()
+
+
+async def end_of(client: socket.socket) -> bytes:
+    """Wait until the other end closes the connection; return all that arrives before."""
+    received = b""
+    while True:
+        await trio.lowlevel.wait_readable(client)
+        try:
+            part = client.recv(65536)
+        except ConnectionError:
+            part = b""
+        if not part:
+            client.close()
+            return received
+        received += part
+
+
+def new_pool(server: Server, reactor: Reactor, number: int = 2) -> Pool:
+    """A pool without processes, for a server that is not asked about quotas."""
+    state = StoreHealth(lambda: 0.0)
+    store = FileStore(None)
+    manager = QuotaManager(store, server.quotas, QuotaTable(), frozenset(), state, server.supervisor)
+    return Pool(server, manager, reactor, number, lambda _kind, _records: None)
+
+
+def connect(pool: Pool) -> list[Heard]:
+    """Play the processes of all workers: return their ends of the links."""
+    ends = []
+    for handle in pool.handles:
+        ours, theirs = link_pair()
+        handle._link = ours
+        ends.append(Heard(theirs))
+    return ends
+
+
+def disconnect(pool: Pool, ends: list[Heard]) -> None:
+    """Close all links."""
+    for handle, end in zip(pool.handles, ends, strict=True):
+        assert handle._link is not None
+        handle._link.close()
+        end.link.close()
