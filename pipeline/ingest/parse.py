@@ -130,8 +130,9 @@ def rows_of_files(name: str, rules: Rules, batches: Iterable[pa.RecordBatch]) ->
     for batch in batches:
         for source, content, taken_ms in zip(*batch.columns, strict=True):
             parser, path = _Parser(name, rules, taken_ms.as_py()), source.as_py()
+            found = content.as_buffer()  # None for local files; empty for empty files
             try:
-                yield from _of_file(parser, path, content.as_buffer() or path.removeprefix("file:"))
+                yield from _of_file(parser, path, path.removeprefix("file:") if found is None else found)
             except FileNotFoundError:
                 if not rules.skip_lost:
                     raise
@@ -295,7 +296,7 @@ def _array(values: list[Any], kind: pa.DataType, bounds: _Bounds, name: str) -> 
         return pa.StructArray.from_arrays(parts, fields=list(kind))
     array = pa.array(values, kind)
     least, most = bounds[name]
-    found = pc.min_max(pc.binary_length(array) if pa.types.is_string(kind) else array).as_py()
+    found = pc.min_max(pc.utf8_length(array) if pa.types.is_string(kind) else array).as_py()
     if found["min"] is not None and not (least <= found["min"] and found["max"] <= most):
         raise ValueError(f"{name} is out of bounds")
     return array

@@ -242,6 +242,22 @@ def test_unknown_fields_do_not_make_a_usage_record_invalid() -> None:
     assert {(row["requests"], row["throttle_ms"]["producer_byte_rate"]) for row in rows} == {(0, 0)}
 
 
+def test_names_are_bounded_by_characters_not_bytes(tmp_path: Path) -> None:
+    """Weir writes names of up to 256 characters, in UTF-8 up to 1,024 bytes."""
+    names = ["\N{GRINNING FACE}" * length for length in (256, TEXT_MAX)]
+    lines: list[str | bytes | None] = [having(user=name) for name in names]
+    assert [row["user"] for row in judge(lines)] == names
+    assert [row["user"] for row in in_a_file([str(line).encode() for line in lines], tmp_path)] == names
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".zst"])
+def test_an_empty_file_of_another_machine_has_no_lines(end: str) -> None:
+    """Spark passes its content, which is empty."""
+    source = pa.array([f"s3a://bucket/usage-1.jsonl{end}"])
+    batch = pa.record_batch([source, pa.array([b""]), pa.array([TAKEN_MS])], names=SOURCE.names)
+    assert list(rows_of_files("usage", RULES, [batch])) == []
+
+
 @pytest.mark.spark
 def test_spark_parses_lines_into_the_columns_of_a_record(spark: SparkSession) -> None:
     lines = [("0", bytearray(msgspec.json.encode(FULL)), TAKEN_MS), ("1", bytearray(b"bad"), TAKEN_MS)]
