@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from weir.pipeline.outcome import PipelineError
+from weir.pipeline.rollup.columns import RATES
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import shortened
 from weir.quotas.table.limits import Limit
@@ -18,12 +19,7 @@ from weir.quotas.table.options import Pacing
 
 RECORDED: Final = "recorded"
 """Name that results give to the recorded throttle times, in place of the name of a candidate quota file."""
-KEYS: Final = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.REQUEST_PERCENTAGE,
-    QuotaKey.CONTROLLER_MUTATION_RATE,
-)
+KEYS: Final = tuple(map(QuotaKey, RATES))
 OF: Final = ("of_user", "of_client_id", "of_prefix")
 """Columns that identify a budget, "" for a part that the budget does not distinguish."""
 _DRAWN: Final = {

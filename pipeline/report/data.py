@@ -18,6 +18,7 @@ from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
 from weir.pipeline.lake import read
+from weir.pipeline.replay.candidates import RECORDED
 from weir.pipeline.report.model import (
     DAY_MS,
     DAYS_MAX,
@@ -53,7 +54,6 @@ BROKERS: Final = 30
 """Maximum number of brokers that the report shows."""
 CANDIDATES: Final = 6
 """Maximum number of replayed quota files that the report shows; the recorded throttle times count as one."""
-RECORDED: Final = "recorded"
 REASONS: Final = 10
 KINDS: Final = ("usage", "trace")
 _NAMES: Final = ("user", "client_id")
