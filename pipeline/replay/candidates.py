@@ -156,38 +156,24 @@ def _named(part: str) -> pl.Expr:
 
 
 def _draws(
-    candidates: Sequence[Candidate],
-    user: str,
-    client_id: str,
-    unnamed: str,
-    pacing: Pacing = Pacing.KAFKA,
-) -> Iterator[tuple[str, str, str, str, str, str, str, float, str, str, float | None]]:
+    candidates: Sequence[Candidate], user: str, client_id: str, unnamed: str, pacing: Pacing
+) -> Iterator[tuple[object, ...]]:
     in_force: dict[QuotaKey, Limit] = {}
     for candidate in candidates:
         table = _table(candidate.text, pacing)
         for key in KEYS:
             limit = table.limits(key).resolve(user, client_id or unnamed)
-            if limit is not None:
-                if candidate is candidates[0]:
-                    in_force[key] = limit
-                of_user, of_client_id, of_prefix, _topic, _ip = limit.tags
-                other = in_force.get(key)
-                is_same = other is not None and (
-                    (other.tags, other.pacing, other.scope) == (limit.tags, limit.pacing, limit.scope)
-                )
-                yield (
-                    candidate.name,
-                    key.value,
-                    user,
-                    client_id,
-                    of_user,
-                    of_client_id,
-                    of_prefix,
-                    limit.value,
-                    limit.pacing.value,
-                    limit.scope.value,
-                    other.value if other is not None and is_same else None,
-                )
+            if limit is None:
+                continue
+            if candidate is candidates[0]:
+                in_force[key] = limit
+            other = in_force.get(key)
+            is_same = other is not None and (
+                (other.tags, other.pacing, other.scope) == (limit.tags, limit.pacing, limit.scope)
+            )
+            names = candidate.name, key.value, user, client_id, *limit.tags[:3]
+            options = limit.pacing.value, limit.scope.value
+            yield (*names, limit.value, *options, other.value if other is not None and is_same else None)
 
 
 @lru_cache(maxsize=16)

@@ -153,7 +153,8 @@ BAD: list[tuple[str | bytes | None, str]] = [
     (having(request_time_us=-0.5), f"request_time_us -0.5 is not within 0 and {COUNT_MAX}"),
     (having(requests=-1), f"requests -1 is not within 0 and {COUNT_MAX}"),
     (having(bytes_in=COUNT_MAX + 1), f"bytes_in {COUNT_MAX + 1} is not within 0 and {COUNT_MAX}"),
-    (having(broker=-2), f"broker -2 is not within -1 and {COUNT_MAX}"),
+    (having(broker=-2), f"broker -2 is not within -1 and {2**31 - 1}"),
+    (having(broker=2**31), f"broker {2**31} is not within -1 and {2**31 - 1}"),
     (
         having(violations={"request_percentage": -1}),
         f"violations.request_percentage -1 is not within 0 and {COUNT_MAX}",
