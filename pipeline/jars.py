@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -25,10 +26,6 @@ S3: Final = "s3a://"
 """Beginning of the paths for which the jars of S3 are needed."""
 JARS: Final = "spark.jars"
 """Name of the Spark setting with the jars to load."""
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def locked(*, s3: bool = False) -> list[Jar]:
@@ -49,21 +46,18 @@ def cache_directory() -> Path:
     return Path(base).absolute() / "kafka-weir" / "jars"
 
 
-def provided(
-    brought: Sequence[Path] = (), say: Callable[[str], None] = _to_stderr, *, s3: bool = False
-) -> list[Path]:
+def provided(brought: Sequence[Path] = (), *, s3: bool = False) -> list[Path]:
     """Return the paths of the jars: `brought`, the jars that the caller has, if not empty; else the locked
-    jars (with `s3`, also those for S3), after a download of those that are missing.
-
-    `say` is called with the progress of long downloads. Raises PipelineError if a jar in `brought` does not
-    exist, or a download fails.
+    jars (with `s3`, also those for S3), after a download of those that are missing, which a line on standard
+    error says. Raises PipelineError if a jar in `brought` does not exist, or a download fails.
     """
     for path in brought:
         if not path.is_file():
             raise PipelineError(f"{path}: no such jar")
     if brought:
         return [path.absolute() for path in brought]
-    return fetched(locked(s3=s3), cache_directory(), "Spark's jars", say)
+    to_stderr = partial(print, file=sys.stderr)
+    return fetched(locked(s3=s3), cache_directory(), "Spark's jars", to_stderr)
 
 
 def loading(jars: Sequence[Path]) -> dict[str, str]:

@@ -10,8 +10,6 @@ import hashlib
 import os
 import re
 import tempfile
-import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +27,6 @@ _LINE: Final = re.compile(
 )
 _ATTEMPTS: Final = 3
 _TIMEOUT_S: Final = 30.0
-_QUIET_S: Final = 2.0
 _CHUNK_BYTES: Final = 1 << 16
 
 
@@ -75,21 +72,19 @@ def parse_lock(text: str, where: str) -> list[Jar]:
 
 
 def fetched(jars: Sequence[Jar], root: Path, what: str, say: Callable[[str], None]) -> list[Path]:
-    """Return the paths of the jars in the cache directory `root`; download those that it lacks. `say` is
-    called with the progress of downloads that take over 2 s; in its texts, `what` names the jars. Raises
-    JarError.
+    """Return the paths of the jars in the cache directory `root`; download those that it lacks, after a call
+    of `say` with one line of text, in which `what` names the jars. Raises JarError.
     """
     # The hash is not computed again: `fetch_jar` gives a file this name after verifying its hash.
     missing = [jar for jar in jars if not _has_size(root / jar.path, jar.size)]
-    progress = _Progress(what, sum(jar.size for jar in missing), say)
+    if missing:
+        say(f"fetching {what}: {sum(jar.size for jar in missing) / 1e6:.1f} MB")
     with ThreadPoolExecutor(8, "jars") as pool:
         try:
-            largest_first = sorted(missing, key=lambda jar: -jar.size)
-            list(pool.map(lambda jar: fetch_jar(jar, root, progress.add), largest_first))
+            list(pool.map(lambda jar: fetch_jar(jar, root), sorted(missing, key=lambda jar: -jar.size)))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    progress.end()
     return [root / jar.path for jar in jars]
 
 
@@ -97,9 +92,9 @@ def _has_size(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
-    """Download one jar to its path below `root`; call `count` with the number of bytes of each part received.
-    Raises JarError if the download fails or its SHA-256 is not the locked one.
+def fetch_jar(jar: Jar, root: Path) -> None:
+    """Download one jar to its path below `root`. Raises JarError if the download fails or its SHA-256 is not
+    the locked one.
 
     Several processes may download the same jar at once: each writes a file of its own and renames it.
     """
@@ -108,7 +103,7 @@ def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
     for attempt in range(_ATTEMPTS):
         try:
             with _new_file(target) as file:
-                digest = _download(url, file, count)
+                digest = _download(url, file)
                 if digest != jar.sha256:
                     raise JarError(
                         f"{url}: its SHA-256 is {digest}, the lock file says {jar.sha256}; not used"
@@ -135,41 +130,16 @@ def _new_file(target: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _download(url: str, file: BinaryIO, count: Callable[[int], None]) -> str:
+def _download(url: str, file: BinaryIO) -> str:
     """Copy the content of `url` into `file`; return its SHA-256. Raises OSError, or EOFError if fewer bytes
     arrive than announced.
     """
-    digest, received = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:  # noqa: S310 (the operator's repository)
         expected = response.headers.get("Content-Length")
         while chunk := response.read(_CHUNK_BYTES):
             file.write(chunk)
             digest.update(chunk)
-            received += len(chunk)
-            count(len(chunk))
-    if expected is not None and received != int(expected):
-        raise EOFError(f"ended after {received} of {expected} bytes")
+    if expected is not None and file.tell() != int(expected):
+        raise EOFError(f"ended after {file.tell()} of {expected} bytes")
     return digest.hexdigest()
-
-
-class _Progress:
-    """Reports the progress of downloads every two seconds; reports nothing if they take less time.
-    Thread-safe.
-    """
-
-    def __init__(self, what: str, total: int, say: Callable[[str], None]) -> None:
-        self._what, self._total, self._say = what, total, say
-        self._done, self._said = 0, False
-        self._next = time.monotonic() + _QUIET_S
-        self._lock = threading.Lock()
-
-    def add(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            if time.monotonic() >= self._next:
-                self._next, self._said = time.monotonic() + _QUIET_S, True
-                self._say(f"fetching {self._what}: {self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB")
-
-    def end(self) -> None:
-        if self._said:
-            self._say(f"fetched {self._what}: {self._total / 1e6:.1f} MB")

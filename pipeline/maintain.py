@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
-from weir.pipeline.ingest.batch import kept, new_records, rejected
+from weir.pipeline.ingest.batch import kept, take_records
 from weir.pipeline.ingest.parse import DAY_MS, KINDS, SOURCE, Kind, Rules, parsed
-from weir.pipeline.lake import Lake, append_once, exists, read, replace, sql_name, sql_text
+from weir.pipeline.lake import Lake, exists, latest, read, sql_name, sql_text
 from weir.pipeline.outcome import Outcome
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 HISTORY_DAYS: Final = 7
 """Number of days for which earlier versions of the tables can be read; the least that Delta Lake permits."""
@@ -63,35 +63,38 @@ def _taken_again(spark: SparkSession, lake: Lake, kind: Kind, retained: Retained
     """Parse the rejected lines of a kind again, move those that are valid by now to the kind's table, and
     return their number.
     """
-    lines = read(spark, lake.rejected, tables.REJECTED).where(fn.col("kind") == kind.name)
+    if (version := latest(spark, lake.rejected)) is None:
+        return 0
+    lines = read(spark, lake.rejected, tables.REJECTED, version).where(fn.col("kind") == kind.name)
     clusters = [row["cluster"] for row in lines.select("cluster").distinct().collect()]
-    return sum(_of_cluster(spark, lake, kind, cluster, retained, now_ms) for cluster in clusters)
+    rules = Rules(retained.keep_ms, now_ms=now_ms)
+    return sum(
+        _of_cluster(lines.where(fn.col("cluster") == name), lake, kind, name, rules) for name in clusters
+    )
 
 
-def _of_cluster(
-    spark: SparkSession, lake: Lake, kind: Kind, cluster: str, retained: Retained, now_ms: int
-) -> int:
-    where = (fn.col("kind") == kind.name) & (fn.col("cluster") == cluster)
-    lines = read(spark, lake.rejected, tables.REJECTED).where(where)
-    sources = lines.withColumn("content", fn.col("line").cast("binary")).select(*SOURCE.names)
-    with kept(parsed(sources, kind, Rules(retained.keep_ms, now_ms=now_ms), files=False)) as rows:
-        (found,) = (
-            rows.where("line is null")
-            .agg(
-                fn.count("*").alias("count"),
-                fn.min("time_ms").alias("first"),
-                fn.max("time_ms").alias("last"),
-            )
-            .collect()
-        )
-        if not found["count"]:
-            return 0
-        new = new_records(rows, lake, kind, cluster, found["first"], found["last"])
-        added = append_once(new.coalesce(1), lake.path(kind.name), f"maintain {uuid.uuid4()}", 0)
-        # After a kill before this, the records are duplicates the next time.
-        rest = rejected(rows, cluster, kind.name).coalesce(1)
-        replace(rest, lake.rejected, f"kind = '{kind.name}' and cluster = {sql_text(cluster)}")
-    return added
+def _of_cluster(lines: DataFrame, lake: Lake, kind: Kind, cluster: str, rules: Rules) -> int:
+    number = fn.monotonically_increasing_id().cast("string")
+    with kept(lines.withColumn("number", number)) as numbered:
+        sources = numbered.select(fn.col("number").alias("source"), fn.col("line").cast("binary"), "taken_ms")
+        with kept(parsed(sources.toDF(*SOURCE.names), kind, rules, files=False)) as rows:
+            counts = take_records(rows, lake, kind, cluster, f"maintain {uuid.uuid4()}", 0)
+            if counts.rejected < counts.read:
+                # After a kill before this, the records are duplicates the next time.
+                still = rows.where("line is not null").select(fn.col("source").alias("number"))
+                _delete(numbered.join(still, "number", "left_anti"), lake, kind, cluster)
+    return counts.new
+
+
+def _delete(lines: DataFrame, lake: Lake, kind: Kind, cluster: str) -> None:
+    """Delete these rejected lines. Lines that ingest has rejected since stay."""
+    lines.select("source", "line", "taken_ms").distinct().createOrReplaceTempView("valid")
+    same = " AND ".join(f"old.{name} = valid.{name}" for name in ("source", "line", "taken_ms"))
+    of_all = f"old.kind = '{kind.name}' AND old.cluster = {sql_text(cluster)}"
+    table = sql_name(lake.rejected)
+    lines.sparkSession.sql(
+        f"MERGE INTO {table} AS old USING valid ON {of_all} AND {same} WHEN MATCHED THEN DELETE"
+    ).collect()
 
 
 def _expired(spark: SparkSession, lake: Lake, oldest_ms: int) -> int:

@@ -117,6 +117,10 @@ class _Kind:
         """
         return 0
 
+    def is_idle(self, now_ms: int) -> bool:
+        """Return True if no former charge and no throttle matters for a charge at `now_ms`."""
+        raise NotImplementedError
+
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         """Take a request from its connection: charge it at once, or put it in flight, to be charged at its
         response.
@@ -139,6 +143,9 @@ class _Produce(_Kind):
         self._budget = paced(
             Budget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s), pacing
         )
+
+    def is_idle(self, now_ms: int) -> bool:
+        return self._budget.is_idle(now_ms)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         value = asked[2]
@@ -195,6 +202,9 @@ class _Time(_Kind):
     def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
         self._budget = RequestBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
 
+    def is_idle(self, now_ms: int) -> bool:
+        return self._budget.is_idle(now_ms)
+
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         replay.await_answer(connection, asked, now_ms, serial=self._budget.near)
 
@@ -215,6 +225,9 @@ class _Mutations(_Kind):
 
     def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
         self._budget = MutationBudget(_ALL_CLIENTS, limit, 0, num_samples=num_samples, window_s=window_s)
+
+    def is_idle(self, now_ms: int) -> bool:
+        return self._budget.is_idle(now_ms)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         _at, service_ms, cost, _connection, recorded_ms, strict = asked
@@ -344,11 +357,11 @@ class Replay:
         return self.hours.take(over=True)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Process the events before `now_ms`, and return True if neither a throttle nor a request is left: a
-        request at `now_ms` is charged then. Requests before `now_ms` must have been fed.
+        """Process the events before `now_ms`, and return True if no throttle, request or charge is left that
+        could matter for a request at `now_ms`. Requests before `now_ms` must have been fed.
         """
         self._process_events(now_ms, 0)
-        return not self._heap and max(self._busy_until_ms, self._kind.over_until_ms) <= now_ms
+        return not self._heap and self._busy_until_ms <= now_ms and self._kind.is_idle(now_ms)
 
     # Called by kinds of budgets
 

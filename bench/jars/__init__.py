@@ -60,4 +60,4 @@ def _fetch(jars: Iterable[Jar], root: Path) -> None:
     the cache has no incomplete file.
     """
     with ThreadPoolExecutor(8, "jars") as pool:
-        list(pool.map(lambda jar: fetch_jar(jar, root, lambda _count: None), jars))
+        list(pool.map(lambda jar: fetch_jar(jar, root), jars))

@@ -14,7 +14,6 @@ from weir.cli.output_file import check_free, write_lines
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quotas.entity import RATES_HELP, parse_assignments, parse_key
-from weir.pipeline.lake import Lake
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.recommend.plan import AUTO, FLOORS, LEVELS, MANY_HOURS, PERCENTILES, ROBUST, Plan
 from weir.quotas import QuotaFileError, QuotaKey, QuotaTable, parse
@@ -194,6 +193,7 @@ def recommend(
 
 
 def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Outcome:
+    from weir.pipeline.lake import Lake
     from weir.pipeline.recommend.job import recommend as job  # needs Spark: not for --help
 
     return job(spark, Lake(root), plan, write)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from weir.cli.pipeline.days import Days
-from weir.cli.pipeline.run import job_options, run_job
+from weir.cli.pipeline.run import cluster_option, job_options, run_job
 from weir.cli.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("candidates", metavar="QUOTAS...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @job_options
+@cluster_option
 @click.option(
     "--from",
     "source",
@@ -113,6 +114,7 @@ def replay(
     root: str,
     master: str | None,
     as_json: bool,
+    cluster: str,
     source: Literal["usage", "trace"],
     days: tuple[date, date] | None,
     quota_window_num: int,
@@ -133,7 +135,6 @@ def replay(
     Recorded usage is replayed under each of the files QUOTAS, by the code that enforces quotas, and compared
     with the other files and with the recorded throttles. No quotas are changed.
     """
-    first, last = days or (None, None)
 
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake
@@ -156,8 +157,8 @@ def replay(
         unnamed = EMPTY if empty_client_id == "default" else ""
         options = Options(
             source=source,
-            first=first,
-            last=last,
+            cluster=cluster,
+            days=days,
             settings=settings,
             unnamed=unnamed,
             pacing=Pacing(quota_pacing),

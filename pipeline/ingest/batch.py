@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from operator import add
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as fn
@@ -28,8 +28,7 @@ _ROWS_PER_FILE: Final = 250_000
 """Number of rows of a file of a table, roughly; more files are written in parallel."""
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Numbers of lines of one kind (usage or trace) that ingest has read: all, new records, records that the
     tables had already, and rejected lines.
     """
@@ -39,16 +38,8 @@ class Counts:
     duplicates: int = 0
     rejected: int = 0
 
-    def add(self, other: Counts) -> None:
-        """Add the counts of one micro-batch."""
-        self.read += other.read
-        self.new += other.new
-        self.duplicates += other.duplicates
-        self.rejected += other.rejected
-
     def __str__(self) -> str:
-        parts = {"read": self.read, "new": self.new, "duplicates": self.duplicates, "rejected": self.rejected}
-        return ", ".join(f"{count:,} {what}" for what, count in parts.items())
+        return ", ".join(f"{count:,} {what}" for what, count in self._asdict().items())
 
 
 class Batches:
@@ -76,7 +67,7 @@ class Batches:
         except Exception as error:
             self.failure = error
             raise
-        self.counts.add(seen)
+        self.counts = Counts(*map(add, self.counts, seen))
         self._say(f"{self._kind.name} batch {batch}: {seen} in {time.monotonic() - began_s:.1f} s")
 
 
@@ -85,22 +76,26 @@ def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, b
     their numbers.
     """
     with kept(parsed) as rows:
-        (counted,) = rows.agg(
-            fn.count("*").alias("read"),
-            fn.count("line").alias("rejected"),
-            fn.min("time_ms").alias("first_ms"),
-            fn.max("time_ms").alias("last_ms"),
-        ).collect()
-        counts = Counts(counted["read"], rejected=counted["rejected"])
-        good = counts.read - counts.rejected
-        if good:
-            new = new_records(rows, lake, kind, cluster, counted["first_ms"], counted["last_ms"])
-            files = 1 + good // _ROWS_PER_FILE
-            counts.new = append_once(new.coalesce(files), lake.path(kind.name), app_id, batch)
-            counts.duplicates = good - counts.new
+        counts = take_records(rows, lake, kind, cluster, app_id, batch)
         if counts.rejected:
-            append_once(rejected(rows, cluster, kind.name).coalesce(1), lake.rejected, app_id, batch)
+            names = {"kind": fn.lit(kind.name), "cluster": fn.lit(cluster)}
+            lines = rows.where("line is not null").withColumns(names).select(*tables.REJECTED.names)
+            append_once(lines.coalesce(1), lake.rejected, app_id, batch)
     return counts
+
+
+def take_records(rows: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
+    """Add the records among parsed lines to the table of their kind, as `take` does; return the numbers of
+    all lines.
+    """
+    counted = rows.agg(fn.count("*"), fn.count("line"), fn.min("time_ms"), fn.max("time_ms")).collect()
+    ((read, rejected, first_ms, last_ms),) = counted
+    good = read - rejected
+    if not good:
+        return Counts(read, rejected=rejected)
+    new = new_records(rows, lake, kind, cluster, first_ms, last_ms).coalesce(1 + good // _ROWS_PER_FILE)
+    added = append_once(new, lake.path(kind.name), app_id, batch)
+    return Counts(read, added, good - added, rejected)
 
 
 def new_records(
@@ -134,14 +129,6 @@ def _between(first_ms: int, last_ms: int) -> Column:
         *(datetime.fromtimestamp(ms // 1000, UTC).date() for ms in (first_ms, last_ms))
     )
     return days & fn.col("time_ms").between(first_ms, last_ms)
-
-
-def rejected(rows: DataFrame, cluster: str, kind: str) -> DataFrame:
-    """Return the rejected lines in the columns of `tables.REJECTED`."""
-    lines = rows.where(fn.col("line").isNotNull())
-    return lines.withColumns({"kind": fn.lit(kind), "cluster": fn.lit(cluster)}).select(
-        *tables.REJECTED.names
-    )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructType
 
 from weir.pipeline.ingest.lines import Unread, blocks
 from weir.usage.records import VERSION, TraceRecord, UsageRecord
@@ -46,22 +46,11 @@ LINE_MAX: Final = 10_000
 REJECTED_MAX: Final = 1_000_000
 """Maximum number of rejected lines of one file; after these, the rest of the file is not read."""
 
-SOURCE: Final = StructType.fromJson(
-    {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}}
-            for name, kind in (("source", "string"), ("content", "binary"), ("taken_ms", "long"))
-        ],
-    }
-)
+SOURCE: Final = StructType().add("source", "string").add("content", "binary").add("taken_ms", "long")
 """Columns of a source: the name of a file or offset, its content, and the time of the batch."""
-_ABOUT: Final = [
-    StructField("line", StringType()),
-    StructField("reason", StringType()),
-    StructField("source", StringType()),
-    StructField("taken_ms", LongType()),
-]
+_ABOUT: Final = (
+    StructType().add("line", "string").add("reason", "string").add("source", "string").add("taken_ms", "long")
+).fields
 _Record = UsageRecord | TraceRecord
 
 
@@ -130,8 +119,9 @@ def rows_of_files(name: str, rules: Rules, batches: Iterable[pa.RecordBatch]) ->
     for batch in batches:
         for source, content, taken_ms in zip(*batch.columns, strict=True):
             parser, path = _Parser(name, rules, taken_ms.as_py()), source.as_py()
+            found = content.as_buffer()  # None for local files; empty for empty files
             try:
-                yield from _of_file(parser, path, content.as_buffer() or path.removeprefix("file:"))
+                yield from _of_file(parser, path, path.removeprefix("file:") if found is None else found)
             except FileNotFoundError:
                 if not rules.skip_lost:
                     raise
@@ -268,7 +258,7 @@ def _bounds(kind: Kind, oldest_ms: int, newest_ms: int) -> _Bounds:
         "version": (min(KNOWN_VERSIONS), max(KNOWN_VERSIONS)),
         "time_ms": (oldest_ms, newest_ms),
         "interval_ms": (1, INTERVAL_MS_MAX),
-        "broker": (-1, COUNT_MAX),  # -1: unknown broker
+        "broker": (-1, 2**31 - 1),  # -1: unknown broker
         "correlation_id": (-COUNT_MAX, COUNT_MAX),
         **dict.fromkeys(texts, (0, TEXT_MAX)),
     }
@@ -295,7 +285,7 @@ def _array(values: list[Any], kind: pa.DataType, bounds: _Bounds, name: str) -> 
         return pa.StructArray.from_arrays(parts, fields=list(kind))
     array = pa.array(values, kind)
     least, most = bounds[name]
-    found = pc.min_max(pc.binary_length(array) if pa.types.is_string(kind) else array).as_py()
+    found = pc.min_max(pc.utf8_length(array) if pa.types.is_string(kind) else array).as_py()
     if found["min"] is not None and not (least <= found["min"] and found["max"] <= most):
         raise ValueError(f"{name} is out of bounds")
     return array

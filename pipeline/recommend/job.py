@@ -157,14 +157,10 @@ def _row(entity: Entity, key: QuotaKey) -> tuple[str | None, str | None, str | N
 
 def _tiered(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with `tier`: the least of the tiers of their quota that is enough."""
-    parts = []
-    for part in rows.partition_by("quota"):
-        wanted = part["wanted"].to_list()
-        of_quota = tiers(wanted)
-        parts.append(
-            part.with_columns(tier=pl.Series([tier_of(each, of_quota) for each in wanted], dtype=pl.Float64))
-        )
-    return pl.concat(parts) if parts else rows.with_columns(tier=pl.lit(None, pl.Float64))
+    by_quota = rows.partition_by("quota", as_dict=True)
+    of = {quota: tiers(part["wanted"].to_list()) for (quota,), part in by_quota.items()}
+    found = [tier_of(wanted, of[quota]) for quota, wanted in rows.select("quota", "wanted").iter_rows()]
+    return rows.with_columns(tier=pl.Series(found, dtype=pl.Float64))
 
 
 def _save(rows: DataFrame, lake: Lake, plan: Plan) -> None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from weir.pipeline.outcome import PipelineError
+from weir.pipeline.rollup.columns import RATES
 from weir.quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
 from weir.quotas.table.bounded_names import shortened
 from weir.quotas.table.limits import Limit
@@ -18,12 +19,7 @@ from weir.quotas.table.options import Pacing
 
 RECORDED: Final = "recorded"
 """Name that results give to the recorded throttle times, in place of the name of a candidate quota file."""
-KEYS: Final = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.REQUEST_PERCENTAGE,
-    QuotaKey.CONTROLLER_MUTATION_RATE,
-)
+KEYS: Final = tuple(map(QuotaKey, RATES))
 OF: Final = ("of_user", "of_client_id", "of_prefix")
 """Columns that identify a budget, "" for a part that the budget does not distinguish."""
 _DRAWN: Final = {
@@ -160,38 +156,24 @@ def _named(part: str) -> pl.Expr:
 
 
 def _draws(
-    candidates: Sequence[Candidate],
-    user: str,
-    client_id: str,
-    unnamed: str,
-    pacing: Pacing = Pacing.KAFKA,
-) -> Iterator[tuple[str, str, str, str, str, str, str, float, str, str, float | None]]:
+    candidates: Sequence[Candidate], user: str, client_id: str, unnamed: str, pacing: Pacing
+) -> Iterator[tuple[object, ...]]:
     in_force: dict[QuotaKey, Limit] = {}
     for candidate in candidates:
         table = _table(candidate.text, pacing)
         for key in KEYS:
             limit = table.limits(key).resolve(user, client_id or unnamed)
-            if limit is not None:
-                if candidate is candidates[0]:
-                    in_force[key] = limit
-                of_user, of_client_id, of_prefix, _topic, _ip = limit.tags
-                other = in_force.get(key)
-                is_same = other is not None and (
-                    (other.tags, other.pacing, other.scope) == (limit.tags, limit.pacing, limit.scope)
-                )
-                yield (
-                    candidate.name,
-                    key.value,
-                    user,
-                    client_id,
-                    of_user,
-                    of_client_id,
-                    of_prefix,
-                    limit.value,
-                    limit.pacing.value,
-                    limit.scope.value,
-                    other.value if other is not None and is_same else None,
-                )
+            if limit is None:
+                continue
+            if candidate is candidates[0]:
+                in_force[key] = limit
+            other = in_force.get(key)
+            is_same = other is not None and (
+                (other.tags, other.pacing, other.scope) == (limit.tags, limit.pacing, limit.scope)
+            )
+            names = candidate.name, key.value, user, client_id, *limit.tags[:3]
+            options = limit.pacing.value, limit.scope.value
+            yield (*names, limit.value, *options, other.value if other is not None and is_same else None)
 
 
 @lru_cache(maxsize=16)

@@ -20,7 +20,7 @@ import polars as pl
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from weir.pipeline.arrow import collected
-from weir.pipeline.lake import empty, read, replace
+from weir.pipeline.lake import empty, read, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.replay import charges as replay_charges
 from weir.pipeline.replay.candidates import CLIENT, RECORDED, Candidate, drawn, not_replayed, read_candidates
@@ -46,10 +46,10 @@ class Options:
     """The options of a replay."""
 
     source: Source = "usage"
-    first: date | None = None
-    """First day (UTC) to replay; None for no limit."""
-    last: date | None = None
-    """Last day (UTC) to replay; None for no limit."""
+    cluster: str = "default"
+    """Name of the Kafka cluster whose records are replayed."""
+    days: tuple[date, date] | None = None
+    """First and last day (UTC) to replay; None for all days."""
     settings: BudgetSettings = field(default_factory=BudgetSettings)
     unnamed: str = ""
     """Client-id to assume for clients without client-id."""
@@ -78,9 +78,10 @@ def replay(
     extent = _extent(rows)
     count = extent.records
     of_all = _replayed(rows, extent, files, options) if count else empty(spark, REPLAY)
-    replace(of_all, lake.replay)
+    of_cluster = f"cluster = {sql_text(options.cluster)}"
+    replace(of_all, lake.replay, of_cluster)
     names = [RECORDED, *(file.name for file in files)]
-    budgets = by_budget(read(spark, lake.replay, REPLAY))
+    budgets = by_budget(read(spark, lake.replay, REPLAY).where(of_cluster))
     found = totals(budgets, names)
     notes = [line for file in files for line in not_replayed(file)] + held_back(found, extent.span_s)
     if options.source == "trace" and count:
@@ -89,7 +90,10 @@ def replay(
         notes += _compared(spark, lake, files, options, found)
     what = "records" if options.source == "usage" else "requests"
     if not count:
-        notes.append(f"nothing to replay: there are no {what} of these days; was `weir pipeline ingest` run?")
+        notes.append(
+            f"nothing to replay: there are no {what} of these days in cluster {options.cluster}; was `weir "
+            "pipeline ingest` run?"
+        )
     return Outcome(
         "replay",
         read={what: count},
@@ -129,15 +133,12 @@ def _extent(rows: DataFrame) -> _Extent:
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
-    """Return the records of the days to replay, from the table of traces or of usage; Spark opens no files of
-    other days.
+    """Return the records of the cluster and days to replay, from the table of traces or of usage; Spark opens
+    no files of others.
     """
     rows = read(spark, lake.usage, USAGE) if source == "usage" else read(spark, lake.trace, TRACE)
-    if options.first is not None:
-        rows = rows.where(F.col("day") >= F.lit(options.first))
-    if options.last is not None:
-        rows = rows.where(F.col("day") <= F.lit(options.last))
-    return rows
+    rows = rows.where(F.col("cluster") == options.cluster)
+    return rows if options.days is None else rows.where(F.col("day").between(*map(F.lit, options.days)))
 
 
 def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], options: Options) -> DataFrame:

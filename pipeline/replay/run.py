@@ -201,9 +201,11 @@ class _Owner:
         columns = CHARGE if isinstance(self._replay, RangedReplay) else CHARGE[:6]
         self._replay.feed(*(found[name].to_list() for name in columns))
 
-    def is_idle(self, now_ms: int, silence_ms: int) -> bool:
-        """Return True if no charge so far matters for a charge at `now_ms`."""
-        if isinstance(self._replay, RangedReplay) or now_ms < self._end_ms + silence_ms:
+    def is_idle(self, now_ms: int) -> bool:
+        """Return True if no charge so far matters for a charge at `now_ms`. A charge may be later than its
+        record's segment, because requests wait.
+        """
+        if isinstance(self._replay, RangedReplay) or now_ms < self._end_ms:
             return False
         if self._later is not None:
             self.feed(self._later.clear(), 0)
@@ -273,14 +275,14 @@ class _Bucket:
 
     def _take(self, rows: pl.DataFrame, end_ms: int) -> None:
         """Replay segments, or count them if they are quiet."""
-        silence_ms, per_record = self._settings.silence_ms, self._settings.charges_per_record
+        per_record = self._settings.charges_per_record
         segments = rows.group_by("segment", maintain_order=True).agg(
             pl.col("owner", "budget").first(),
             start=pl.col("time_ms").first(),
             end=(pl.col("time_ms") + pl.col("interval_ms")).max(),
             is_quiet=pl.col("is_quiet").all(),
         )
-        is_over = pl.col("end") + silence_ms <= end_ms  # no later use belongs to it
+        is_over = pl.col("end") + self._settings.silence_ms <= end_ms  # no later use belongs to it
         segments = segments.with_columns(
             is_quiet=pl.col("is_quiet") & is_over,
             until=pl.col("start").shift(-1).over("owner").fill_null(end_ms),
@@ -298,7 +300,7 @@ class _Bucket:
                 if is_quiet:
                     continue
                 replay = self._owners[owner] = _Owner(self._budgets.row(budget, named=True), self._settings)
-            if is_quiet and replay.is_idle(start, silence_ms):
+            if is_quiet and replay.is_idle(start):
                 continue
             if (segment,) not in parts:
                 parts[segment,] = charges(rows.filter(pl.col("segment") == segment), per_record)

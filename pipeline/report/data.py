@@ -18,6 +18,8 @@ from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
 from weir.pipeline.lake import read
+from weir.pipeline.replay.candidates import RECORDED
+from weir.pipeline.replay.summary import bounds
 from weir.pipeline.report.model import (
     DAY_MS,
     DAYS_MAX,
@@ -39,6 +41,7 @@ from weir.pipeline.report.model import (
 from weir.pipeline.report.names import Entity
 from weir.pipeline.rollup import reading
 from weir.pipeline.rollup.columns import LEVELS, QUOTAS, RATES
+from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -53,7 +56,6 @@ BROKERS: Final = 30
 """Maximum number of brokers that the report shows."""
 CANDIDATES: Final = 6
 """Maximum number of replayed quota files that the report shows; the recorded throttle times count as one."""
-RECORDED: Final = "recorded"
 REASONS: Final = 10
 KINDS: Final = ("usage", "trace")
 _NAMES: Final = ("user", "client_id")
@@ -243,32 +245,22 @@ def _brokers(rows: DataFrame, columns: Columns) -> tuple[tuple[Broker, ...], Ser
     for cell in cells:
         by_broker.setdefault(cell["broker"], []).append(cell)
     order = sorted(by_broker, key=lambda broker: (-sum(cell["bytes"] for cell in by_broker[broker]), broker))
-    known = (broker for broker in order if broker >= 0)
-    return tuple(_broker(broker, by_broker[broker], columns) for broker in known), _series(
-        cells, "bytes", columns
-    )
+    brokers = (Broker(each, _loads(by_broker[each], RATES, columns)) for each in order if each >= 0)
+    return tuple(brokers), _series(cells, "bytes", columns)
 
 
-def _broker(broker: int, cells: list[Row], columns: Columns) -> Broker:
-    return Broker(
-        broker,
-        {
-            quota: columns.rates(_series(cells, each.amount, columns, each.unit))
-            for quota, each in RATES.items()
-        },
-    )
+def _loads(cells: list[Row], quotas: Iterable[str], columns: Columns) -> dict[str, Series]:
+    """Return the rate of each quota in each column."""
+    rates = {quota: RATES[quota] for quota in quotas}
+    return {
+        quota: columns.rates(_series(cells, rate.amount, columns, rate.unit)) for quota, rate in rates.items()
+    }
 
 
 def _clients(rows: DataFrame, leaders: list[Row], columns: Columns) -> tuple[Client, ...]:
     """Return the leaders with their use in each column."""
-    numbers = rows.sparkSession.createDataFrame(
-        pa.table(
-            {
-                **{name: pa.array([row[name] for row in leaders], pa.string()) for name in _NAMES},
-                "number": pa.array(range(len(leaders)), pa.int32()),
-            }
-        )
-    )
+    names = {name: pa.array([row[name] for row in leaders], pa.string()) for name in _NAMES}
+    numbers = rows.sparkSession.createDataFrame(pa.table({**names, "number": range(len(leaders))}))
     same = reduce(lambda left, right: left & right, (rows[name].eqNullSafe(numbers[name]) for name in _NAMES))
     found = (
         rows.join(fn.broadcast(numbers), same)
@@ -300,10 +292,7 @@ def _client(row: Row, cells: list[Row], columns: Columns) -> Client:
         None if busiest is None else -busiest["nearness"],
         busiest["bytes"] / row["mean"] if row["mean"] else 1.0,
         _series(cells, "bytes", columns),
-        {
-            quota: columns.rates(_series(cells, RATES[quota].amount, columns, RATES[quota].unit))
-            for quota in peaks
-        },
+        _loads(cells, peaks, columns),
         {quota: _series(cells, quota, columns) for quota in peaks},
     )
 
@@ -354,24 +343,23 @@ def _candidates(rows: DataFrame, wanted: Wanted) -> tuple[Candidate, ...]:
     if wanted.days is not None:
         rows = rows.where(fn.to_date(fn.timestamp_millis("start_ms")).between(*wanted.days))
     summed = rows.groupBy("candidate", "quota").agg(
-        fn.sum("throttled_s_lower").alias("lower"),
-        fn.sum("throttled_s_upper").alias("upper"),
-        fn.count_if(fn.col("throttled_s_upper").isNull()).alias("unknown"),
+        *bounds("throttled_s"),
         *(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in ("violations", "given_up")),
+        (fn.count_if(fn.col("demand") != DEMAND_RECORDED) == 0).alias("is_known"),
     )
     by_name: dict[str, list[Row]] = {}
     for row in _rows(summed.orderBy("quota")):
         by_name.setdefault(row["candidate"], []).append(row)
-    names = sorted(by_name, key=lambda name: (name != RECORDED, name))
-    return tuple(_candidate(name, by_name[name]) for name in names)
-
-
-def _candidate(name: str, rows: list[Row]) -> Candidate:
-    throttled = {
-        row["quota"]: Bounds(row["lower"] or 0.0, None if row["unknown"] else row["upper"]) for row in rows
-    }
-    return Candidate(
-        name, throttled, sum(row["violations"] for row in rows), sum(row["given_up"] for row in rows)
+    return tuple(
+        Candidate(
+            name,
+            {row["quota"]: Bounds(row["throttled_s_lower"], row["throttled_s_upper"]) for row in of_name},
+            *(
+                sum(row[name] for row in of_name) if all(row["is_known"] for row in of_name) else None
+                for name in ("violations", "given_up")
+            ),
+        )
+        for name, of_name in sorted(by_name.items(), key=lambda each: (each[0] != RECORDED, each[0]))
     )
 
 

@@ -181,8 +181,9 @@ class Candidate:
     name: str
     throttled_s: Mapping[str, Bounds]
     """Time (s) during which any client would have waited, by quota."""
-    violations: int
-    given_up: int
+    violations: int | None
+    """Number of requests told to wait; None if clients were held back in the recording. So is `given_up`."""
+    given_up: int | None
     """Number of requests that waited longer than the client's timeout."""
 
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from weir.pipeline.report.model import QUANTITIES, Bounds
 from weir.pipeline.report.names import named
+from weir.pipeline.report.summary import when
 from weir.pipeline.report.units import BYTES, COUNT, SECONDS, number, plural, share
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def render(view: View) -> str:
         "rate": lambda value, quota: QUANTITIES[quota].text(value),
         "seconds": SECONDS.text,
         "share": share,
+        "when": when,
         "within": _within,
     }
     policy = (

@@ -1,16 +1,13 @@
-"""The first screen of the report: sentences, figures with their change from the week before, and gauges."""
+"""The first screen of the report: figures with their change from the week before, and gauges."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from markupsafe import Markup
-
 from weir.pipeline.report.model import HOUR_MS, QUANTITIES, Broker, Columns, Findings, Use
-from weir.pipeline.report.names import SHORT, label
-from weir.pipeline.report.units import BYTES_PER_S, SECONDS, moment, number, plural, share
+from weir.pipeline.report.units import BYTES_PER_S, SECONDS, moment, number
 
 NOUNS: Final = {"user-client-id": "client", "user": "user", "client-id": "client-id"}
 """Word for one entity, by level."""
@@ -59,69 +56,13 @@ class Gauge:
     bars: tuple[Bar, ...]
 
 
-def sentences(found: Findings, use: Use, gauges: Sequence[Gauge]) -> tuple[Markup, ...]:
-    return (_about_load(found, use), _about_brokers(found, gauges), _about_waits(found, use))
-
-
-def _about_load(found: Findings, use: Use) -> Markup:
-    columns, noun = use.columns, NOUNS[found.level]
-    top = max(range(columns.count), key=lambda index: columns.rates(use.bytes_)[index])
-    text = Markup("{} moved <b>{}</b> on average in {} of records")
-    said = text.format(plural(use.count, noun), _rate(columns.rate(use.bytes_)), _length(columns))
-    if columns.count > 1:
-        said += Markup(", and <b>{}</b> in the busiest {}, {}").format(
-            _rate(columns.rates(use.bytes_)[top]), columns.word, _when(columns, top)
-        )
-    if use.clients and sum(use.bytes_):
-        most = max(use.clients, key=lambda client: client.total)
-        said += Markup("; {} moved {}").format(
-            label(most.entity).page(SHORT), share(most.total, sum(use.bytes_))
-        )
-    return said + Markup(".")
-
-
-def _length(columns: Columns) -> str:
-    return SECONDS.text(sum(columns.recorded_s))
-
-
 def _rate(value: float) -> str:
     return BYTES_PER_S.text(value)
 
 
-def _when(columns: Columns, index: int) -> str:
+def when(columns: Columns, index: int) -> str:
+    """Return the time at which a column begins as text."""
     return moment(columns.start(index), "%a %-d %b %H:%M" if columns.step_ms == HOUR_MS else "%a %-d %b")
-
-
-def _about_brokers(found: Findings, gauges: Sequence[Gauge]) -> Markup:
-    if not gauges:
-        return Markup("The records name no broker.")
-    fullest = max(gauges, key=lambda gauge: gauge.share)
-    bar = max(fullest.bars, key=lambda bar: bar.share)
-    if limited(found):
-        return Markup("Broker {} is the fullest: <b>{} %</b> of its {} capacity ({}).").format(
-            fullest.broker, number(round(100 * bar.share)), bar.name, bar.text
-        )
-    if len(gauges) == 1:
-        return Markup("All of it went through broker {}, with at most {} of {}.").format(
-            fullest.broker, bar.text, bar.name
-        )
-    return Markup("Broker {} has the highest load of {}: {} of {}.").format(
-        fullest.broker, plural(len(gauges), "broker"), bar.text, bar.name
-    )
-
-
-def _about_waits(found: Findings, use: Use) -> Markup:
-    week, noun = use.weeks[0], NOUNS[found.level]
-    if week.throttled:
-        waited = Markup("Quotas told <b>{}</b> of {} to wait, {} in all").format(
-            f"{week.throttled:,}", plural(week.entities, noun), SECONDS.text(week.throttle_s)
-        )
-    else:
-        waited = Markup("Quotas told <b>nobody</b> to wait")
-    changed = [each for each in found.proposals if each.changes]
-    if not found.proposals:
-        return waited + Markup(".")
-    return waited + Markup("; the recommendation changes <b>{}</b>.").format(plural(len(changed), "limit"))
 
 
 def figures(use: Use, noun: str) -> tuple[Figure, ...]:
@@ -150,7 +91,7 @@ def figures(use: Use, noun: str) -> tuple[Figure, ...]:
         Figure(
             f"Busiest {columns.word}",
             _rate(rates[top]),
-            _when(columns, top),
+            when(columns, top),
             changed(rates[top], max(rates[then], default=0)),
         ),
         Figure(

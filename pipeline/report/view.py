@@ -1,4 +1,4 @@
-"""Prepare the report's page from the findings: sentences, figures, gauges, plots and pages of clients."""
+"""Prepare the report's page from the findings: figures, gauges, plots and pages of clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from weir.pipeline.report.summary import (
     gauges,
     highest_load,
     limited,
-    sentences,
 )
 from weir.pipeline.report.units import BYTES_PER_S
 
@@ -84,13 +83,9 @@ class UseView:
 
     noun: str
     """Word for one entity."""
-    word: str
-    """Length of a column."""
-    sentences: tuple[Markup, ...]
     figures: tuple[Figure, ...]
     gauges: tuple[Gauge, ...]
     has_capacity: bool
-    brokers_left: int
     loads: tuple[Plot, ...]
     week: tuple[tuple[str, tuple[Cell, ...]], ...]
     """For each day of the week its name and hours; empty for a short time."""
@@ -135,12 +130,9 @@ def _use(found: Findings, use: Use) -> UseView:
     brokers, rows = gauges(found, use), _rows(found, use)
     return UseView(
         noun=NOUNS[found.level],
-        word=use.columns.word,
-        sentences=sentences(found, use, brokers),
         figures=figures(use, NOUNS[found.level]),
         gauges=brokers,
         has_capacity=bool(limited(found)),
-        brokers_left=use.brokers_left,
         loads=_loads(found, use),
         week=_week(use),
         rows=rows,

@@ -26,21 +26,19 @@ def rows(
     lake: Lake,
     period: str = "hour",
     *,
-    level: str | None = None,
     cluster: str | None = None,
     days: tuple[date, date] | None = None,
     version: int | None = None,
 ) -> DataFrame:
-    """Return the roll-ups (`columns.ROLLUP`) by `period` (hour or day), of one level and cluster and between
-    the first and last of `days`; None selects all. Spark opens no files of other periods, days or clusters.
-    `version` selects a version of the table; None selects the latest.
+    """Return the roll-ups (`columns.ROLLUP`) by `period` (hour or day), of one cluster and between the first
+    and last of `days`; None selects all. Spark opens no files of other periods, days or clusters. `version`
+    selects a version of the table; None selects the latest.
 
     A sum over entities is correct only for one level, because each record counts at every level.
     """
     found = delta.read(spark, lake.rollup, ROLLUP, version).where(fn.col("seconds") == PERIODS[period])
-    for name, wanted in (("level", level), ("cluster", cluster)):
-        if wanted is not None:
-            found = found.where(fn.col(name) == wanted)
+    if cluster is not None:
+        found = found.where(fn.col("cluster") == cluster)
     return found if days is None else found.where(fn.col("day").between(*map(fn.lit, days)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +12,7 @@ from py4j.protocol import Py4JError
 
 from weir.cli.main import weir
 from weir.cli.pipeline.rollup import rollup
-from weir.cli.pipeline.run import _first_line
+from weir.cli.pipeline.run import NEEDED, _first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +52,22 @@ def test_a_relative_lake_is_below_the_current_directory(
     monkeypatch.chdir(tmp_path)
     context = rollup.make_context("rollup", ["--lake", given])
     assert context.params["root"] == root.format(here=tmp_path)
+
+
+@pytest.mark.parametrize("arguments", JOBS, ids=lambda arguments: arguments[0])
+def test_a_job_without_the_pipelines_packages_names_them(arguments: tuple[str, ...]) -> None:
+    script = f"""
+import sys
+sys.modules.update(dict.fromkeys({(*NEEDED, "py4j")}))
+from weir.cli.exits import run_command
+from weir.cli.main import weir
+sys.argv[1:] = {["pipeline", *arguments, "--lake", "lake"]}
+run_command(weir, "weir")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == (
+        f"weir: the pipeline needs {', '.join(NEEDED)}: pip install '.[pipeline]' in a checkout\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", JOBS[1:], ids=lambda arguments: arguments[0])

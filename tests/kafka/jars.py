@@ -61,5 +61,5 @@ def read_lock(version: str) -> list[Jar]:
 
 
 def classpath(version: str, say: Callable[[str], None] = print) -> list[Path]:
-    """Paths of a version's jars, fetched if need be; `say` hears of downloads over 2 s. Raises JarError."""
+    """Paths of a version's jars, fetched if need be; `say` hears of a download. Raises JarError."""
     return fetched(read_lock(version), cache_directory(), f"Kafka {version}", say)

@@ -20,15 +20,21 @@ SUNDAY_MS = 1_763_856_000_000
 """2025-11-23 00:00 UTC (ms)."""
 
 
-def put(spark: SparkSession, lake: Lake, records: Sequence[TraceRecord] | Sequence[UsageRecord]) -> None:
-    """Write records to the tables, in the form that ingest writes."""
+def put(
+    spark: SparkSession,
+    lake: Lake,
+    records: Sequence[TraceRecord] | Sequence[UsageRecord],
+    cluster: str = "default",
+) -> None:
+    """Replace the records of a cluster in the tables, in the form that ingest writes."""
     is_trace = isinstance(records[0], TraceRecord)
     lines = spark.createDataFrame([(msgspec.json.encode(one).decode(),) for one in records], "line string")
     columns = TRACE_RECORD if is_trace else USAGE_RECORD
     rows = lines.select(F.from_json("line", columns).alias("record")).select("record.*")
     day = F.to_date(F.timestamp_millis("time_ms"))
     path = lake.trace if is_trace else lake.usage
-    replace(rows.withColumns({"day": day, "cluster": F.lit("default")}).coalesce(1), path)
+    rows = rows.withColumns({"day": day, "cluster": F.lit(cluster)}).coalesce(1)
+    replace(rows, path, f"cluster = '{cluster}'")
 
 
 def file(directory: Path, name: str, text: str) -> Path:

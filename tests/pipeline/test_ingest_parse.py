@@ -153,7 +153,8 @@ BAD: list[tuple[str | bytes | None, str]] = [
     (having(request_time_us=-0.5), f"request_time_us -0.5 is not within 0 and {COUNT_MAX}"),
     (having(requests=-1), f"requests -1 is not within 0 and {COUNT_MAX}"),
     (having(bytes_in=COUNT_MAX + 1), f"bytes_in {COUNT_MAX + 1} is not within 0 and {COUNT_MAX}"),
-    (having(broker=-2), f"broker -2 is not within -1 and {COUNT_MAX}"),
+    (having(broker=-2), f"broker -2 is not within -1 and {2**31 - 1}"),
+    (having(broker=2**31), f"broker {2**31} is not within -1 and {2**31 - 1}"),
     (
         having(violations={"request_percentage": -1}),
         f"violations.request_percentage -1 is not within 0 and {COUNT_MAX}",
@@ -240,6 +241,22 @@ def test_unknown_fields_do_not_make_a_usage_record_invalid() -> None:
     assert [row["reason"] for row in rows] == [None] * len(lines)
     assert [row["user"] for row in rows] == [""] * 5 + ["2023-11-14", "", ""]
     assert {(row["requests"], row["throttle_ms"]["producer_byte_rate"]) for row in rows} == {(0, 0)}
+
+
+def test_names_are_bounded_by_characters_not_bytes(tmp_path: Path) -> None:
+    """Weir writes names of up to 256 characters, in UTF-8 up to 1,024 bytes."""
+    names = ["\N{GRINNING FACE}" * length for length in (256, TEXT_MAX)]
+    lines: list[str | bytes | None] = [having(user=name) for name in names]
+    assert [row["user"] for row in judge(lines)] == names
+    assert [row["user"] for row in in_a_file([str(line).encode() for line in lines], tmp_path)] == names
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".zst"])
+def test_an_empty_file_of_another_machine_has_no_lines(end: str) -> None:
+    """Spark passes its content, which is empty."""
+    source = pa.array([f"s3a://bucket/usage-1.jsonl{end}"])
+    batch = pa.record_batch([source, pa.array([b""]), pa.array([TAKEN_MS])], names=SOURCE.names)
+    assert list(rows_of_files("usage", RULES, [batch])) == []
 
 
 @pytest.mark.spark

@@ -50,13 +50,13 @@ def test_given_spark_jars_are_used_without_a_download(
     monkeypatch.setenv("WEIR_MAVEN_REPOSITORY", "http://127.0.0.1:1/")
     mine = tmp_path / "mine.jar"
     mine.touch()
-    assert jars.provided([mine], print) == [mine]
+    assert jars.provided([mine]) == [mine]
     assert jars.loading([mine]) == {"spark.jars": str(mine)}
 
 
 def test_a_missing_connector_jar_is_named(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"mine\.jar: no such jar"):
-        jars.provided([tmp_path / "mine.jar"], print)
+        jars.provided([tmp_path / "mine.jar"])
 
 
 def test_a_jar_path_with_a_comma_is_refused(tmp_path: Path) -> None:
@@ -71,5 +71,5 @@ def test_an_unreachable_jar_repository_is_reported_in_one_line_with_the_remedy(
     monkeypatch.setenv("WEIR_MAVEN_REPOSITORY", "http://127.0.0.1:1/")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with pytest.raises(JarError, match=r"WEIR_MAVEN_REPOSITORY to a mirror") as error:
-        jars.provided([], print)
+        jars.provided([])
     assert "\n" not in str(error.value)

@@ -71,7 +71,7 @@ REPORT: Final = Job("report", (), "page.html")
 MAINTAIN: Final = Job("maintain", ("usage", "rejected", "rollup"))
 
 CASES: Final = {
-    "maintain, taking lines in": (MAINTAIN, (Kill("usage", "after"), Kill("rejected", "during"))),
+    "maintain, taking lines in": (MAINTAIN, (Kill("usage", "after"), Kill("MERGE", "during"))),
     "maintain, deleting": (MAINTAIN, (Kill("DELETE", "during"), Kill("DELETE", "after", 3))),
     "maintain, compacting": (MAINTAIN, (Kill("OPTIMIZE", "during"), Kill("VACUUM", "during", 2))),
     "recommend, writing the table": (

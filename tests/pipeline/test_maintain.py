@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.usage_files import NOON_MS, clients, usage
+from weir.pipeline import lake as delta
 from weir.pipeline import tables
 from weir.pipeline.ingest.batch import take
-from weir.pipeline.ingest.parse import DAY_MS, SOURCE, USAGE, parsed
+from weir.pipeline.ingest.parse import DAY_MS, LINE_MAX, SOURCE, USAGE, parsed
 from weir.pipeline.lake import Lake, read
 from weir.pipeline.maintain import Retained, maintain
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -55,7 +56,7 @@ def test_rejected_lines_taken_in_by_a_killed_maintain_are_taken_in_once(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("weir.pipeline.maintain.replace", die)
+    monkeypatch.setattr("weir.pipeline.maintain._delete", die)
     with pytest.raises(KeyboardInterrupt):
         maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
     monkeypatch.undo()
@@ -63,6 +64,26 @@ def test_rejected_lines_taken_in_by_a_killed_maintain_are_taken_in_once(
     maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
     assert clients(spark, lake.usage) == Counter(["ahead"])
     assert read(spark, lake.rejected, tables.REJECTED).count() == 0
+
+
+def test_lines_that_ingest_rejects_while_maintain_runs_stay(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, save = Lake(str(tmp_path)), delta._save
+    ahead = usage(NOON_MS + 2 * DAY_MS, "ahead")
+    take(lines(spark, NOON_MS, ahead, b"\xff" * LINE_MAX), lake, USAGE, "east", "stream", 0)
+    meanwhile = [b"meanwhile"]
+
+    def slow_save(writer: DataFrameWriter, path: str) -> None:
+        save(writer, path)
+        if meanwhile:
+            take(lines(spark, NOON_MS, meanwhile.pop()), lake, USAGE, "east", "other stream", 0)
+
+    monkeypatch.setattr(delta, "_save", slow_save)
+    maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+    assert clients(spark, lake.usage) == Counter(["ahead"])
+    rows = read(spark, lake.rejected, tables.REJECTED).orderBy("line").collect()
+    assert [row.line[:9] for row in rows] == [r"\xff\xff\xff"[:9], "meanwhile"]
 
 
 def test_maintain_deletes_old_days_and_compacts_the_others(spark: SparkSession, tmp_path: Path) -> None:

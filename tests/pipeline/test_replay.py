@@ -229,7 +229,7 @@ def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
         '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
         "producer_byte_rate = 1000\ncontroller_mutation_rate = 1\n"
     )
-    options = Options(first=date(2025, 11, 22), last=date(2025, 11, 23))
+    options = Options(days=(date(2025, 11, 22), date(2025, 11, 23)))
     outcome = replay(spark, lake, [file(tmp_path, "q.toml", quotas)], options)
     hours = read(spark, lake.replay, REPLAY).collect()
     rows = [row for row in hours if row.candidate == "q.toml"]
@@ -257,6 +257,20 @@ def test_replay_without_records_writes_an_empty_table(spark: SparkSession, tmp_p
     assert (outcome.read, outcome.wrote) == ({"records": 0}, {"hours": 0})
     assert read(spark, lake.replay, REPLAY).collect() == []
     assert [listing.rows for listing in outcome.listings] == [(), ()]
+
+
+def test_replays_of_clusters_are_kept_apart(spark: SparkSession, tmp_path: Path) -> None:
+    """Two clusters with brokers and clients of the same names; only the second one exceeds the quota."""
+    lake = Lake(str(tmp_path / "lake"))
+    quotas = file(tmp_path, "q.toml", '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n')
+    put(spark, lake, [used(SUNDAY_MS, charged_bytes=10_000)])
+    put(spark, lake, [used(SUNDAY_MS, charged_bytes=20_000)], cluster="other")
+    outcomes = [replay(spark, lake, [quotas], Options(cluster=name)) for name in ("default", "other")]
+    assert [outcome.read["records"] for outcome in outcomes] == [1, 1]
+    rows = read(spark, lake.replay, REPLAY).where("candidate = 'q.toml'").orderBy("cluster").collect()
+    assert [(row.cluster, row.charged) for row in rows] == [("default", 10_000.0), ("other", 20_000.0)]
+    listed = [outcome.listings[0].rows for outcome in outcomes]
+    assert [sum(row[1] == "q.toml" for row in rows) for rows in listed] == [1, 1]
 
 
 def test_replay_accepts_candidate_names_that_equal_column_names(spark: SparkSession, tmp_path: Path) -> None:

@@ -122,7 +122,8 @@ def test_replayed_clients_use_the_budgets_that_a_broker_would_use(
         for key, budget in budgets.items()
         if budget is not None
     }
-    drawn = _draws([Candidate("q", LEVELS + long)], shortened(user), shortened(client_id), unnamed)
+    names = shortened(user), shortened(client_id), unnamed
+    drawn = _draws([Candidate("q", LEVELS + long)], *names, Pacing.KAFKA)
     assert {(row[1], row[4:7], row[7]) for row in drawn} == at_a_broker
 
 
@@ -140,7 +141,7 @@ def test_replay_knows_the_limit_in_force_of_the_same_budget_only() -> None:
     quotas = '[[quota]]\nuser = "alice"\nproducer_byte_rate = {}\n'
     other = '[[quota]]\nuser = "alice"\nclient_id = "app"\nproducer_byte_rate = 3\n'
     files = [Candidate("a", quotas.format(1)), Candidate("b", quotas.format(2)), Candidate("c", other)]
-    drawn = list(_draws(files, "alice", "app", ""))
+    drawn = list(_draws(files, "alice", "app", "", Pacing.KAFKA))
     assert [(row[0], row[7], row[10]) for row in drawn] == [("a", 1, 1), ("b", 2, 1), ("c", 3, None)]
 
 

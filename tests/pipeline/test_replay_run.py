@@ -204,6 +204,18 @@ def test_replay_of_segments_in_periods_equals_that_of_all_charges(
         assert row["charged"] == pytest.approx(hour.charged)
 
 
+@pytest.mark.parametrize("quota", [QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE])
+def test_a_small_request_is_replayed_while_an_earlier_one_that_waited_still_counts(quota: QuotaKey) -> None:
+    """The first request is worth 22 s, so the second waits until 12 s. The third, 12.1 s after the second was
+    recorded, is below the limit by itself. Together with the second, 0.2 s before, it is worth 14 s, of which
+    the window covers 10.2.
+    """
+    found = [use(0, 0, 22_000.0), use(0, 100, 5000.0), use(0, 12_200, 9000.0)]
+    (row,), (hour,) = told(found, budget(quota=quota.value)), by_replay(found, 1000.0, quota)
+    assert (row["violations"], row["throttle_ms_upper"]) == (hour.violations, hour.throttle_ms)
+    assert hour.throttle_ms == 12_000 + 3800
+
+
 def test_charges_of_a_long_record_come_in_order_with_later_segments_of_the_next_period() -> None:
     """The record's charges reach beyond the next period's first two segments, which are 18 s apart."""
     long = {"requests": 10, "sessions": 1, "interval_ms": 60_000}

@@ -186,13 +186,14 @@ def test_the_report_reads_proposals_and_replays(spark: SparkSession, tmp_path: P
     quota = {"quota": "producer_byte_rate", "cluster": "default"}
     proposed = {"user": "u", "client_id": "a", "used": 1.0, "proposed": 3.0, "flags": ["new"], **quota}
     write(spark, lake.recommendation, tables.RECOMMENDATION, proposed)
-    hour = {"client_id": "a", "start_ms": FIRST_MS, "violations": 1, "given_up": 0, **quota}
+    counts = {"violations": 1, "given_up": 0, "demand": "recorded"}
+    hour = {"client_id": "a", "start_ms": FIRST_MS, **counts, **quota}
     lower, upper = _THROTTLED[:2]
     rows = [
         hour | {"candidate": "next.toml", lower: 5.0, upper: 5.0},
         hour | {"candidate": "next.toml", lower: 2.0, upper: 2.0, "broker": 2},
         hour | {"candidate": "recorded", lower: 1.0, upper: 1.0},
-        hour | {"candidate": "unknown.toml", lower: None, upper: None},
+        hour | {"candidate": "unknown.toml", lower: None, upper: None, "demand": "unknown"},
     ]
     write(spark, lake.replay, tables.REPLAY, *rows)
     found = find(spark, lake, Wanted())
@@ -201,7 +202,7 @@ def test_the_report_reads_proposals_and_replays(spark: SparkSession, tmp_path: P
     assert found.candidates == (
         Candidate("recorded", {"producer_byte_rate": Bounds(1, 1)}, 1, 0),
         Candidate("next.toml", {"producer_byte_rate": Bounds(7, 7)}, 2, 0),
-        Candidate("unknown.toml", {"producer_byte_rate": Bounds(0, None)}, 1, 0),
+        Candidate("unknown.toml", {"producer_byte_rate": Bounds(0, None)}, None, None),
     )
     day = FIRST_DAY - timedelta(days=1)
     assert find(spark, lake, Wanted(days=(day, day))).candidates == ()

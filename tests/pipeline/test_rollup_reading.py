@@ -40,7 +40,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 
 
 def test_rates_are_those_of_each_broker_and_quota(spark: SparkSession, lake: Lake) -> None:
-    found = reading.rates(reading.rows(spark, lake, level="user-client-id"))
+    found = reading.rates(reading.rows(spark, lake).where("level = 'user-client-id'"))
     rows = found.where("client_id = 'a'").orderBy("start_ms", "broker").collect()
     assert [(row.broker, row.quota, row.mean, row.p95, row.max) for row in rows] == [
         (-1, "controller_mutation_rate", 0.1, 36, 36),
@@ -52,6 +52,6 @@ def test_rates_are_those_of_each_broker_and_quota(spark: SparkSession, lake: Lak
 
 
 def test_rows_are_chosen_by_period_and_cluster(spark: SparkSession, lake: Lake) -> None:
-    assert reading.rows(spark, lake, "day", level="user", cluster="default").count() == 3
+    assert reading.rows(spark, lake, "day", cluster="default").where("level = 'user'").count() == 3
     assert reading.rows(spark, lake, "day", cluster="other").count() == 0
     assert reading.rows(spark, Lake(f"{lake.root}/missing"), "hour").count() == 0
