@@ -6,6 +6,7 @@ The engine is Prometheus itself: the program `prometheus` with `promtool` (Debia
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.config import config
 from weir.proxy.control.events.records import BrokerDown
 from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.snapshots.records import Worker
 from weir.proxy.control.stores.store import StoreHealth
 from weir.proxy.control.usage.tally import Loss, Tally
 from weir.proxy.net.reactor import Reactor
@@ -81,7 +83,7 @@ Query = Callable[[str], list[Series]]
 
 def scrapes() -> Iterator[tuple[int, list[Metric]]]:
     """Yield Unix times (s) and the metrics of a server, with those of the process. The server has a throttled
-    client, a dead broker, lost usage, and a throttled replica.
+    client, a dead broker, lost usage, lost workers, and a throttled replica.
     """
     now_ms = NOW_MS
     reactor = Reactor(lambda: now_ms * 1000)
@@ -91,6 +93,7 @@ def scrapes() -> Iterator[tuple[int, list[Metric]]]:
         server = Server(config.load(None, settings), reactor, registry)
         server.address_book.learn(1, Address("a", 1))
         server.broker_states.failed(1, "refused")
+        server.workers = lambda: (Worker(id=0, pid=os.getpid(), brokers=(1,), connections=0, beat_ms=now_ms),)
         store = StoreHealth(lambda: 0.0)
         sources = Sources(server, registry, store, lambda: now_ms, tally, replication, events=Tally())
         for number in range(SCRAPES):
@@ -130,10 +133,11 @@ def _replicate(replication: ReplicationQuotas, now_ms: int) -> None:
 
 
 def _serve(server: Server) -> None:
-    """Count a short connection with one request, a turn of the reactor, and an event."""
+    """Count a short connection with one request, a lost worker, a turn of the reactor, and an event."""
     counters, latencies = server.counters, server.latencies
     counters.sessions_opened += 1
     counters.closed_at[CloseReason.CLIENT_CLOSED, 1] += 1
+    server.worker_restarts["died"] += 1
     latencies.forward.note(60)
     latencies.note_answer(ApiKey.PRODUCE, 900)
     server.turns.note(1500)
@@ -212,7 +216,7 @@ def test_the_dashboard_shows_the_throttled_entity_its_quota_and_since_when(query
 
 def test_prometheus_evaluates_every_alert_and_those_of_present_faults_are_true(query: Query) -> None:
     true = {rule["alert"] for rule in RULES if query(rule["expr"])}
-    assert true == {"WeirBrokerDown", "WeirEntityThrottled", "WeirUsageLost"}
+    assert true == {"WeirBrokerDown", "WeirEntityThrottled", "WeirUsageLost", "WeirWorkerLost"}
 
 
 def test_promtool_accepts_the_alert_rules() -> None:

@@ -23,11 +23,6 @@ def raise_descriptor_limit() -> int:
     return max(soft, min(WANTED, hard))
 
 
-def open_descriptors(pid: int) -> int:
-    """How many descriptors a process has."""
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-
-
 def resident_bytes(pid: int) -> int:
     """How much memory a process has."""
     fields = Path(f"/proc/{pid}/statm").read_text().split()

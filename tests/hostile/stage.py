@@ -9,7 +9,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Self
 
-from tests.hostile.files import open_descriptors, resident_bytes
+from tests.hostile.files import resident_bytes
+from tests.integration.descriptors import open_count
 from tests.kafka.settings import HOST
 from tests.wire.frames import request, response
 from weir.protocol.messages import HeartbeatRequest, HeartbeatResponse
@@ -39,7 +40,7 @@ class Stage:
         with self.connect() as sock:
             assert ask(sock, PING) == PONG
         self.until(lambda: self.ended().total() == 1, "the first client's session ends")
-        self.descriptors = open_descriptors(weir.pid)
+        self.descriptors = open_count(weir.pid)
         self.resident_bytes = resident_bytes(weir.pid)
         self._clients.clear()
         self._log_starts = len(weir.log)  # a port may be used again
@@ -60,7 +61,7 @@ class Stage:
         until(
             condition,
             lambda: (
-                f"{what}; ended: {self.ended()}, descriptors: {open_descriptors(self.weir.pid)}, "
+                f"{what}; ended: {self.ended()}, descriptors: {open_count(self.weir.pid)}, "
                 f"at first {self.descriptors}"
             ),
         )
@@ -87,9 +88,7 @@ class Stage:
         total = sum(expected.values())
         self.until(lambda: self.ended().total() >= total, f"{total} connections have ended")
         assert self.ended() == expected, f"ended: {self.ended()}, expected: {expected}"
-        self.until(
-            lambda: open_descriptors(self.weir.pid) <= self.descriptors, "every descriptor is closed again"
-        )
+        self.until(lambda: open_count(self.weir.pid) <= self.descriptors, "every descriptor is closed again")
 
 
 class Neighbour:

@@ -12,8 +12,9 @@ import pytest
 from tests.clients import Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.clients.pairs import VERSIONS
-from tests.hostile.files import open_descriptors, resident_bytes
+from tests.hostile.files import resident_bytes
 from tests.hostile.stage import until
+from tests.integration.descriptors import open_count
 from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.proxy.rigs import reset
@@ -112,7 +113,7 @@ def test_every_record_of_real_clients_arrives_beside_hostile_ones(
     create_topic(weir.bootstrap, topic)
     client, first, beside = Librdkafka(), some_messages(2000, 500), some_messages(2000, 500, seed=2)
     client.produce(weir.bootstrap, topic, first)
-    descriptors, memory = open_descriptors(weir.pid), resident_bytes(weir.pid)
+    descriptors, memory = open_count(weir.pid), resident_bytes(weir.pid)
     with Mob(weir, topic) as mob:
         until(lambda: mob.rounds > 0 or mob.failure is not None, lambda: "the mob has begun")
         client.produce(weir.bootstrap, topic, beside)
@@ -121,8 +122,8 @@ def test_every_record_of_real_clients_arrives_beside_hostile_ones(
     assert consumed.values == first + beside
     assert grown < MOB_BYTES, f"{grown} bytes more after {mob.rounds} rounds"
     until(
-        lambda: open_descriptors(weir.pid) <= descriptors,
-        lambda: f"{open_descriptors(weir.pid)} descriptors fall to {descriptors}, as before the mob",
+        lambda: open_count(weir.pid) <= descriptors,
+        lambda: f"{open_count(weir.pid)} descriptors fall to {descriptors}, as before the mob",
     )
     assert weir.stop() == 0
     assert "internal_error" not in weir.log

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hostile.files import open_descriptors, raise_descriptor_limit
+from tests.hostile.files import raise_descriptor_limit
 from tests.hostile.stage import PATIENCE_S, PING, PONG, Neighbour, ask
+from tests.integration.descriptors import open_count
 from tests.kafka.settings import HOST
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_weir_serves_clients_beside_ten_thousand_idle_connections(stage: Stage) 
         with Neighbour(stage) as neighbour:
             clients = [stage.connect() for _ in range(count)]
             stage.until(
-                lambda: open_descriptors(stage.weir.pid) >= stage.descriptors + 2 * count,
+                lambda: open_count(stage.weir.pid) >= stage.descriptors + 2 * count,
                 f"all have reached a broker ({scaled})",
             )
             per_connection = stage.grown_bytes() / count

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.descriptors import connected_ports, listening_ports, open_descriptors
+from tests.integration.descriptors import connected_ports, listening_ports, open_count, open_descriptors
 from tests.integration.traffic import until
 from tests.integration.weir_log import entries
 from weir.proxy.close_reasons import CloseReason
@@ -36,7 +36,7 @@ class Aftermath:
         self._node_ids = set(node_ids)
         until(lambda: self._listening() == self._wanted(), lambda: f"listeners, not {self._listening()}")
         until(lambda: self._established() == set(), lambda: f"no connections, not {self._established()}")
-        self._before = len(open_descriptors(weir.pid))
+        self._before = open_count(weir.pid)
 
     @property
     def reasons(self) -> Counter[str]:
@@ -61,7 +61,7 @@ class Aftermath:
     def check(self) -> None:
         """Nothing is left of the clients, and nothing happened that should not. Ends Weir."""
         until(
-            lambda: len(open_descriptors(self._weir.pid)) == self._before,
+            lambda: open_count(self._weir.pid) == self._before,
             lambda: f"{self._before} descriptors, not {open_descriptors(self._weir.pid)}",
         )
         assert self._listening() == self._wanted()

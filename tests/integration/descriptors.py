@@ -19,6 +19,13 @@ def open_descriptors(pid: int) -> dict[int, str]:
     return found
 
 
+def open_count(pid: int) -> int:
+    """Return the number of a process's descriptors without pipes: Weir's reactor makes its only pipe at the
+    first large frame, and keeps it.
+    """
+    return sum(not target.startswith("pipe:") for target in open_descriptors(pid).values())
+
+
 def listening_ports(pid: int) -> set[int]:
     """The TCP ports at which a process accepts connections."""
     return {_port(row[_LOCAL]) for row in _sockets(pid) if row[_STATE] == _LISTEN}
