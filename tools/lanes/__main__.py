@@ -8,16 +8,16 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import click
 from rich.console import Console
 
 from tools.lanes.again import again
-from tools.lanes.lane import FAST, LANES, ROOT, SPARK, Extent
+from tools.lanes.lane import COMPILED, FAST, LANES, ROOT, SPARK, Extent
 from tools.lanes.results import Outcome
-from tools.lanes.runner import Background, Say, run_checks, run_compiled, run_lane
+from tools.lanes.runner import Background, run_checks, run_compiled, run_lane
 from tools.lanes.summary import show
 
 ELSEWHERE = (
@@ -58,7 +58,7 @@ def everything(seed: int | None) -> None:
     seed = secrets.randbelow(10**9) if seed is None else seed
     _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
     exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
-    _finish(_beside_spark(Extent.ALL, exploring, run_compiled), [])
+    _finish(_beside_spark(Extent.ALL, exploring, compiled=True), [])
 
 
 @main.command()
@@ -73,11 +73,11 @@ def everything(seed: int | None) -> None:
     help="Time within which a test that `test` leaves out must begin. Later ones are skipped, and counted.",
 )
 def ci(part: str, minutes: float) -> None:
-    """Run the tests of the command `test`, those of the compiled data path, and one part of the remaining
-    tests. Up to five failed tests of a lane run again without neighbours.
+    """Run the tests of the command `test`, the same ones of the compiled data path, and one part of the
+    remaining tests. Up to five failed tests of a lane run again without neighbours.
     """
     until = _until(minutes)
-    outcomes = [*_beside_spark(Extent.CORE, []), run_compiled([until], _say)]
+    outcomes = [*_beside_spark(Extent.CORE, []), run_compiled(Extent.CORE, [until], _say)]
     outcomes += _lanes(Extent.REST, [until, f"--part={part}"])
     outcomes = again(outcomes, _say, [_until(minutes + AGAIN_MINUTES)])
     _finish(outcomes, [f"Of what `make test` leaves out, part {part} was run."])
@@ -88,7 +88,7 @@ def _until(minutes: float) -> str:
 
 
 @main.command()
-@click.argument("names", nargs=-1, required=True, type=click.Choice([CHECKS_NAME, *RUNNABLE]))
+@click.argument("names", nargs=-1, required=True, type=click.Choice([CHECKS_NAME, COMPILED.name, *RUNNABLE]))
 @click.option(
     "--extent", type=click.Choice(Extent, case_sensitive=False), default=Extent.ALL, show_default="all"
 )
@@ -97,27 +97,29 @@ def _until(minutes: float) -> str:
 )
 def run(names: tuple[str, ...], extent: Extent, options: str) -> None:
     """Run the named lanes: for example, `run brokers measured --extent core`."""
-    outcomes = [
-        _checks() if name == CHECKS_NAME else run_lane(RUNNABLE[name], extent, shlex.split(options), _say)
-        for name in names
-    ]
-    _finish(outcomes, [])
+    _finish([_run(name, extent, shlex.split(options)) for name in names], [])
+
+
+def _run(name: str, extent: Extent, options: Sequence[str]) -> Outcome:
+    if name == CHECKS_NAME:
+        return _checks()
+    if name == COMPILED.name:
+        return run_compiled(extent, options, _say)
+    return run_lane(RUNNABLE[name], extent, options, _say)
 
 
 def _checks() -> Outcome:
     return run_checks(_say)
 
 
-def _beside_spark(
-    extent: Extent, options: Sequence[str], compiled: Callable[[Sequence[str], Say], Outcome] | None = None
-) -> list[Outcome]:
+def _beside_spark(extent: Extent, options: Sequence[str], *, compiled: bool = False) -> list[Outcome]:
     """Run the checks, and the tests of this extent in all lanes. The Spark lane runs at the same time as the
     checks and the lane `fast`, because Spark leaves cores idle.
     """
     spark = Background(SPARK, extent, options)
     try:
         outcomes = [_checks(), run_lane(FAST, extent, options, _say)]
-        outcomes += [compiled([], _say)] if compiled is not None else []
+        outcomes += [run_compiled(extent, [], _say)] if compiled else []
     finally:
         of_spark = spark.finish(_say)
     rest = [lane for lane in LANES if lane.runs(extent) and lane not in (FAST, SPARK)]
