@@ -68,7 +68,7 @@ def everything(seed: int | None) -> None:
 @click.option(
     "--minutes",
     type=click.FloatRange(min=1),
-    default=20,
+    default=25,
     show_default=True,
     help="Time within which a test that `test` leaves out must begin. Later ones are skipped, and counted.",
 )
