@@ -41,6 +41,9 @@ WAITING_MAX: Final = 10_000
 SHARE_MS: Final = 10_000
 """Time (ms) in which former usage loses 63 % of its weight in a Weir's share."""
 PURGE_MS: Final = 10_000
+"""Minimum time (ms) between the beginnings of two purges. A purge goes through all limiters, `SLICE` at each
+look, and forgets those that were removed.
+"""
 SUDDEN_MS: Final = 250
 """Maximum time (ms) since the last usage. Usage is sudden as far as the limit does not allow it in that time:
 clients of others are expected to begin at the same time.
@@ -162,6 +165,7 @@ class SharedLimiters:
         self._waiting: dict[int, list[Charge]] = {}
         self._round: Iterator[tuple[SharedQuotas, Sequence[Limiter]]] = iter(())
         self._purged_ms = 0
+        self._is_purge_due = False
         self._purged_generation = 0
         self._purging: Iterator[tuple[int, tuple[SharedQuotas, Tags]]] = iter(())
         self._apply_rounds = 0
@@ -209,9 +213,9 @@ class SharedLimiters:
             self._apply_parts(now_ms)
         if now_ms - self._purged_ms >= PURGE_MS:
             self._purged_ms = now_ms
-            self._begin_purge(now_ms)
-        for number, (joined, tags) in islice(self._purging, SLICE):
-            self._purge(number, joined, tags)
+            self._forget_waiting(now_ms)
+            self._is_purge_due = True
+        self._purge()
 
     def _look_at_noted(self, joined: SharedQuotas, now_ms: int) -> None:
         some = dict.fromkeys(joined.noted[:LOOK_MAX])
@@ -371,25 +375,30 @@ class SharedLimiters:
             usage = self._usage[number] = _Usage(now_ms)
         return usage
 
-    def _begin_purge(self, now_ms: int) -> None:
-        """Forget usage of others that no longer counts. Begin to forget limiters that were removed, if any
-        was.
-        """
+    def _forget_waiting(self, now_ms: int) -> None:
+        """Forget usage of others that no longer counts."""
         oldest_ms = now_ms - self._memory_ms
         for number in [each for each, kept in self._waiting.items() if kept[-1].at_ms <= oldest_ms]:
             del self._waiting[number]
+
+    def _purge(self) -> None:
+        """Forget removed limiters among the next `SLICE` ones of the present purge. At its end, begin another
+        purge if that is due and any limiter was removed.
+        """
+        some = list(islice(self._purging, SLICE))
+        for number, (joined, tags) in some:
+            if joined.quotas.known(tags) is None:
+                self._limiters.pop(number, None)
+                joined.numbers.pop(tags, None)
+                self._usage.pop(number, None)
+                self._hot.pop(number, None)
+        if some or not self._is_purge_due:
+            return
+        self._is_purge_due = False
         generation = sum(joined.quotas.generation for joined in self._joined.values())
         if generation != self._purged_generation:
             self._purged_generation = generation
             self._purging = iter(list(self._limiters.items()))
-
-    def _purge(self, number: int, joined: SharedQuotas, tags: Tags) -> None:
-        """Forget this limiter if it was removed."""
-        if joined.quotas.known(tags) is None:
-            self._limiters.pop(number, None)
-            joined.numbers.pop(tags, None)
-            self._usage.pop(number, None)
-            self._hot.pop(number, None)
 
 
 def _scale(limiter: Limiter) -> float:
