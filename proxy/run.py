@@ -148,7 +148,7 @@ async def _main(
     server.quota_admin = quota_manager
     sharing = usage_sharing(config, registry, lambda: monotonic_us() // 1000)
     process = _Process(config, reactor, server, quota_manager, state, recorded, events, sharing)
-    charges = _charges_file(config, registry, reactor, sharing, taken_over=taker is not None)
+    charges = await _charges_file(config, registry, reactor, sharing, taken_over=taker is not None)
     kept = _broker_map(config)
     if kept is not None:
         server.remembered = kept.read()
@@ -292,7 +292,7 @@ class _Admin(NamedTuple):
                 self.start(nursery)
 
 
-def _charges_file(
+async def _charges_file(
     config: Config,
     registry: QuotaRegistry,
     reactor: Reactor,
@@ -309,7 +309,7 @@ def _charges_file(
         return None
     file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
     if not taken_over:
-        file.restore(None if sharing is None else sharing.shares)
+        await file.restore(None if sharing is None else sharing.shares)
     return file
 
 

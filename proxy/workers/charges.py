@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, QuotaRegistry
-from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits, absorb
+from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
@@ -148,16 +148,12 @@ def is_shared(of: QuotasName) -> bool:
 
 def take(registry: QuotaRegistry, charges: Collection[Charge], now_ms: int, *, count: bool) -> None:
     """Absorb charges of other processes. `count`: whether they also count in the totals of the limiters."""
-    for node_id in {charge.used.quotas[0] for charge in charges if not is_shared(charge.used.quotas)}:
-        registry.of(node_id)
-    named = dict(registry.named())
-    for charge in charges:
-        quotas = named.get(charge.used.quotas)
-        if quotas is not None:
-            absorb(quotas, charge.used, now_ms)
-            limiter = quotas.known(charge.used.tags) if count else None
-            if isinstance(limiter, Budget | MutationBudget):
-                _count(limiter, charge)
+    registry.absorb((charge.used for charge in charges), now_ms)
+    for charge in charges if count else ():
+        quotas = registry.with_name(charge.used.quotas)
+        limiter = None if quotas is None else quotas.known(charge.used.tags)
+        if isinstance(limiter, Budget | MutationBudget):
+            _count(limiter, charge)
 
 
 def _count(limiter: Budget | MutationBudget, charge: Charge) -> None:
