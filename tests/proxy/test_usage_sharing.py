@@ -203,6 +203,43 @@ def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
     trio.run(story)
 
 
+@pytest.mark.timeout(60)
+def test_a_second_start_of_the_reader_ends_the_first_thread() -> None:
+    topic = Topic()
+    reader = Reader(topic.link, "me", 2, Clock(), lambda _news: None, lambda _error: None)
+    reader.start()
+    first = reader._thread
+    reader.start()
+    try:
+        assert first is not None
+        first.join(30)
+        assert not first.is_alive()
+    finally:
+        reader.stop()
+
+
+@pytest.mark.trio
+async def test_a_look_that_always_fails_ends_sharing_and_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, clock = Topic(), Clock()
+    one, _registry = sharing_of(topic, clock)
+
+    def fail() -> None:
+        raise KeyError("a bug")
+
+    async def share() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, one, clock)
+            await until(lambda: clock_on(clock) and False)
+
+    monkeypatch.setattr(one, "look", fail)
+    with pytest.raises(ExceptionGroup) as failure:
+        await share()
+    assert failure.group_contains(KeyError)
+    thread = one._reader._thread
+    assert thread is not None
+    assert not thread.is_alive()
+
+
 def test_an_outage_is_over_when_an_own_report_comes_back_and_not_when_the_topic_is_open() -> None:
     class Silent(TopicLink):
         """A link that loses all reports."""

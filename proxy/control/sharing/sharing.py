@@ -135,10 +135,12 @@ class UsageSharing:
         try:
             await on_timers(reactor, LOOK_MS, self.look)(works)
         finally:
-            self.own.hurry()
-            self.look()
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._reader.stop)
+            try:
+                self.own.hurry()
+                self.look()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(self._reader.stop)
 
     def look(self) -> None:
         """Collect what own clients have used, and send the reports that are due."""
