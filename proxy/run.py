@@ -175,7 +175,7 @@ async def _main(
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             if taker is not None:
-                await taker.finish(partial(_absorb, registry, reactor, pool))
+                await _take_over(taker, process, pool)
                 inherited.close()
                 server.listeners.resume()
                 if admin is not None:  # the former Weir has answered there until now
@@ -304,7 +304,7 @@ async def _charges_file(
     Shared quotas read theirs from the topic. After a take-over, the former Weir tells what clients have used.
     """
     if sharing is not None and taken_over:
-        sharing.inherited()
+        sharing.take_over()
     if not config.settings.charges_file:
         return None
     file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
@@ -327,6 +327,13 @@ async def _pool(process: _Process) -> Pool | None:
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 
+async def _take_over(taker: taking.Taker, process: _Process, pool: Pool | None) -> None:
+    """Take the listeners of the former Weir, and what its clients have used. Raises ConfigError."""
+    await taker.finish(partial(_absorb, process.server.quotas, process.reactor, pool))
+    if process.sharing is not None:
+        process.sharing.taken_over()
+
+
 def _absorb(registry: QuotaRegistry, reactor: Reactor, pool: Pool | None, taken: Iterable[UsedUnits]) -> None:
     """Record what clients of a former Weir have used, here and at the workers."""
     units = list(taken)
@@ -343,6 +350,14 @@ async def _hand_over(
     """
     server = process.server
 
+    async def flush() -> None:
+        if pool is not None:
+            await pool.flush()
+        else:
+            await trio.lowlevel.checkpoint()
+        if process.sharing is not None:
+            process.sharing.report_now()
+
     def leave() -> None:
         if admin is not None:
             admin.scope.cancel()
@@ -355,7 +370,7 @@ async def _hand_over(
         brokers=lambda: server.address_book.nodes,
         used=lambda: server.quotas.used(process.reactor.now_ms),
         pause=server.listeners.pause,
-        flush=trio.lowlevel.checkpoint if pool is None else pool.flush,
+        flush=flush,
         resume=server.listeners.resume,
         leave=leave,
     )

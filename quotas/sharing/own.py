@@ -90,7 +90,8 @@ class OwnUsage:
         """Sequence → report that was not read back yet, for at most `REPEAT_MS`."""
         self._closed = False
         """True if the last report did not leave. Then only one report is tried at a time."""
-        self._sequence = 0
+        self.sequence = 0
+        """Sequence of the next report."""
         self._last_ms: int | None = None
         """Time (ms) of the last report; None before the first one."""
         self._is_urgent = False
@@ -156,9 +157,9 @@ class OwnUsage:
 
     def _report(self, limiters: list[int], now_ms: int) -> Report:
         usages = tuple(self._totals[limiter].usage(limiter) for limiter in limiters)
-        report = Report(self.weir, self.incarnation, self._sequence, usages)
-        self._sent[self._sequence] = _Sent(now_ms, limiters)
-        self._sequence += 1
+        report = Report(self.weir, self.incarnation, self.sequence, usages)
+        self._sent[self.sequence] = _Sent(now_ms, limiters)
+        self.sequence += 1
         return report
 
     def _forget(self, now_ms: int) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 import trio
@@ -38,6 +38,19 @@ log = structlog.get_logger("weir.quotas")
 
 SENT_MAX: Final = 1000
 """Maximum number of reports whose times are kept until they are read back."""
+INHERITED_MS: Final = 5000
+"""Maximum time (ms) after a take-over for which reports are not charged, if own reports do not come back.
+After that, only charges from before the take-over are left out.
+"""
+
+
+class _Takeover(NamedTuple):
+    """A take-over from a former Weir."""
+
+    at_ms: int | None = None
+    """Time (ms) at which limiters had the usage of the former Weir; None before."""
+    sequence: int = 0
+    """Sequence of the first own report after that."""
 
 
 class UsageSharing:
@@ -87,7 +100,8 @@ class UsageSharing:
         self._sent: dict[int, int] = {}
         self._trip_ms = 0
         self._brokers = -1
-        self._inherited = False
+        self._takeover: _Takeover | None = None
+        """State of a take-over; None if limiters lack no usage, and reports say nothing that they have."""
         self._token: trio.lowlevel.TrioToken | None = None
         self._outage = Outage(
             log,
@@ -114,11 +128,19 @@ class UsageSharing:
         """Return True if the quotas of this name are shared, or will be once their broker is known."""
         return is_shareable(name, every_broker=self._every_broker)
 
-    def inherited(self) -> None:
-        """Note that limiters have the usage of a former process already: what the topic has from before is
-        not charged a second time.
+    def take_over(self) -> None:
+        """Charge no usage of others until `taken_over`: the former Weir tells it then, with that of its own
+        clients.
         """
-        self._inherited = True
+        self._takeover = _Takeover()
+
+    def taken_over(self) -> None:
+        """Note that limiters have the usage of the former Weir now. Reports from before the next own one are
+        not charged.
+        """
+        if self._takeover is not None:
+            self._takeover = _Takeover(self._clock_ms(), self.own.sequence)
+            self.own.hurry()
 
     def staleness_ms(self) -> int:
         """Return the time (ms) from sending an own report to reading it, or the time since the oldest one
@@ -136,11 +158,15 @@ class UsageSharing:
             await on_timers(reactor, LOOK_MS, self.look)(works)
         finally:
             try:
-                self.own.hurry()
-                self.look()
+                self.report_now()
             finally:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(self._reader.stop)
+
+    def report_now(self) -> None:
+        """Send what own clients have used. Call this before a take-over or the end of this process."""
+        self.own.hurry()
+        self.look()
 
     def look(self) -> None:
         """Collect what own clients have used, and send the reports that are due."""
@@ -174,12 +200,10 @@ class UsageSharing:
 
     def _heard(self, news: News) -> None:
         now_ms = self._clock_ms()
-        if self._inherited and news.read_back >= 0:
-            self._inherited = False  # the last charges that limiters have already
-        elif not self._inherited:
-            self.limiters.absorb(news.charges, now_ms)
-            for call in self.on_absorb:
-                call(news.charges)
+        charges = self._not_inherited(news, now_ms)
+        self.limiters.absorb(charges, now_ms)
+        for call in self.on_absorb:
+            call(charges)
         self.weirs, self.ignored = news.weirs, news.ignored
         self.own.returned(news.returned)
         sent_ms = self._sent.get(news.read_back)
@@ -190,6 +214,24 @@ class UsageSharing:
             for sequence in [each for each in self._sent if each <= news.read_back]:
                 del self._sent[sequence]
             self.blindness.heard(news.weirs, now_ms)
+
+    def _not_inherited(self, news: News, now_ms: int) -> Mapping[int, list[Charge]]:
+        """Return the charges that the former Weir has not told."""
+        takeover = self._takeover
+        if takeover is None:
+            return news.charges
+        if takeover.at_ms is None:
+            return {}
+        is_over = now_ms - takeover.at_ms >= INHERITED_MS
+        if is_over or news.read_back >= takeover.sequence:
+            self._takeover = None
+        if not is_over:
+            return {}
+        later = {
+            number: [each for each in some if each.at_ms > takeover.at_ms]
+            for number, some in news.charges.items()
+        }
+        return {number: some for number, some in later.items() if some}
 
     def _note_failure(self, error: StoreError) -> None:
         self.failure = str(error)
