@@ -29,7 +29,7 @@ from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.garbage import collect_garbage
-from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
 from weir.proxy.control.stalls import Stalls
@@ -309,7 +309,8 @@ async def _charges_file(
         return None
     file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
     if not taken_over:
-        await file.restore(None if sharing is None else sharing.shares)
+        shares = partial(is_shareable, every_broker=config.settings.share_usage)
+        await file.restore(None if sharing is None else shares)
     return file
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
-from tests.proxy.shared_topic import Topic
 from weir.proxy.control.charges_file import ChargesFile
-from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.handover import STEP
 
@@ -75,8 +74,7 @@ async def test_usage_of_quotas_that_weirs_share_is_not_read_before_their_broker_
     path = tmp_path / "charges.json"
     await write_once(file_of(path, registry_with(9000, 0), 0))
     new = QuotaRegistry(TABLE)
-    sharing = UsageSharing(new, Topic().link, "me", 2, int, every_broker=every_broker)
-    await file_of(path, new, 0).restore(sharing.shares)
+    await file_of(path, new, 0).restore(partial(is_shareable, every_broker=every_broker))
     throttle_ms = new.of(1).ledger("", "app", 0).charge_produce(3000, 0)
     assert (throttle_ms == 0) == every_broker
 

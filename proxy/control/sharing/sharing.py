@@ -15,7 +15,6 @@ import trio
 
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
-from weir.proxy.control.quota_registry import is_shareable
 from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.control.supervisor import Works
     from weir.proxy.net.reactor import Reactor
-    from weir.quotas.handover import QuotasName
 
 log = structlog.get_logger("weir.quotas")
 
@@ -123,10 +121,6 @@ class UsageSharing:
             self._brokers = len(self._registry.brokers)
             for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
                 self.limiters.join(name, quotas, window_s)
-
-    def shares(self, name: QuotasName) -> bool:
-        """Return True if the quotas of this name are shared, or will be once their broker is known."""
-        return is_shareable(name, every_broker=self._every_broker)
 
     def take_over(self) -> None:
         """Charge no usage of others until `taken_over`: the former Weir tells it then, with that of its own
