@@ -15,7 +15,7 @@ from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge, OthersUsage
-from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.own import SENT_MAX, OwnUsage
 from weir.quotas.sharing.report import (
     USAGES_MAX,
     Report,
@@ -385,3 +385,18 @@ def test_removed_limiters_are_forgotten_although_others_are_removed_all_the_time
     known = {tags for _quotas, tags in limiters._limiters.values()}
     assert Tags("u699", "") in known
     assert not known & {Tags(f"u{number}", "") for number in range(700, 800)}
+
+
+def test_the_times_of_reports_are_kept_until_a_later_one_is_read_back_and_not_without_end() -> None:
+    own = OwnUsage("w", 1)
+    assert own.waits_since_ms() is None
+    for now_ms in range(0, 20_000, 500):
+        own.note(7, 100, 1000, 2, now_ms)
+        own.due(now_ms)
+    assert own.waits_since_ms() == 0
+    assert own.returned([10]) == 5000  # later than the time after which it counts as lost
+    assert own.waits_since_ms() == 5500
+    assert own.returned([9]) is None
+    for now_ms in range(20_000, 2_000_000, 500):
+        own.due(now_ms)
+    assert own.waits_since_ms() == 2_000_000 - 500 * (SENT_MAX + 1)

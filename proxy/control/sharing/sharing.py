@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("weir.quotas")
 
-SENT_MAX: Final = 1000
-"""Maximum number of reports whose times are kept until they are read back."""
 INHERITED_MS: Final = 5000
 """Maximum time (ms) after a take-over for which reports are not charged, if own reports do not come back.
 After that, only charges from before the take-over are left out.
@@ -95,7 +93,6 @@ class UsageSharing:
         """Functions to call with usage of others that is charged, by the numbers of limiters."""
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
-        self._sent: dict[int, int] = {}
         self._trip_ms = 0
         self._brokers = -1
         self._takeover: _Takeover | None = None
@@ -140,8 +137,8 @@ class UsageSharing:
         """Return the time (ms) from sending an own report to reading it, or the time since the oldest one
         that did not come back, if that is longer.
         """
-        waiting_ms = self._clock_ms() - min(self._sent.values()) if self._sent else 0
-        return max(self._trip_ms, waiting_ms)
+        since_ms = self.own.waits_since_ms()
+        return self._trip_ms if since_ms is None else max(self._trip_ms, self._clock_ms() - since_ms)
 
     async def run(self, reactor: Reactor, works: Works) -> None:
         """Share until cancelled; then send the last usage. Looks are timers of the reactor."""
@@ -168,12 +165,9 @@ class UsageSharing:
         self.join()
         self.limiters.look(now_ms)
         for report in self.own.due(now_ms):
-            self._sent[report.sequence] = now_ms
             if not self._reader.send(encode(report)):
                 self.unsent += 1
                 self.own.unsent(report.sequence)
-        while len(self._sent) > SENT_MAX:
-            del self._sent[next(iter(self._sent))]
         for call in self.on_look:
             call()
 
@@ -199,14 +193,11 @@ class UsageSharing:
         for call in self.on_absorb:
             call(charges)
         self.weirs, self.ignored = news.weirs, news.ignored
-        self.own.returned(news.returned)
-        sent_ms = self._sent.get(news.read_back)
+        sent_ms = self.own.returned(news.returned)
         if sent_ms is not None:
             self.failure = ""
             self._outage.over()
             self._trip_ms = now_ms - sent_ms
-            for sequence in [each for each in self._sent if each <= news.read_back]:
-                del self._sent[sequence]
             self.blindness.heard(news.weirs, now_ms)
 
     def _not_inherited(self, news: News, now_ms: int) -> Mapping[int, list[Charge]]:
