@@ -175,7 +175,7 @@ async def _main(
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             if taker is not None:
-                await _take_over(taker, process, pool)
+                await _finish_takeover(taker, process, pool)
                 inherited.close()
                 server.listeners.resume()
                 if admin is not None:  # the former Weir has answered there until now
@@ -304,7 +304,7 @@ async def _charges_file(
     Shared quotas read theirs from the topic. After a take-over, the former Weir tells what clients have used.
     """
     if sharing is not None and taken_over:
-        sharing.take_over()
+        sharing.begin_takeover()
     if not config.settings.charges_file:
         return None
     file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
@@ -328,11 +328,11 @@ async def _pool(process: _Process) -> Pool | None:
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 
 
-async def _take_over(taker: taking.Taker, process: _Process, pool: Pool | None) -> None:
+async def _finish_takeover(taker: taking.Taker, process: _Process, pool: Pool | None) -> None:
     """Take the listeners of the former Weir, and what its clients have used. Raises ConfigError."""
     await taker.finish(partial(_absorb, process.server.quotas, process.reactor, pool))
     if process.sharing is not None:
-        process.sharing.taken_over()
+        process.sharing.end_takeover()
 
 
 def _absorb(registry: QuotaRegistry, reactor: Reactor, pool: Pool | None, taken: Iterable[UsedUnits]) -> None:

@@ -30,8 +30,8 @@ class UsedLimiters(Generic[K]):
     """Keys of used limiters."""
 
     def __init__(self, sample_ms: int) -> None:
-        """Begin without limiters. `sample_ms`: length (ms) of a sample, of which a limiter notes only the
-        first charge.
+        """Begin without limiters. `sample_ms`: length (ms) of a sample. A limiter notes the first charge of
+        each sample.
         """
         self._kept_ms: Final = max(USED_MS, sample_ms + LATE_MS)
         self._used: dict[K, int] = {}

@@ -323,7 +323,7 @@ class Takeover:
         self.sharing, self.registry = sharing_of(Topic(), self.clock)
         self.told: list[dict[int, list[Charge]]] = []
         self.sharing.on_absorb.append(lambda charges: self.told.append(dict(charges)))
-        self.sharing.take_over()
+        self.sharing.begin_takeover()
         self.read_back = -1
 
     def look(self) -> int:
@@ -343,7 +343,7 @@ class Takeover:
         """Take what the former Weir says that clients have used."""
         used = [each for each in self.former.used(self.clock.now_ms) if each is not None]
         self.registry.absorb(used, self.clock.now_ms)
-        self.sharing.taken_over()
+        self.sharing.end_takeover()
 
 
 def test_usage_that_a_former_weir_has_reported_and_tells_at_the_take_over_is_charged_once() -> None:

@@ -119,13 +119,13 @@ class UsageSharing:
             for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
                 self.limiters.join(name, quotas, window_s)
 
-    def take_over(self) -> None:
-        """Charge no usage of others until `taken_over`: the former Weir tells it then, with that of its own
+    def begin_takeover(self) -> None:
+        """Charge no usage of others until `end_takeover`: the former Weir tells it then, with that of its own
         clients.
         """
         self._takeover = _Takeover()
 
-    def taken_over(self) -> None:
+    def end_takeover(self) -> None:
         """Note that limiters have the usage of the former Weir now. Reports from before the next own one are
         not charged.
         """
