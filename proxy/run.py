@@ -29,7 +29,7 @@ from weir.proxy.control.configured import quota_registry as quota_registry
 from weir.proxy.control.events.conditions import PERIOD_S
 from weir.proxy.control.events.topic import EventsTopic, events_topic
 from weir.proxy.control.garbage import collect_garbage
-from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
 from weir.proxy.control.replication.follower import ReplicationFollower, replication_follower
 from weir.proxy.control.sharing.sharing import UsageSharing, usage_sharing
 from weir.proxy.control.stalls import Stalls
@@ -148,7 +148,7 @@ async def _main(
     server.quota_admin = quota_manager
     sharing = usage_sharing(config, registry, lambda: monotonic_us() // 1000)
     process = _Process(config, reactor, server, quota_manager, state, recorded, events, sharing)
-    charges = _charges_file(config, registry, reactor, sharing, taken_over=taker is not None)
+    charges = await _charges_file(config, registry, reactor, sharing, taken_over=taker is not None)
     kept = _broker_map(config)
     if kept is not None:
         server.remembered = kept.read()
@@ -175,7 +175,7 @@ async def _main(
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             if taker is not None:
-                await taker.finish(partial(_absorb, registry, reactor, pool))
+                await _finish_takeover(taker, process, pool)
                 inherited.close()
                 server.listeners.resume()
                 if admin is not None:  # the former Weir has answered there until now
@@ -292,7 +292,7 @@ class _Admin(NamedTuple):
                 self.start(nursery)
 
 
-def _charges_file(
+async def _charges_file(
     config: Config,
     registry: QuotaRegistry,
     reactor: Reactor,
@@ -304,12 +304,13 @@ def _charges_file(
     Shared quotas read theirs from the topic. After a take-over, the former Weir tells what clients have used.
     """
     if sharing is not None and taken_over:
-        sharing.inherited()
+        sharing.begin_takeover()
     if not config.settings.charges_file:
         return None
     file = ChargesFile(Path(config.settings.charges_file), registry, lambda: reactor.now_ms)
     if not taken_over:
-        file.restore(None if sharing is None else sharing.shares)
+        shares = partial(is_shareable, every_broker=config.settings.share_usage)
+        await file.restore(None if sharing is None else shares)
     return file
 
 
@@ -325,6 +326,13 @@ async def _pool(process: _Process) -> Pool | None:
     for files in config.tls.files:
         files.load()
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
+
+
+async def _finish_takeover(taker: taking.Taker, process: _Process, pool: Pool | None) -> None:
+    """Take the listeners of the former Weir, and what its clients have used. Raises ConfigError."""
+    await taker.finish(partial(_absorb, process.server.quotas, process.reactor, pool))
+    if process.sharing is not None:
+        process.sharing.end_takeover()
 
 
 def _absorb(registry: QuotaRegistry, reactor: Reactor, pool: Pool | None, taken: Iterable[UsedUnits]) -> None:
@@ -343,6 +351,14 @@ async def _hand_over(
     """
     server = process.server
 
+    async def flush() -> None:
+        if pool is not None:
+            await pool.flush()
+        else:
+            await trio.lowlevel.checkpoint()
+        if process.sharing is not None:
+            process.sharing.report_now()
+
     def leave() -> None:
         if admin is not None:
             admin.scope.cancel()
@@ -355,7 +371,7 @@ async def _hand_over(
         brokers=lambda: server.address_book.nodes,
         used=lambda: server.quotas.used(process.reactor.now_ms),
         pause=server.listeners.pause,
-        flush=trio.lowlevel.checkpoint if pool is None else pool.flush,
+        flush=flush,
         resume=server.listeners.resume,
         leave=leave,
     )

@@ -21,7 +21,7 @@ In Weir it applies to a listener, because each listener stands for one broker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from weir.quotas.client_quotas import ClientQuotas
@@ -73,12 +73,6 @@ class ConnectionBudget(CountingLimiter):
             self.throttle_ms_total += wait_ms
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
         return wait_ms
-
-    def watch(self, note: Callable[[Tags], None]) -> None:
-        """Call `note` with the tags of this budget now. Connection rates are not shared, so later charges are
-        not told.
-        """
-        note(self.tags)
 
     def take_back(self, now_ms: int) -> None:
         """Remove one connection from the rate and from `charged`, because Weir has rejected the connection

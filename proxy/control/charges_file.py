@@ -18,8 +18,9 @@ import structlog
 import trio
 
 from weir.proxy import atomic_write
+from weir.proxy.control.slices import slices
 from weir.proxy.outage import Outage
-from weir.quotas.handover import QuotasName, UsedUnits
+from weir.quotas.handover import STEP, QuotasName, UsedUnits
 
 if TYPE_CHECKING:
     from weir.proxy.control.quota_registry import QuotaRegistry
@@ -91,12 +92,16 @@ class ChargesFile:
         log.info("used units read", file=str(self._path), limiters=len(used), age_ms=int(passed_ms))
         return used
 
-    def restore(self, elsewhere: Callable[[QuotasName], bool] | None = None) -> None:
+    async def restore(self, elsewhere: Callable[[QuotasName], bool] | None = None) -> None:
         """Charge what clients had used to the limiters of the registry. `elsewhere`: function that returns
         True for the names of quotas whose usage is read from another place.
         """
-        used = [each for each in self.read() if elsewhere is None or not elsewhere(each.quotas)]
-        self._registry.absorb(used, self._now_ms())
+        found = await trio.to_thread.run_sync(self.read)
+        used = [each for each in found if elsewhere is None or not elsewhere(each.quotas)]
+        now_ms = self._now_ms()
+        for some in slices(used, STEP):
+            self._registry.absorb(some, now_ms)
+            await trio.lowlevel.checkpoint()
 
     def abandon(self) -> None:
         """Write the file no more, because another process does."""

@@ -59,6 +59,8 @@ class QuotaRegistry:
         """
         self._controller_window_s = controller_num_samples * controller_window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
+        self._by_name: dict[QuotasName, AnyQuotas] = {}
+        """All quotas by their names; empty if a broker was added or the table changed since the last use."""
         self.memory_ms: Final = 1000 * max(
             num_samples * window_s, controller_num_samples * controller_window_s
         )
@@ -109,6 +111,7 @@ class QuotaRegistry:
                 self._request_time_scale(node_id),
                 self.cluster,
             )
+            self._by_name = {}
         return quotas
 
     def prepare(self, table: QuotaTable) -> None:
@@ -129,6 +132,7 @@ class QuotaRegistry:
         self.cluster.use(self._in_force)
         for quotas in self._brokers.values():
             quotas.use(self._in_force)
+        self._by_name = {}
         for call in self.on_update:
             call(self._in_force)
 
@@ -161,12 +165,20 @@ class QuotaRegistry:
     def absorb(self, taken: Iterable[UsedUnits], now_ms: int) -> None:
         """Record what clients have used at another process (`used`)."""
         for each in taken:
-            node_id, name, _is_shadow = each.quotas
-            if name in NAMES_AT_BROKERS:
-                self.of(node_id)
-            quotas = dict(self.named()).get(each.quotas)
+            quotas = self.with_name(each.quotas)
             if quotas is not None:
                 absorb(quotas, each, now_ms)
+
+    def with_name(self, of: QuotasName) -> AnyQuotas | None:
+        """Return the quotas of this name; those of a broker are created at the first call for the broker.
+        None if nothing has this name.
+        """
+        node_id, name, _is_shadow = of
+        if name in NAMES_AT_BROKERS:
+            self.of(node_id)
+        if not self._by_name:
+            self._by_name = dict(self.named())
+        return self._by_name.get(of)
 
     def shared(self, *, every_broker: bool) -> Iterator[tuple[QuotasName, Quotas, float]]:
         """Yield (name, quotas, length of a window or burst in s) of the quotas that several Weirs can share:

@@ -7,26 +7,27 @@ the charges of quotas that brokers share.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from weir.proxy.control.quota_registry import NAMES_AT_BROKERS, QuotaRegistry
-from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits, absorb
+from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits
 from weir.quotas.limiters.budgets import Budget
 from weir.quotas.limiters.limiter import Limiter
 from weir.quotas.limiters.request_time import RequestBudget
 from weir.quotas.mutations import MutationBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Tags
+from weir.quotas.used import LOOK_MAX, UsedLimiters, taken
 
 CHARGES_MAX: Final = 200
 """Maximum number of charges in a message."""
-USED_MS: Final = 2000
-"""Minimum time (ms) after its last charge for which a limiter is looked at."""
-LATE_MS: Final = 1000
-"""Time (ms) by which a limiter is looked at for longer than a sample lasts: it is noted after each sample."""
+OWN_LOOK_MAX: Final = 25_000
+"""Maximum number of limiters to visit at a look at quotas that brokers do not share: these looks come every
+250 ms.
+"""
 THROTTLED_MAX: Final = 10_000
 """Number of limiters with throttles above which those of removed limiters are forgotten."""
 
@@ -46,67 +47,71 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """Further request time by API; empty for other limiters than those of request time."""
 
 
-class _Used:
-    """The limiters of some quotas that may have been charged since the last look."""
+class _Side:
+    """The limiters of some quotas: of those that brokers share, or of the others."""
 
-    def __init__(self, quotas: AnyQuotas) -> None:
-        """Begin with all limiters."""
-        self.quotas: Final = quotas
-        self._noted = quotas.watch()
-        self.used_ms: Final[dict[Tags, int]] = {}
-        """Tags of each used limiter → time (ms) at which a charge was last seen or noted."""
+    def __init__(self, sample_ms: int, look_max: int) -> None:
+        """Begin without quotas. A look visits at most `look_max` used limiters."""
+        self._look_max = look_max
+        self._watched: dict[QuotasName, tuple[AnyQuotas, list[Tags]]] = {}
+        """Quotas, and the list of their limiters that may have been charged since the last look."""
+        self.used: Final = UsedLimiters[tuple[QuotasName, Tags]](sample_ms)
 
-    def limiters(self, now_ms: int, used_ms: int) -> Iterator[Limiter]:
-        """Yield the limiters to look at. Forget those that were not charged for `used_ms` (ms), and whose
-        clients do not wait. Another look may do the same between two steps.
-        """
-        self.used_ms.update(dict.fromkeys(self._noted, now_ms))
-        self._noted.clear()
-        for tags in list(self.used_ms):
-            limiter = self.quotas.known(tags)
-            if limiter is not None:
-                yield limiter
-            latest_ms = self.used_ms.get(tags, now_ms)
-            if limiter is None or (now_ms - latest_ms > used_ms and not _waits(limiter, now_ms)):
-                self.used_ms.pop(tags, None)
+    def watch(self, named: Iterable[tuple[QuotasName, AnyQuotas]]) -> None:
+        """Look at these quotas from now on. All their limiters count as used at the beginning."""
+        for of, quotas in named:
+            if of not in self._watched:
+                self._watched[of] = quotas, quotas.watch()
+
+    def next_ones(self, now_ms: int, *, everything: bool) -> list[tuple[QuotasName, Tags]]:
+        """Return the limiters to visit at this look; all used ones with `everything`."""
+        for of, (_quotas, noted) in self._watched.items():
+            for tags in taken(noted, len(noted) if everything else LOOK_MAX):
+                self.used.note((of, tags), now_ms)
+        return self.used.all() if everything else self.used.next_ones(self._look_max)
+
+    def known(self, of: QuotasName, tags: Tags) -> Limiter | None:
+        """Return the limiter with these tags; None if it was removed."""
+        return self._watched[of][0].known(tags)
 
 
-def _waits(limiter: Limiter, now_ms: int) -> bool:
+def _waits(limiter: Budget | MutationBudget, now_ms: int) -> bool:
     """Return True if clients wait, so that further requests may be told to wait without a charge."""
-    return isinstance(limiter, Budget | MutationBudget) and limiter.throttled_until_ms > now_ms
+    return limiter.throttled_until_ms > now_ms
 
 
 class Charged:
-    """Reads the increase of all limiters since the last look. Looks at the used limiters only."""
+    """Reads the increase of all limiters. A look visits used limiters only, and of many the next ones."""
 
     def __init__(self, registry: QuotaRegistry) -> None:
         """Begin with all limiters of the registry unread."""
         self._registry = registry
-        self._used: dict[QuotasName, _Used] = {}
-        self._used_ms = max(USED_MS, registry.sample_ms + LATE_MS)
+        self._shared = _Side(registry.sample_ms, LOOK_MAX)
+        self._own = _Side(registry.sample_ms, OWN_LOOK_MAX)
         self._throttled: dict[tuple[QuotasName, Tags], tuple[int, int, int]] = {}
         """Counters of throttles at the last look, of limiters that have throttled: requests, ms, topics."""
 
-    def look(self, now_ms: int, *, shared: bool) -> Iterator[Charge | None]:
-        """Yield a charge for each limiter that was charged since the last look; None after each step of about
-        a millisecond. `shared`: whether to look at the quotas that brokers share, or at the others.
+    def look(self, now_ms: int, *, shared: bool, everything: bool = False) -> Iterator[Charge | None]:
+        """Yield a charge for each visited limiter that was charged since its last visit; None after each step
+        of about a millisecond. `shared`: whether to look at the quotas that brokers share, or at the others.
+        `everything`: True to visit all used limiters, however many. Two looks may run at the same time.
         """
         self._forget()
-        named = self._registry.named_of_cluster() if shared else self._registry.named_of_brokers()
-        looked = 0
-        for of, quotas in list(named):
-            used = self._used.get(of)
-            if used is None:
-                used = self._used[of] = _Used(quotas)
-            for limiter in used.limiters(now_ms, self._used_ms):
-                looked += 1
-                if looked % SLICE == 0:
-                    yield None
-                if isinstance(limiter, Budget | MutationBudget):
-                    charge = self._charge(of, limiter, now_ms)
-                    if charge is not None:
-                        used.used_ms[limiter.tags] = now_ms
-                        yield charge
+        side = self._shared if shared else self._own
+        side.watch(self._registry.named_of_cluster() if shared else self._registry.named_of_brokers())
+        for number, (of, tags) in enumerate(side.next_ones(now_ms, everything=everything), 1):
+            limiter = side.known(of, tags)
+            if isinstance(limiter, Budget | MutationBudget):
+                charge = self._charge(of, limiter, now_ms)
+                if charge is not None:
+                    side.used.note((of, tags), now_ms)
+                    yield charge
+                elif not _waits(limiter, now_ms):
+                    side.used.cool((of, tags), now_ms)
+            else:
+                side.used.forget((of, tags))
+            if number % SLICE == 0:
+                yield None
 
     def _forget(self) -> None:
         """Forget counters of limiters that were removed, if there are many."""
@@ -143,16 +148,12 @@ def is_shared(of: QuotasName) -> bool:
 
 def take(registry: QuotaRegistry, charges: Collection[Charge], now_ms: int, *, count: bool) -> None:
     """Absorb charges of other processes. `count`: whether they also count in the totals of the limiters."""
-    for node_id in {charge.used.quotas[0] for charge in charges if not is_shared(charge.used.quotas)}:
-        registry.of(node_id)
-    named = dict(registry.named())
-    for charge in charges:
-        quotas = named.get(charge.used.quotas)
-        if quotas is not None:
-            absorb(quotas, charge.used, now_ms)
-            limiter = quotas.known(charge.used.tags) if count else None
-            if isinstance(limiter, Budget | MutationBudget):
-                _count(limiter, charge)
+    registry.absorb((charge.used for charge in charges), now_ms)
+    for charge in charges if count else ():
+        quotas = registry.with_name(charge.used.quotas)
+        limiter = None if quotas is None else quotas.known(charge.used.tags)
+        if isinstance(limiter, Budget | MutationBudget):
+            _count(limiter, charge)
 
 
 def _count(limiter: Budget | MutationBudget, charge: Charge) -> None:

@@ -17,7 +17,9 @@ from weir.proxy.workers.messages import Charges
 SHARED_MS: Final = 20
 """Time (ms) between two looks at the charges of quotas that brokers share."""
 OWN_MS: Final = 250
-"""Time (ms) between two looks at the other charges: a worker that dies takes those of this time along."""
+"""Time (ms) between two looks at the other charges: a worker that dies takes those of this time along. With
+many used limiters, it takes those of the time until all were visited (`charges.OWN_LOOK_MAX`).
+"""
 FAILED_MS: Final = 1000
 """Time (ms) until the next look after one that has failed."""
 
@@ -46,7 +48,7 @@ class ChargesTeller:
     def tell_rest(self) -> Iterator[None]:
         """Look at everything now, in steps; the caller must exhaust the iterator."""
         for shared in (True, False):
-            yield from self._steps(shared=shared)
+            yield from self._steps(shared=shared, everything=True)
 
     def _again(self, after_ms: int = 0, *, shared: bool) -> None:
         after_ms = after_ms or (SHARED_MS if shared else OWN_MS)
@@ -67,9 +69,9 @@ class ChargesTeller:
         """Go on after an exception, which the reactor has reported."""
         self._again(FAILED_MS, shared=shared)
 
-    def _steps(self, *, shared: bool) -> Iterator[None]:
+    def _steps(self, *, shared: bool, everything: bool = False) -> Iterator[None]:
         some: list[Charge] = []
-        for charge in self._charged.look(self._reactor.now_ms, shared=shared):
+        for charge in self._charged.look(self._reactor.now_ms, shared=shared, everything=everything):
             if charge is None:
                 yield
                 continue

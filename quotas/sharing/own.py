@@ -25,6 +25,8 @@ RECENT_MS: Final = 10_000
 """Time (ms) that `Usage.recent` covers at least."""
 REPEAT_MS: Final = 2000
 """Time (ms) after which a report that was not read back counts as lost: reports travel for up to a second."""
+SENT_MAX: Final = 1000
+"""Maximum number of reports that were not read back, and whose times are kept."""
 MEMORY_MS: Final = 11_000
 """Time (ms) for which usage counts by default. Lost reports of older usage are not repeated."""
 STEP_MS: Final = 1000
@@ -65,10 +67,11 @@ class _Total:
 
 
 class _Sent(NamedTuple):
-    """A report that was not read back yet."""
+    """A report that was not read back yet, nor a later one."""
 
     at_ms: int
     limiters: list[int]
+    """Limiters to report again if this report counts as lost; empty if it does already."""
 
 
 class OwnUsage:
@@ -87,10 +90,13 @@ class OwnUsage:
         self._changed: dict[int, None] = {}
         """Limiters to report, in the order of their changes."""
         self._sent: dict[int, _Sent] = {}
-        """Sequence → report that was not read back yet, for at most `REPEAT_MS`."""
+        """Sequence → report that was not read back yet, the oldest first. At most `SENT_MAX` of them have no
+        limiters.
+        """
         self._closed = False
         """True if the last report did not leave. Then only one report is tried at a time."""
-        self._sequence = 0
+        self.sequence = 0
+        """Sequence of the next report."""
         self._last_ms: int | None = None
         """Time (ms) of the last report; None before the first one."""
         self._is_urgent = False
@@ -122,6 +128,9 @@ class OwnUsage:
         self._forget(now_ms)
         for sequence in [each for each, sent in self._sent.items() if now_ms - sent.at_ms >= REPEAT_MS]:
             self._report_again(sequence)
+        settled = [each for each, sent in self._sent.items() if not sent.limiters]
+        for sequence in settled[: max(len(settled) - SENT_MAX, 0)]:
+            del self._sent[sequence]
         limiters = list(islice(self._changed, USAGES_MAX)) if self._closed else list(self._changed)
         for limiter in limiters:
             del self._changed[limiter]
@@ -134,21 +143,32 @@ class OwnUsage:
         self._closed = True
         self._report_again(sequence)
 
-    def returned(self, sequences: Collection[int]) -> None:
+    def returned(self, sequences: Collection[int]) -> int | None:
         """Note that the reports with these sequences were read back. Former reports that were not read back
-        are lost, so their limiters are reported again.
+        are lost, so their limiters are reported again. Return the time (ms) of the newest report; None if no
+        report was read back, or a later one before.
         """
         self._closed = False
+        newest = max(sequences, default=-1)
+        found = self._sent.get(newest)
         for sequence in sequences:
             self._sent.pop(sequence, None)
-        newest = max(sequences, default=0)
         for sequence in [each for each in self._sent if each < newest]:
             self._report_again(sequence)
+            del self._sent[sequence]
+        return None if found is None else found.at_ms
+
+    def waits_since_ms(self) -> int | None:
+        """Return the time (ms) of the oldest report that was not read back, nor a later one; None if all
+        were.
+        """
+        return next((sent.at_ms for sent in self._sent.values()), None)
 
     def _report_again(self, sequence: int) -> None:
-        sent = self._sent.pop(sequence, None)
-        if sent is not None:
+        sent = self._sent.get(sequence)
+        if sent is not None and sent.limiters:
             self._changed |= dict.fromkeys(each for each in sent.limiters if each in self._totals)
+            self._sent[sequence] = _Sent(sent.at_ms, [])
 
     def hurry(self) -> None:
         """Make a report due now, such as the last one before the end."""
@@ -156,9 +176,9 @@ class OwnUsage:
 
     def _report(self, limiters: list[int], now_ms: int) -> Report:
         usages = tuple(self._totals[limiter].usage(limiter) for limiter in limiters)
-        report = Report(self.weir, self.incarnation, self._sequence, usages)
-        self._sent[self._sequence] = _Sent(now_ms, limiters)
-        self._sequence += 1
+        report = Report(self.weir, self.incarnation, self.sequence, usages)
+        self._sent[self.sequence] = _Sent(now_ms, limiters)
+        self.sequence += 1
         return report
 
     def _forget(self, now_ms: int) -> None:

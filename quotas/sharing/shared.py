@@ -22,25 +22,23 @@ from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import limiter_number
+from weir.quotas.used import UsedLimiters, taken
 
 if TYPE_CHECKING:
     from weir.quotas.table.entities import Tags
 
 LOOK_MS: Final = 20
 """Time (ms) between two looks at used limiters."""
-LOOK_MAX: Final = 2000
-"""Maximum number of limiters of each kind (used, unknown, to get another limit) at one look: 4 ms of work."""
 LOOK_STEPS: Final = 8
 """Number of slices (250 limiters each) that get another limit at one look."""
-HOT_MS: Final = 2000
-"""Minimum time (ms) after its last use for which a limiter is looked at."""
-LATE_MS: Final = 1000
-"""Time (ms) by which a limiter is looked at for longer than a sample lasts: it is noted after each sample."""
 WAITING_MAX: Final = 10_000
 """Maximum number of limiters whose clients are not known here yet, and whose usage by others is kept."""
 SHARE_MS: Final = 10_000
 """Time (ms) in which former usage loses 63 % of its weight in a Weir's share."""
 PURGE_MS: Final = 10_000
+"""Minimum time (ms) between the beginnings of two purges. A purge goes through all limiters, `SLICE` at each
+look, and forgets those that were removed.
+"""
 SUDDEN_MS: Final = 250
 """Maximum time (ms) since the last usage. Usage is sudden as far as the limit does not allow it in that time:
 clients of others are expected to begin at the same time.
@@ -149,19 +147,17 @@ class SharedLimiters:
         self.collects: Final = own is not None
         """True if own usage is collected here."""
         self._own = own
-        self._hot_ms = max(HOT_MS, sample_ms + LATE_MS)
         self._blindness = blindness
         self._memory_ms = memory_ms
         self._joined: dict[QuotasName, SharedQuotas] = {}
         self._limiters: dict[int, tuple[SharedQuotas, Tags]] = {}
-        self._hot: dict[int, int] = {}
-        """Number of each used limiter → time (ms) of its last use."""
-        self._turn: Iterator[int] = iter(())
-        """Used limiters that are still to be looked at, if they are too many for one look."""
+        self._in_use = UsedLimiters[int](sample_ms)
+        """Numbers of used limiters."""
         self._usage: dict[int, _Usage] = {}
         self._waiting: dict[int, list[Charge]] = {}
         self._round: Iterator[tuple[SharedQuotas, Sequence[Limiter]]] = iter(())
         self._purged_ms = 0
+        self._is_purge_due = False
         self._purged_generation = 0
         self._purging: Iterator[tuple[int, tuple[SharedQuotas, Tags]]] = iter(())
         self._apply_rounds = 0
@@ -203,36 +199,24 @@ class SharedLimiters:
         for joined in self._joined.values():
             if joined.noted:
                 self._look_at_noted(joined, now_ms)
-        for number in self._used_ones():
-            self._look_hot(number, now_ms)
+        for number in self._in_use.next_ones():
+            self._look_at_used(number, now_ms)
         if self._apply_rounds:
             self._apply_parts(now_ms)
         if now_ms - self._purged_ms >= PURGE_MS:
             self._purged_ms = now_ms
-            self._begin_purge(now_ms)
-        for number, (joined, tags) in islice(self._purging, SLICE):
-            self._purge(number, joined, tags)
+            self._forget_waiting(now_ms)
+            self._is_purge_due = True
+        self._purge()
 
     def _look_at_noted(self, joined: SharedQuotas, now_ms: int) -> None:
-        some = dict.fromkeys(joined.noted[:LOOK_MAX])
-        del joined.noted[:LOOK_MAX]
-        for tags in some:
+        for tags in taken(joined.noted):
             number = joined.numbers.get(tags)
             limiter = joined.quotas.known(tags) if number is None else None
             if number is not None:
-                self._hot[number] = now_ms
+                self._in_use.note(number, now_ms)
             elif limiter is not None:
                 self.found(joined, limiter, now_ms)
-
-    def _used_ones(self) -> list[int]:
-        """Return the numbers of the used limiters to look at now: all, or the next ones if they are many."""
-        if len(self._hot) <= LOOK_MAX:
-            return list(self._hot)
-        some = list(islice(self._turn, LOOK_MAX))
-        if not some:
-            self._turn = iter(list(self._hot))
-            some = list(islice(self._turn, LOOK_MAX))
-        return some
 
     def _apply_parts(self, now_ms: int) -> None:
         """Give the next limiters of the present round the part of their limit that this Weir uses."""
@@ -253,15 +237,14 @@ class SharedLimiters:
             for limiters in quotas.quotas.slices():
                 yield quotas, limiters
 
-    def _look_hot(self, number: int, now_ms: int) -> None:
+    def _look_at_used(self, number: int, now_ms: int) -> None:
         known = self._limiters.get(number)
         limiter = None if known is None else known[0].quotas.known(known[1])
         if known is None or limiter is None:
-            self._hot.pop(number, None)
+            self._in_use.forget(number)
             return
         self._collect(known[0], limiter, number, now_ms)
-        if now_ms - self._hot.get(number, now_ms) > self._hot_ms:
-            del self._hot[number]
+        self._in_use.cool(number, now_ms)
 
     def found(self, quotas: SharedQuotas, limiter: Limiter, now_ms: int) -> int:
         """Note a limiter that was not seen before, and charge it with what others have used under its limit.
@@ -269,7 +252,7 @@ class SharedLimiters:
         """
         number = quotas.numbers[limiter.tags] = limiter_number(quotas.name, limiter.tags)
         self._limiters[number] = quotas, limiter.tags
-        self._hot[number] = now_ms
+        self._in_use.note(number, now_ms)
         for charge in self._waiting.pop(number, ()):
             if now_ms - charge.at_ms < self._memory_ms:
                 self._charge(quotas, limiter, number, charge, now_ms)
@@ -303,7 +286,7 @@ class SharedLimiters:
         if isinstance(limiter, Budget):
             self._advance(limiter, usage, units, number, now_ms)
         if units:
-            self._hot[number] = now_ms
+            self._in_use.note(number, now_ms)
             usage.note(units * _scale(limiter), 0.0, now_ms)
             usage.own_ms = now_ms
 
@@ -318,7 +301,7 @@ class SharedLimiters:
             change += expected
         if change:
             budget.absorb(change, max(now_ms, budget.charged_ms))
-            self._hot[number] = now_ms
+            self._in_use.note(number, now_ms)
 
     def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
         """Charge what clients of other Weirs have used. Usage of limiters that do not exist here is kept for
@@ -371,25 +354,30 @@ class SharedLimiters:
             usage = self._usage[number] = _Usage(now_ms)
         return usage
 
-    def _begin_purge(self, now_ms: int) -> None:
-        """Forget usage of others that no longer counts. Begin to forget limiters that were removed, if any
-        was.
-        """
+    def _forget_waiting(self, now_ms: int) -> None:
+        """Forget usage of others that no longer counts."""
         oldest_ms = now_ms - self._memory_ms
         for number in [each for each, kept in self._waiting.items() if kept[-1].at_ms <= oldest_ms]:
             del self._waiting[number]
+
+    def _purge(self) -> None:
+        """Forget removed limiters among the next `SLICE` ones of the present purge. At its end, begin another
+        purge if that is due and any limiter was removed.
+        """
+        some = list(islice(self._purging, SLICE))
+        for number, (joined, tags) in some:
+            if joined.quotas.known(tags) is None:
+                self._limiters.pop(number, None)
+                joined.numbers.pop(tags, None)
+                self._usage.pop(number, None)
+                self._in_use.forget(number)
+        if some or not self._is_purge_due:
+            return
+        self._is_purge_due = False
         generation = sum(joined.quotas.generation for joined in self._joined.values())
         if generation != self._purged_generation:
             self._purged_generation = generation
             self._purging = iter(list(self._limiters.items()))
-
-    def _purge(self, number: int, joined: SharedQuotas, tags: Tags) -> None:
-        """Forget this limiter if it was removed."""
-        if joined.quotas.known(tags) is None:
-            self._limiters.pop(number, None)
-            joined.numbers.pop(tags, None)
-            self._usage.pop(number, None)
-            self._hot.pop(number, None)
 
 
 def _scale(limiter: Limiter) -> float:

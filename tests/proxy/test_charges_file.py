@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
-from tests.proxy.shared_topic import Topic
 from weir.proxy.control.charges_file import ChargesFile
-from weir.proxy.control.quota_registry import QuotaRegistry
-from weir.proxy.control.sharing.sharing import UsageSharing
+from weir.proxy.control.quota_registry import QuotaRegistry, is_shareable
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.handover import STEP
 
@@ -39,11 +38,31 @@ async def test_a_process_that_reads_the_file_throttles_as_the_former_one_would(t
     old = registry_with(9000, 5000)
     await write_once(file_of(path, old, 5000))
     new = QuotaRegistry(TABLE)
-    file_of(path, new, 70_000, NOW_S + 2).restore()
+    await file_of(path, new, 70_000, NOW_S + 2).restore()
     expected = old.of(1).ledger("", "app", 7000).charge_produce(3000, 7000)
     assert expected > 0
     assert new.of(1).ledger("", "app", 70_000).charge_produce(3000, 70_000) == expected
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.trio
+async def test_other_tasks_run_while_the_usage_of_many_limiters_is_restored(tmp_path: Path) -> None:
+    path, turns = tmp_path / "charges.json", 0
+    await write_once(file_of(path, registry_of_many(10 * STEP), 0))
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        new = QuotaRegistry(TABLE)
+        await file_of(path, new, 0).restore()
+        nursery.cancel_scope.cancel()
+    assert len(new.of(1).produce) == 10 * STEP
+    assert turns >= 5
 
 
 @pytest.mark.trio
@@ -55,8 +74,7 @@ async def test_usage_of_quotas_that_weirs_share_is_not_read_before_their_broker_
     path = tmp_path / "charges.json"
     await write_once(file_of(path, registry_with(9000, 0), 0))
     new = QuotaRegistry(TABLE)
-    sharing = UsageSharing(new, Topic().link, "me", 2, int, every_broker=every_broker)
-    file_of(path, new, 0).restore(sharing.shares)
+    await file_of(path, new, 0).restore(partial(is_shareable, every_broker=every_broker))
     throttle_ms = new.of(1).ledger("", "app", 0).charge_produce(3000, 0)
     assert (throttle_ms == 0) == every_broker
 
@@ -93,7 +111,7 @@ async def test_a_throttle_that_outlasts_its_charges_is_kept_over_two_restarts(tm
         assert not any(used.charges for used in registry.used(now_ms) if used)
         await write_once(file_of(path, registry, now_ms))
         registry = QuotaRegistry(TABLE)
-        file_of(path, registry, now_ms).restore()
+        await file_of(path, registry, now_ms).restore()
         (budget,) = registry.of(1).produce
         assert budget.throttled_until_ms == 40_000
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from tests.quotas.changes import put_in_force
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.quotas import Entity, MutationBudget, QuotaKey, QuotaTable
+from weir.quotas.handover import AnyQuotas, QuotasName, UsedUnits
 from weir.quotas.registry import IDLE_MS_MAX
+from weir.quotas.table.entities import Tags
 
 APP = Entity(client_id="app")
 
@@ -53,3 +59,32 @@ def test_a_budget_that_all_brokers_share_is_forgotten_once() -> None:
     for node_id in range(3):
         mutations_at(registry, node_id)
     assert sum(registry.expire(IDLE_MS_MAX)) == 1
+
+
+def test_absorbing_lists_the_quotas_once_for_each_new_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, listed = QuotaRegistry(table(2.0)), 0
+    named = registry.named
+
+    def counted() -> Iterator[tuple[QuotasName, AnyQuotas]]:
+        nonlocal listed
+        listed += 1
+        return named()
+
+    monkeypatch.setattr(registry, "named", counted)
+    for _ in range(100):
+        for node_id in (1, 2):
+            used = UsedUnits((node_id, "produce", False), Tags("", "app"), [(0, 10.0)], 0)
+            registry.absorb([used], 0)
+    assert listed == 2
+    assert [sum(budget.rate(0) for budget in registry.of(each).produce) for each in (1, 2)] == [100, 100]
+
+
+def test_usage_of_topics_is_absorbed_also_if_the_first_topic_rate_came_after_other_usage() -> None:
+    registry = QuotaRegistry(table(2.0))
+    registry.absorb([UsedUnits((1, "produce", False), Tags("", "app"), [(0, 10.0)], 0)], 0)
+    put_in_force(registry, QuotaTable({(Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0}))
+    registry.absorb([UsedUnits((1, "topic produce", False), Tags("", "", topic="t"), [(0, 10.0)], 0)], 0)
+    topics = registry.of(1).topics
+    assert topics is not None
+    (budget,) = topics.produce.budgets(shadow=False)
+    assert budget.rate(0) > 0

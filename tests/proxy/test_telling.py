@@ -14,9 +14,10 @@ from weir.proxy.workers import telling
 from weir.proxy.workers.charges import Charge, Charged
 from weir.proxy.workers.messages import Charges
 from weir.proxy.workers.telling import ChargesTeller
-from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.registry import SLICE
 from weir.quotas.table.options import Options, Scope
+from weir.quotas.used import LOOK_MAX
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 EACH: Final = (Entity(client_id="each"), PRODUCE)
@@ -73,6 +74,17 @@ def test_shared_quotas_are_told_within_20_ms_and_others_within_250_ms(stand: Sta
     stand.until(251)
     assert stand.told() == {"each": 50}
     assert len(stand.noted) == 2
+
+
+def test_the_rest_is_told_of_all_limiters_also_if_one_look_visits_only_some_of_them() -> None:
+    one = (Entity(client_id=DEFAULT), PRODUCE)
+    stand = Stand(QuotaTable({one: 100.0}, options={one: Options(scope=Scope.CLUSTER)}))
+    for number in range(3 * LOOK_MAX):
+        stand.produce(str(number), 1)
+    for _step in stand.teller.tell_rest():
+        pass
+    assert stand.told() == {str(number): 1 for number in range(3 * LOOK_MAX)}
+    stand.reactor.close()
 
 
 def test_an_idle_worker_posts_nothing(stand: Stand) -> None:

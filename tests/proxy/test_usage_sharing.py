@@ -25,11 +25,12 @@ from tests.proxy.shared_topic import (
 from weir.proxy.config import config
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.reader import Link, News, Read, Reader
-from weir.proxy.control.sharing.sharing import usage_sharing
+from weir.proxy.control.sharing.sharing import INHERITED_MS, usage_sharing
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.net.reactor import Reactor
 from weir.quotas.sharing.blindness import Sight
-from weir.quotas.sharing.report import Report, Usage, encode
+from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.report import Report, Usage, decode, encode, limiter_number
 from weir.quotas.sharing.shared import LOOK_MS
 
 
@@ -203,6 +204,43 @@ def test_a_topic_that_is_away_is_a_problem_and_limits_stay() -> None:
     trio.run(story)
 
 
+@pytest.mark.timeout(60)
+def test_a_second_start_of_the_reader_ends_the_first_thread() -> None:
+    topic = Topic()
+    reader = Reader(topic.link, "me", 2, Clock(), lambda _news: None, lambda _error: None)
+    reader.start()
+    first = reader._thread
+    reader.start()
+    try:
+        assert first is not None
+        first.join(30)
+        assert not first.is_alive()
+    finally:
+        reader.stop()
+
+
+@pytest.mark.trio
+async def test_a_look_that_always_fails_ends_sharing_and_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, clock = Topic(), Clock()
+    one, _registry = sharing_of(topic, clock)
+
+    def fail() -> None:
+        raise KeyError("a bug")
+
+    async def share() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, one, clock)
+            await until(lambda: clock_on(clock) and False)
+
+    monkeypatch.setattr(one, "look", fail)
+    with pytest.raises(ExceptionGroup) as failure:
+        await share()
+    assert failure.group_contains(KeyError)
+    thread = one._reader._thread
+    assert thread is not None
+    assert not thread.is_alive()
+
+
 def test_an_outage_is_over_when_an_own_report_comes_back_and_not_when_the_topic_is_open() -> None:
     class Silent(TopicLink):
         """A link that loses all reports."""
@@ -249,12 +287,97 @@ def test_a_bug_in_charging_others_usage_does_not_end_the_process() -> None:
     trio.run(story)
 
 
-def test_what_a_former_process_has_told_is_not_charged_again_from_the_topic() -> None:
+def test_a_weir_that_hands_over_reports_all_usage_before_it_tells_the_same_usage() -> None:
+    """So its later reports have only usage that it has not told."""
     topic, clock = Topic(), Clock()
-    one, _here = sharing_of(topic, clock)
-    one.inherited()
-    one._heard(News({7: []}, 0, 1, one.ignored, [0]))
-    assert one.limiters.others_units == 0
+    one, here = sharing_of(topic, clock)
+    one._reader._link = topic.link()
+    throttle(here, "shared", 1, clock.now_ms)
+    one.look()
+    throttle(here, "shared", 1, clock.now_ms)
+    one.report_now()
+    reports = [decode(record.data) for record in topic.records]
+    assert [usage.total for report in reports for usage in report.usages] == [1, 2]
+
+
+def number_of(registry: QuotaRegistry) -> int:
+    """The number of the limiter of clients of the user `shared`, in reports."""
+    (limiter,) = registry.cluster.produce
+    return limiter_number((None, "cluster produce", False), limiter.tags)
+
+
+def charged(registry: QuotaRegistry, now_ms: int) -> float:
+    """Bytes in the window of the limiter of clients of the user `shared`."""
+    used = [each for each in registry.used(now_ms) if each is not None]
+    return sum(units for each in used for _age_ms, units in each.charges)
+
+
+class Takeover:
+    """A former Weir that has used 5000 bytes, and the one that takes over."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        _old, self.former = sharing_of(Topic(), self.clock)
+        throttle(self.former, "shared", 5_000, self.clock.now_ms)
+        self.number = number_of(self.former)
+        self.sharing, self.registry = sharing_of(Topic(), self.clock)
+        self.told: list[dict[int, list[Charge]]] = []
+        self.sharing.on_absorb.append(lambda charges: self.told.append(dict(charges)))
+        self.sharing.begin_takeover()
+        self.read_back = -1
+
+    def look(self) -> int:
+        """Look; return the number of reports sent so far."""
+        self.clock.now_ms += LOOK_MS
+        self.sharing.look()
+        return self.sharing.own.sequence
+
+    def hear(self, units: float, *, read_back: int | None = None, age_ms: int = 0) -> None:
+        """Read a report of the former Weir; then own ones up to `read_back`, or none."""
+        returned = [] if read_back is None else [read_back]
+        self.read_back = self.read_back if read_back is None else read_back
+        charges = {self.number: [Charge(self.clock.now_ms - age_ms, units)]}
+        self.sharing._heard(News(charges, self.read_back, 2, self.sharing.ignored, returned))
+
+    def absorb(self) -> None:
+        """Take what the former Weir says that clients have used."""
+        used = [each for each in self.former.used(self.clock.now_ms) if each is not None]
+        self.registry.absorb(used, self.clock.now_ms)
+        self.sharing.end_takeover()
+
+
+def test_usage_that_a_former_weir_has_reported_and_tells_at_the_take_over_is_charged_once() -> None:
+    weir = Takeover()
+    weir.look()
+    weir.hear(3_000, read_back=0)  # it has read the topic, long before the former Weir tells
+    weir.look()
+    weir.hear(2_000)
+    weir.absorb()
+    sent = weir.look()
+    weir.hear(100)  # from before the first own report since: the former Weir may have told of it
+    weir.look()
+    assert charged(weir.registry, weir.clock.now_ms) == 5_000
+    assert not any(weir.told)
+    weir.hear(100, read_back=sent - 1)
+    weir.look()
+    assert charged(weir.registry, weir.clock.now_ms) == 5_000
+    weir.hear(70)  # of clients that the former Weir still serves
+    weir.look()
+    assert charged(weir.registry, weir.clock.now_ms) == 5_070
+    assert [each for each in weir.told if each] == [{weir.number: [Charge(weir.clock.now_ms - LOOK_MS, 70)]}]
+
+
+def test_after_a_take_over_usage_of_others_counts_soon_although_own_reports_are_lost() -> None:
+    weir = Takeover()
+    weir.look()
+    weir.hear(3_000, read_back=0)
+    weir.absorb()
+    weir.clock.now_ms += INHERITED_MS
+    weir.look()
+    weir.hear(3_000, age_ms=INHERITED_MS + 2 * LOOK_MS)  # from before
+    weir.hear(70)
+    weir.look()
+    assert charged(weir.registry, weir.clock.now_ms) == 5_070
 
 
 def test_the_share_topic_is_one_of_weirs_own_and_must_have_a_topics_name() -> None:

@@ -15,7 +15,7 @@ from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
 from weir.quotas.sharing.others import Charge, OthersUsage
-from weir.quotas.sharing.own import OwnUsage
+from weir.quotas.sharing.own import SENT_MAX, OwnUsage
 from weir.quotas.sharing.report import (
     USAGES_MAX,
     Report,
@@ -26,7 +26,7 @@ from weir.quotas.sharing.report import (
     limiter_number,
 )
 from weir.quotas.sharing.shared import SharedLimiters
-from weir.quotas.table.entities import Entity, Tags
+from weir.quotas.table.entities import DEFAULT, Entity, Tags
 from weir.quotas.table.quota_table import QuotaKey, QuotaTable
 
 ID = (None, "cluster produce", False)
@@ -365,3 +365,38 @@ def test_limits_of_existing_and_new_limiters_shrink_while_blind_and_grow_again()
     for now_ms in range(3200, 3400, 20):
         limiters.look(now_ms)
     assert budget.limit == 1000
+
+
+def test_removed_limiters_are_forgotten_although_others_are_removed_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if a purge of all limiters takes longer than the time between two purges."""
+    monkeypatch.setattr("weir.quotas.sharing.shared.SLICE", 1)
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(QuotaTable({(Entity(user=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1000}))
+    limiters, _own, _blindness = shared()
+    limiters.join(ID, quotas, 10)
+    made = [quotas.budget(f"u{number}", "", 0) for number in range(800)]
+    quotas._registry._forget([budget.tags for budget in made[700:] if budget is not None])
+    for now_ms in range(0, 60_000, 20):
+        limiters.look(now_ms)
+        if now_ms % 5000 == 0:
+            quotas._registry._forget([Tags(f"u{now_ms // 5000}", "")])
+    known = {tags for _quotas, tags in limiters._limiters.values()}
+    assert Tags("u699", "") in known
+    assert not known & {Tags(f"u{number}", "") for number in range(700, 800)}
+
+
+def test_the_times_of_reports_are_kept_until_a_later_one_is_read_back_and_not_without_end() -> None:
+    own = OwnUsage("w", 1)
+    assert own.waits_since_ms() is None
+    for now_ms in range(0, 20_000, 500):
+        own.note(7, 100, 1000, 2, now_ms)
+        own.due(now_ms)
+    assert own.waits_since_ms() == 0
+    assert own.returned([10]) == 5000  # later than the time after which it counts as lost
+    assert own.waits_since_ms() == 5500
+    assert own.returned([9]) is None
+    for now_ms in range(20_000, 2_000_000, 500):
+        own.due(now_ms)
+    assert own.waits_since_ms() == 2_000_000 - 500 * (SENT_MAX + 1)

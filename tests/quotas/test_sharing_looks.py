@@ -18,6 +18,7 @@ from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.shared import SharedLimiters
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.table.quota_table import Quota
+from weir.quotas.used import LOOK_MAX
 
 IDLE: Final = 10_000
 MUTATIONS: Final = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -145,7 +146,7 @@ def test_a_look_does_not_visit_limiters_that_are_not_used(
     for number in range(IDLE):
         charge(registry, f"c{number}", QuotaKey.PRODUCER_BYTE_RATE, 7, 0)
     now_ms = 0
-    for now_ms in range(0, 6_000, 250):
+    for now_ms in range(0, 9_000, 250):
         looks.look(now_ms)
     visited: Counter[str] = Counter()
     delta = CountingLimiter.delta
@@ -160,3 +161,32 @@ def test_a_look_does_not_visit_limiters_that_are_not_used(
     charge(registry, "c5", QuotaKey.PRODUCER_BYTE_RATE, 9, now_ms + 30)
     assert looks.look(now_ms + 40) == 9
     assert visited == {"c5": 1}
+
+
+@interpreted
+@pytest.mark.parametrize("kind", [Shared, OfWorker])
+def test_a_look_visits_a_bounded_number_of_used_limiters_also_with_windows_of_an_hour(
+    kind: type[Shared | OfWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = QuotaRegistry(table(Scope.CLUSTER, keys=(QuotaKey.PRODUCER_BYTE_RATE,)), window_s=3600)
+    looks = kind(registry)
+    looks.look(0)
+    for number in range(IDLE):
+        charge(registry, f"c{number}", QuotaKey.PRODUCER_BYTE_RATE, 7, 0)
+    assert sum(looks.look(now_ms) for now_ms in range(20, 500, 20)) == 7 * IDLE
+    for number in range(IDLE):
+        charge(registry, f"c{number}", QuotaKey.PRODUCER_BYTE_RATE, 9, 1_000_000)
+    visits, delta = 0, CountingLimiter.delta
+
+    def counted(limiter: CountingLimiter) -> float:
+        nonlocal visits
+        visits += 1
+        return delta(limiter)
+
+    monkeypatch.setattr(CountingLimiter, "delta", counted)
+    found = 0.0
+    for now_ms in range(1_000_020, 1_000_020 + 20 * IDLE // LOOK_MAX, 20):
+        visits = 0
+        found += looks.look(now_ms)
+        assert visits <= LOOK_MAX
+    assert found == 9 * IDLE

@@ -96,7 +96,10 @@ class Reader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start a thread. A former one that has not ended changes nothing any more."""
+        """Start a thread. A former one that has not ended ends after its present read, and changes nothing
+        any more.
+        """
+        self._stopping.set()
         self._stopping = threading.Event()
         run = partial(self._run, self._stopping)
         self._thread = threading.Thread(target=run, name="shared usage", daemon=True)

@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 import trio
 
 from weir.proxy.config.settings import ConfigError
 from weir.proxy.control.events.conditions import Condition, problem
-from weir.proxy.control.quota_registry import is_shareable
 from weir.proxy.control.sharing.reader import Link, News, Reader
 from weir.proxy.control.stores.store import StoreError
 from weir.proxy.control.stores.topic import TOPIC_NAME
@@ -32,12 +31,22 @@ if TYPE_CHECKING:
     from weir.proxy.control.quota_registry import QuotaRegistry
     from weir.proxy.control.supervisor import Works
     from weir.proxy.net.reactor import Reactor
-    from weir.quotas.handover import QuotasName
 
 log = structlog.get_logger("weir.quotas")
 
-SENT_MAX: Final = 1000
-"""Maximum number of reports whose times are kept until they are read back."""
+INHERITED_MS: Final = 5000
+"""Maximum time (ms) after a take-over for which reports are not charged, if own reports do not come back.
+After that, only charges from before the take-over are left out.
+"""
+
+
+class _Takeover(NamedTuple):
+    """A take-over from a former Weir."""
+
+    at_ms: int | None = None
+    """Time (ms) at which limiters had the usage of the former Weir; None before."""
+    sequence: int = 0
+    """Sequence of the first own report after that."""
 
 
 class UsageSharing:
@@ -84,10 +93,10 @@ class UsageSharing:
         """Functions to call with usage of others that is charged, by the numbers of limiters."""
         self.on_look: list[Callable[[], None]] = []
         """Functions to call after each look."""
-        self._sent: dict[int, int] = {}
         self._trip_ms = 0
         self._brokers = -1
-        self._inherited = False
+        self._takeover: _Takeover | None = None
+        """State of a take-over; None if limiters lack no usage, and reports say nothing that they have."""
         self._token: trio.lowlevel.TrioToken | None = None
         self._outage = Outage(
             log,
@@ -110,22 +119,26 @@ class UsageSharing:
             for name, quotas, window_s in self._registry.shared(every_broker=self._every_broker):
                 self.limiters.join(name, quotas, window_s)
 
-    def shares(self, name: QuotasName) -> bool:
-        """Return True if the quotas of this name are shared, or will be once their broker is known."""
-        return is_shareable(name, every_broker=self._every_broker)
-
-    def inherited(self) -> None:
-        """Note that limiters have the usage of a former process already: what the topic has from before is
-        not charged a second time.
+    def begin_takeover(self) -> None:
+        """Charge no usage of others until `end_takeover`: the former Weir tells it then, with that of its own
+        clients.
         """
-        self._inherited = True
+        self._takeover = _Takeover()
+
+    def end_takeover(self) -> None:
+        """Note that limiters have the usage of the former Weir now. Reports from before the next own one are
+        not charged.
+        """
+        if self._takeover is not None:
+            self._takeover = _Takeover(self._clock_ms(), self.own.sequence)
+            self.own.hurry()
 
     def staleness_ms(self) -> int:
         """Return the time (ms) from sending an own report to reading it, or the time since the oldest one
         that did not come back, if that is longer.
         """
-        waiting_ms = self._clock_ms() - min(self._sent.values()) if self._sent else 0
-        return max(self._trip_ms, waiting_ms)
+        since_ms = self.own.waits_since_ms()
+        return self._trip_ms if since_ms is None else max(self._trip_ms, self._clock_ms() - since_ms)
 
     async def run(self, reactor: Reactor, works: Works) -> None:
         """Share until cancelled; then send the last usage. Looks are timers of the reactor."""
@@ -135,10 +148,16 @@ class UsageSharing:
         try:
             await on_timers(reactor, LOOK_MS, self.look)(works)
         finally:
-            self.own.hurry()
-            self.look()
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._reader.stop)
+            try:
+                self.report_now()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(self._reader.stop)
+
+    def report_now(self) -> None:
+        """Send what own clients have used. Call this before a take-over or the end of this process."""
+        self.own.hurry()
+        self.look()
 
     def look(self) -> None:
         """Collect what own clients have used, and send the reports that are due."""
@@ -146,12 +165,9 @@ class UsageSharing:
         self.join()
         self.limiters.look(now_ms)
         for report in self.own.due(now_ms):
-            self._sent[report.sequence] = now_ms
             if not self._reader.send(encode(report)):
                 self.unsent += 1
                 self.own.unsent(report.sequence)
-        while len(self._sent) > SENT_MAX:
-            del self._sent[next(iter(self._sent))]
         for call in self.on_look:
             call()
 
@@ -172,22 +188,35 @@ class UsageSharing:
 
     def _heard(self, news: News) -> None:
         now_ms = self._clock_ms()
-        if self._inherited and news.read_back >= 0:
-            self._inherited = False  # the last charges that limiters have already
-        elif not self._inherited:
-            self.limiters.absorb(news.charges, now_ms)
-            for call in self.on_absorb:
-                call(news.charges)
+        charges = self._not_inherited(news, now_ms)
+        self.limiters.absorb(charges, now_ms)
+        for call in self.on_absorb:
+            call(charges)
         self.weirs, self.ignored = news.weirs, news.ignored
-        self.own.returned(news.returned)
-        sent_ms = self._sent.get(news.read_back)
+        sent_ms = self.own.returned(news.returned)
         if sent_ms is not None:
             self.failure = ""
             self._outage.over()
             self._trip_ms = now_ms - sent_ms
-            for sequence in [each for each in self._sent if each <= news.read_back]:
-                del self._sent[sequence]
             self.blindness.heard(news.weirs, now_ms)
+
+    def _not_inherited(self, news: News, now_ms: int) -> Mapping[int, list[Charge]]:
+        """Return the charges that the former Weir has not told."""
+        takeover = self._takeover
+        if takeover is None:
+            return news.charges
+        if takeover.at_ms is None:
+            return {}
+        is_over = now_ms - takeover.at_ms >= INHERITED_MS
+        if is_over or news.read_back >= takeover.sequence:
+            self._takeover = None
+        if not is_over:
+            return {}
+        later = {
+            number: [each for each in some if each.at_ms > takeover.at_ms]
+            for number, some in news.charges.items()
+        }
+        return {number: some for number, some in later.items() if some}
 
     def _note_failure(self, error: StoreError) -> None:
         self.failure = str(error)
