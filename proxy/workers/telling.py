@@ -68,8 +68,8 @@ class ChargesTeller:
         self._again(FAILED_MS, shared=shared)
 
     def _steps(self, *, shared: bool) -> Iterator[None]:
-        """Tell the charges in steps. Each charge that was read is told before the look pauses or fails, because
-        no other look finds it.
+        """Tell the charges in steps. Each charge that was read is told before the look pauses or fails: no
+        other look finds it.
         """
         some: list[Charge] = []
         try:
