@@ -1,4 +1,4 @@
-"""Before a take-over, the supervisor waits until its workers have told what clients have used."""
+"""Before a take-over, the supervisor waits until its workers have told all charges."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.scripted import staged
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers.charges import Charge, Charged
-from weir.proxy.workers.flushes import FLUSH_S, Flushes
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.messages import Charges, Flush, Flushed
+from weir.proxy.workers.questions import FLUSH_S, Questions
 from weir.proxy.workers.telling import ChargesTeller
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.handover import UsedUnits
@@ -124,16 +124,16 @@ async def test_a_flush_ends_when_all_running_workers_have_answered_the_latest_re
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     workers = [Worker(0), Worker(1), Worker(2, alive=False)]
-    flushes = Flushes(workers)
+    flushes: Questions[None] = Questions(workers, FLUSH_S)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(flushes.wait)
+        nursery.start_soon(flushes.ask, Flush)
         await trio.testing.wait_all_tasks_blocked()
         for worker in workers[:2]:
-            flushes.take(worker.number, 0)  # an answer that came too late
-        flushes.take(0, 1)
+            flushes.take(worker.number, 0, None)  # an answer that came too late
+        flushes.take(0, 1, None)
         await trio.testing.wait_all_tasks_blocked()
         assert nursery.child_tasks
-        flushes.take(1, 1)
+        flushes.take(1, 1, None)
     assert trio.current_time() == 0
     assert workers[0].asked == [Flush(1)]
 
@@ -142,7 +142,7 @@ async def test_a_flush_ends_when_all_running_workers_have_answered_the_latest_re
 async def test_a_flush_waits_for_a_silent_worker_for_a_second_only(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    await Flushes([Worker(0)]).wait()
+    await Questions[None]([Worker(0)], FLUSH_S).ask(Flush)
     assert trio.current_time() == pytest.approx(FLUSH_S, abs=0.01)
 
 
