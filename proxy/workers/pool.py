@@ -137,8 +137,8 @@ class Pool:
         await self._flushes.ask(messages.Flush)
 
     def inherit(self, taken: Iterable[UsedUnits]) -> None:
-        """Have the workers absorb what clients of a former Weir have used, of quotas that brokers share. They
-        get the units of other quotas with the broker's first client.
+        """Have the workers absorb the units that clients of a former Weir have used of quotas that brokers
+        share. They get the units of other quotas with the broker's first client.
         """
         shared = (charges.Charge(used) for used in taken if charges.is_shared(used.quotas))
         for some in slices(shared, charges.CHARGES_MAX):
