@@ -324,6 +324,7 @@ async def _pool(process: _Process) -> Pool | None:
     if number <= 1:
         return None
     for files in config.tls.files:
+        files.keeps_contents = True
         files.load()
     return Pool(server, process.quota_manager, process.reactor, number, process.put, process.sharing)
 

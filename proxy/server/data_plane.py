@@ -18,6 +18,7 @@ from weir.proxy import file_watch
 from weir.proxy.addresses import Address, AddressBook, AdvertisedAddresses, UnchangedAddresses
 from weir.proxy.close_reasons import BY_PEERS, CloseReason
 from weir.proxy.config.config import Config, Settings
+from weir.proxy.connection.client import Client
 from weir.proxy.connection.connection import Connection, ConnectionLimits
 from weir.proxy.connection.usage_registries import UsageRegistries
 from weir.proxy.control.cluster.broker_states import BrokerStates
@@ -182,6 +183,10 @@ class DataPlane:
         counted = self.elsewhere.requests + self.plans.requests()
         counted.update(self.replication_plans.requests())
         return counted
+
+    def clients(self) -> list[Client]:
+        """Return the clients of all open connections."""
+        return [relay.connection.client for relay in self.relays]
 
     @property
     def received_bytes(self) -> tuple[int, int]:

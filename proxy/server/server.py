@@ -20,7 +20,6 @@ import trio
 from weir.proxy import logs
 from weir.proxy.addresses import Address, AddressBook
 from weir.proxy.config.config import Config, ConfigError
-from weir.proxy.connection.client import Client
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.cluster.discovery import Discovery
 from weir.proxy.control.events import levels, throttle_log
@@ -110,7 +109,7 @@ class Server:
         """Function that returns the states of the workers; None if this process serves the clients."""
         self.list_connections: ListConnections | None = None
         """Coroutine function that returns the chosen connections of all workers; None without workers."""
-        self.read_peers: ReadPeers = local_peers(self._clients, quotas)
+        self.read_peers: ReadPeers = local_peers(self.plane.clients, quotas)
         """Coroutine function that reads the clients of the open connections of entities. Set it before
         calling `serve`.
         """
@@ -219,10 +218,6 @@ class Server:
     def now_ms(self) -> int:
         """Time (ms) on the clock that budgets and connections use."""
         return self._reactor.now_ms
-
-    def _clients(self) -> list[Client]:
-        """Return the clients of all open connections."""
-        return [relay.connection.client for relay in self._relays]
 
     def use(self, config: Config) -> None:
         """Use the limits and times of this configuration from now on; limits of a connection apply to new

@@ -6,7 +6,7 @@ owns the target broker. A broker belongs to one worker, and Kafka's quotas are p
 local.
 
 `pool` and `handle` are the supervisor's side, `worker` and `telling` the worker's; `link` carries the
-`messages`. `questions` has what the supervisor asks all workers for, when somebody wants to know it.
+`messages`. `questions` asks all workers for lists that the admin endpoint or the log needs.
 
 Workers are new processes of the interpreter, not forks: the supervisor has threads when it replaces a worker,
 and a fork would keep their locks.

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from weir.proxy.addresses import Address, AddressBook, AdvertisedListeners
 from weir.proxy.workers.messages import Found
 
 TOLD_AGAIN_MS: Final = 1000
-"""Time (ms) after which the supervisor is told again of a broker that it has not confirmed."""
+"""Time (ms) after which the supervisor is told again of a broker that it has not confirmed. The time doubles
+with each message.
+"""
+TOLD_AGAIN_MS_MAX: Final = 32_000
+FORGOTTEN_MS: Final = 60_000
+"""Time (ms) for which an unconfirmed broker is kept after the latest response that has named it. Longer than
+`TOLD_AGAIN_MS_MAX`, so that the doubled time stays in force.
+"""
 FOUND_MAX: Final = 1000
 """Maximum number of brokers without confirmation that are kept: a broker could tell any number of ids."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """A broker that the supervisor has not confirmed."""
+
+    address: Address
+    again_ms: int
+    """Time (ms) from which on the supervisor may be told again."""
+    seen_ms: int
+    """Time (ms) of the latest response that has named the broker."""
+    interval_ms: int = TOLD_AGAIN_MS
+    """Time (ms) between the latest message to the supervisor and the next one."""
+    awaited: bool = False
+    """True if the next response that names the broker is to tell it: responses cached before are stale."""
 
 
 class ToldAddresses(AddressBook):
@@ -26,8 +49,8 @@ class ToldAddresses(AddressBook):
         super().__init__(listeners, lambda _node_id, _port: None)
         self._post = post
         self._now_ms = now_ms
-        self._found: dict[int, tuple[Address, int]] = {}
-        """Address of each broker that the supervisor was told of, and the time (ms) of that."""
+        self._found: dict[int, _Found] = {}
+        """Brokers that the supervisor was told of, by node id."""
 
     def observe(self, node_id: int, upstream: Address) -> int | None:
         """Tell the supervisor of a new broker, or of another address. Return the broker's port at Weir; None
@@ -47,17 +70,29 @@ class ToldAddresses(AddressBook):
                 self.learn(node_id, address)
 
     def try_again(self) -> None:
-        """If brokers wait for confirmation, have the next responses that name them tell them again: responses
-        cached before are stale.
+        """If it is time to tell a broker again, have the next responses that name it do so: responses cached
+        before are stale. Forget brokers that no response names any more.
         """
-        if self._found:
+        now_ms = self._now_ms()
+        self._found = {
+            node_id: found for node_id, found in self._found.items() if now_ms < found.seen_ms + FORGOTTEN_MS
+        }
+        due = [found for found in self._found.values() if not found.awaited and now_ms >= found.again_ms]
+        for found in due:
+            found.awaited = True
+        if due:
             self.version += 1
 
     def _find(self, node_id: int, upstream: Address) -> None:
-        told = self._found.get(node_id)
-        if told is not None and told[0] == upstream and self._now_ms() < told[1] + TOLD_AGAIN_MS:
-            return
-        if told is None and len(self._found) >= FOUND_MAX:
-            self._found.clear()
-        self._found[node_id] = upstream, self._now_ms()
+        now_ms, found = self._now_ms(), self._found.get(node_id)
+        if found is None or found.address != upstream:
+            if found is None and len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            self._found[node_id] = _Found(upstream, now_ms + TOLD_AGAIN_MS, now_ms)
+        else:
+            found.seen_ms = now_ms
+            if now_ms < found.again_ms:
+                return
+            found.interval_ms = min(2 * found.interval_ms, TOLD_AGAIN_MS_MAX)
+            found.again_ms, found.awaited = now_ms + found.interval_ms, False
         self._post(Found(node_id, *upstream))

@@ -30,9 +30,9 @@ class Counts(msgspec.Struct, frozen=True):
     """Counters of a worker since its start, or their increase since an earlier reading."""
 
     connections: dict[int | None, int]
-    """Number of open connections by node id; never an increase."""
+    """Present number of open connections by node id."""
     buffered_bytes: int
-    """Number of bytes read and not sent yet; never an increase."""
+    """Present number of bytes read and not sent yet."""
     numbers: list[int]
     by_api: list[dict[int, int]]
     by_name: list[dict[str, int]]
@@ -48,9 +48,9 @@ class Counts(msgspec.Struct, frozen=True):
     histograms: list[list[int]]
     """Sum (µs) and then the buckets of each histogram of latencies."""
     waiting: dict[int | None, int] = {}
-    """Number of connections that wait for a response of the broker, by node id; never an increase."""
+    """Present number of connections that wait for a response of the broker, by node id."""
     throttled: int = 0
-    """Number of connections that wait for the end of a throttle time; never an increase."""
+    """Present number of connections that wait for the end of a throttle time."""
     reading_stopped: bool = False
     """True while no client is read because of `buffered_bytes_max`."""
     reading_stops: int = 0
@@ -142,7 +142,9 @@ def add(counts: Counts, plane: DataPlane, turns: Turns, latencies: Latencies) ->
 
 
 def sum_up(latest: Iterable[Counts], elsewhere: Elsewhere) -> None:
-    """Set what is never an increase to the sums of the latest counters of all workers."""
+    """Set the present states (open connections, buffered bytes) to the sums over the latest reports of all
+    workers.
+    """
     present = list(latest)
     elsewhere.connections = sum((Counter(each.connections) for each in present), Counter())
     elsewhere.waiting = sum((Counter(each.waiting) for each in present), Counter())

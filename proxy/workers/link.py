@@ -21,7 +21,7 @@ RETRY_S: Final = 0.05
 """Time (s) until a packet is sent again for which the kernel had no memory, or too many sockets in flight."""
 _TRANSIENT: Final = frozenset({errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS})
 _LAST, _MORE = b"\1", b"\0"
-"""First byte of a packet: whether it is the last one of its message."""
+"""First byte of a packet: the last one of its message, or not."""
 
 
 class LinkError(Exception):
@@ -34,7 +34,7 @@ class _Unsent(NamedTuple):
     packet: bytes
     client: Client | None = None
     sock: socket.socket | None = None
-    """Socket of the client, which is sent along."""
+    """Socket of the client, which is sent with the packet."""
 
 
 class Link:

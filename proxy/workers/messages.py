@@ -1,7 +1,7 @@
 """The messages between the supervisor and its workers; `link` carries them.
 
-Quota tables and alterations are pickled. Both ends are processes of one program, and nobody else can write to
-the link, which is a pair of connected sockets without a name.
+Quota tables and alterations are pickled. Both ends are processes of one program, and no other process can
+write to the link, which is a pair of connected sockets without a name.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.bootstrap import BootstrapBrokers
-from weir.proxy.workers.flushes import Flushes
 from weir.proxy.workers.handle import Handle, Plan, Reason
-from weir.proxy.workers.questions import ConnectionLists, PeerLists
+from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
 from weir.proxy.workers.refusing import RefusingListeners
 from weir.proxy.workers.sharing import SharingTeller
 from weir.proxy.workers.usage import Put, UsageCollector
@@ -85,7 +84,7 @@ class Pool:
         )
         self._lists = ConnectionLists(self.handles)
         self._peers = PeerLists(self.handles)
-        self._flushes = Flushes(self.handles)
+        self._flushes: Questions[None] = Questions(self.handles, FLUSH_S)
         self._bootstrap = BootstrapBrokers(
             server.plane.connector, server.broker_states.is_up, self._has_worker
         )
@@ -134,12 +133,12 @@ class Pool:
             self._nursery.cancel_scope.cancel()
 
     async def flush(self) -> None:
-        """Wait until all workers that run have told what clients have used, for at most `FLUSH_S`."""
-        await self._flushes.wait()
+        """Wait until all workers that run have told the charges of their clients, for at most `FLUSH_S`."""
+        await self._flushes.ask(messages.Flush)
 
     def inherit(self, taken: Iterable[UsedUnits]) -> None:
-        """Have the workers absorb what clients of a former Weir have used, of quotas that brokers share. They
-        get the units of other quotas with the broker's first client.
+        """Have the workers absorb the units that clients of a former Weir have used of quotas that brokers
+        share. They get the units of other quotas with the broker's first client.
         """
         shared = (charges.Charge(used) for used in taken if charges.is_shared(used.quotas))
         for some in slices(shared, charges.CHARGES_MAX):
@@ -280,7 +279,7 @@ class Pool:
         elif isinstance(message, messages.PeersListed):
             self._peers.questions.take(number, message.number, message.peers)
         elif isinstance(message, messages.Flushed):
-            self._flushes.take(number, message.number)
+            self._flushes.take(number, message.number, None)
         elif isinstance(message, messages.Alter | messages.AlteredAtBroker | messages.Denied):
             self._take_quota_request(number, message)
         else:

@@ -1,4 +1,4 @@
-"""Questions of the supervisor that all workers answer: lists of open connections, and peers of entities."""
+"""Questions of the supervisor that all workers answer: open connections, peers of entities, flushes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from weir.proxy.workers.handle import Handle
 from weir.proxy.workers.messages import ListConnections, Listed, ListPeers, Message, PeersListed
 
 WAIT_S: Final = 2.0
-"""Time (s) within which workers must answer. A worker without a sign of life for this time is not asked."""
+"""Time (s) within which workers must answer."""
+SILENT_MS: Final = 2000
+"""Time (ms) without a sign of life after which a worker is not asked."""
+FLUSH_S: Final = 1.0
+"""Time (s) within which workers must answer a `Flush`. A slower one keeps the charges of the last 0.25 s."""
 QUESTIONS_MAX: Final = 8
 """Maximum number of questions that wait in a worker. The supervisor asks three at a time."""
 
@@ -64,25 +68,26 @@ class _Open(Generic[A]):
 class Questions(Generic[A]):
     """The supervisor's side: asks all workers the same question."""
 
-    def __init__(self, handles: Sequence[Handle]) -> None:
-        """Begin without a question."""
+    def __init__(self, handles: Sequence[Handle], wait_s: float = WAIT_S) -> None:
+        """Begin without a question. `wait_s` is the time (s) within which workers must answer."""
         self._handles = handles
+        self._wait_s = wait_s
         self._number = 0
         """Number of the latest question."""
         self._open: dict[int, _Open[A]] = {}
 
     async def ask(self, question: Callable[[int], Message]) -> dict[int, A]:
-        """Return the answers, by worker, of all workers that answer within `WAIT_S`. `question` returns the
-        message from its number.
+        """Return the answers, by worker, of all workers that answer in time. `question` returns the message
+        from its number.
         """
         self._number += 1
         number = self._number
-        asked = [each for each in self._handles if each.alive and each.silent_ms < WAIT_S * 1000]
+        asked = [each for each in self._handles if each.alive and each.silent_ms < SILENT_MS]
         opened = self._open[number] = _Open()
         for handle in asked:
             handle.post(question(number))
         try:
-            with trio.move_on_after(WAIT_S):
+            with trio.move_on_after(self._wait_s):
                 while len(opened.answers) < len(asked):
                     opened.changed = trio.Event()
                     await opened.changed.wait()

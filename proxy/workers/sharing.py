@@ -1,6 +1,6 @@
 """Sharing with other Weirs, when workers serve the clients.
 
-The supervisor sends and reads the reports. It tells the workers what clients of other Weirs have used, and
+The supervisor sends and reads the reports. It tells the workers the charges of clients of other Weirs, and
 whether reports get through. Each worker then applies the rules of `quotas.sharing` to its own limiters.
 """
 
@@ -24,7 +24,7 @@ LIMITERS_MAX: Final = 1000
 
 
 class SharingFollower:
-    """The worker's side: charges what others have used, and uses parts of limits while they are not heard."""
+    """The worker's side: absorbs charges of other Weirs; uses parts of limits while none is heard."""
 
     def __init__(self, registry: QuotaRegistry, settings: Settings, now_ms: int) -> None:
         """Begin without news of other Weirs."""
@@ -51,7 +51,7 @@ class SharingFollower:
         self._limiters.absorb(found, now_ms)
 
     def note(self, charges: Iterable[WorkerCharge], now_ms: int) -> None:
-        """Count what clients of this Weir have used, at this worker or at another one."""
+        """Count the charges of clients of this Weir, at this worker or at another one."""
         for charge in charges:
             units = sum(units for _age_ms, units in charge.used.charges)
             self._limiters.note_own(charge.used.quotas, charge.used.tags, units, now_ms)

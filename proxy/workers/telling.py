@@ -1,4 +1,4 @@
-"""A worker tells the supervisor what its clients have used.
+"""A worker tells the supervisor the charges of its clients.
 
 The looks are timers of the reactor, not Trio tasks: shared quotas are looked at every 20 ms, and waking Trio
 costs 0.9 ms of CPU, so that an idle worker would use 4 % of a core. Nothing is posted if nothing was used.
@@ -17,8 +17,8 @@ from weir.proxy.workers.messages import Charges
 SHARED_MS: Final = 20
 """Time (ms) between two looks at the charges of quotas that brokers share."""
 OWN_MS: Final = 250
-"""Time (ms) between two looks at the other charges: a worker that dies takes those of this time along. With
-many used limiters, it takes those of the time until all were visited (`charges.OWN_LOOK_MAX`).
+"""Time (ms) between two looks at the other charges: a worker that dies loses those of this time. With many
+used limiters, it loses those of the time until all were visited (`charges.OWN_LOOK_MAX`).
 """
 FAILED_MS: Final = 1000
 """Time (ms) until the next look after one that has failed."""
@@ -70,18 +70,23 @@ class ChargesTeller:
         self._again(FAILED_MS, shared=shared)
 
     def _steps(self, *, shared: bool, everything: bool = False) -> Iterator[None]:
+        """Tell the charges in steps. Each charge that was read is told before the look pauses or fails: no
+        other look finds it.
+        """
         some: list[Charge] = []
-        for charge in self._charged.look(self._reactor.now_ms, shared=shared, everything=everything):
-            if charge is None:
-                yield
-                continue
-            some.append(charge)
-            if len(some) == CHARGES_MAX:
-                self._tell(some)
-                some = []
-        if some:
+        try:
+            for charge in self._charged.look(self._reactor.now_ms, shared=shared, everything=everything):
+                if charge is not None:
+                    some.append(charge)
+                if charge is None or len(some) == CHARGES_MAX:
+                    told, some = some, []
+                    self._tell(told)
+                if charge is None:
+                    yield
+        finally:
             self._tell(some)
 
     def _tell(self, some: list[Charge]) -> None:
-        self._note(some)
-        self._post(Charges(some))
+        if some:
+            self._post(Charges(some))
+            self._note(some)

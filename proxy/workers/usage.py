@@ -31,7 +31,7 @@ _Wanted: TypeAlias = TakeUsage | TakeTraces
 
 
 class UsageSender:
-    """The worker's side: sends the records that the supervisor asks for."""
+    """The worker's side: sends the records that the supervisor requests."""
 
     def __init__(self, registries: UsageRegistries, post: Callable[[Message], None]) -> None:
         """Begin without requests. `post` sends a message to the supervisor."""
@@ -42,11 +42,11 @@ class UsageSender:
         self._finished = trio.Event()
 
     def take(self, wanted: _Wanted) -> None:
-        """Send these records soon, after those that were asked for before."""
+        """Send these records soon, after those of earlier requests."""
         self._wanted.send_nowait(wanted)
 
     async def run(self, works: Works) -> None:
-        """Send the records that are asked for, until `finish`; let other tasks run between the messages."""
+        """Send the requested records, until `finish`; let other tasks run between the messages."""
         async for wanted in self._requests:
             for message in self._messages(wanted):
                 self._post(message)

@@ -23,6 +23,7 @@ from weir.proxy.config.settings import Settings
 from weir.proxy.control.cluster.broker_states import BrokerStates
 from weir.proxy.control.configured import quota_registry
 from weir.proxy.control.garbage import collect_garbage
+from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.sources import Sources
 from weir.proxy.control.supervisor import Task, every, in_steps, on_timers, stepwise
@@ -87,7 +88,13 @@ class Worker:
         )
         self.plane.number_from(connections)
         self._usage = None if self.plane.usage is None else UsageSender(self.plane.usage, link.post)
-        sources = Sources(registry, limiter.quotas, lambda: self.plane.relays, lambda: reactor.now_ms)
+        sources = Sources(
+            registry,
+            limiter.quotas,
+            lambda: self.plane.relays,
+            local_peers(self.plane.clients, registry),
+            lambda: reactor.now_ms,
+        )
         self._answerer = Answerer(sources, link.post)
         shared = config.settings.usage_share_topic
         self._sharing = SharingFollower(registry, config.settings, reactor.now_ms) if shared else None

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.proxy.wire import new_connection
 from tests.wire.frames import framed
+from weir.proxy.connection.client import Client
 from weir.proxy.connection.connection import Connection
+from weir.proxy.control.peers import local_peers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.scan import Scan
 from weir.proxy.control.snapshots.history import History
@@ -45,8 +47,16 @@ class World:
         self.now_ms = 0
         self.history = History(Scan(self.registry, self.connections))
         self.sources = Sources(
-            self.registry, self.connections, lambda: self.relays, lambda: self.now_ms, lambda: 1000.0
+            self.registry,
+            self.connections,
+            lambda: self.relays,
+            local_peers(self.clients, self.registry),
+            lambda: self.now_ms,
+            lambda: 1000.0,
         )
+
+    def clients(self) -> list[Client]:
+        return [relay.connection.client for relay in self.relays]
 
     def budget(self, client_id: str = "etl", node_id: int = 2) -> Budget:
         budget = self.registry.of(node_id).ledger("alice", client_id, self.now_ms).produce

@@ -1,6 +1,8 @@
-"""Before a take-over, the supervisor waits until its workers have told what clients have used."""
+"""Before a take-over, the supervisor waits until its workers have told all charges."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 import trio
@@ -9,15 +11,21 @@ import trio.testing
 from tests.proxy.stage import Stage
 from tests.proxy.worker_rigs import connect, disconnect, new_pool, running_worker
 from tests.scripted import staged
-from weir.proxy.workers.flushes import FLUSH_S, Flushes
+from weir.proxy.control.quota_registry import QuotaRegistry
+from weir.proxy.net.reactor import Reactor
+from weir.proxy.workers.charges import Charge, Charged
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.messages import Charges, Flush, Flushed
-from weir.quotas import Entity, QuotaKey, QuotaTable
+from weir.proxy.workers.questions import FLUSH_S, Questions
+from weir.proxy.workers.telling import ChargesTeller
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.handover import UsedUnits
+from weir.quotas.registry import SLICE
 from weir.quotas.table.entities import Tags
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 TABLE = QuotaTable({(Entity(client_id="each"), PRODUCE): 100.0})
+EACH_CLIENT = QuotaTable({(Entity(client_id=DEFAULT), PRODUCE): 100.0})
 
 
 async def _nothing(_message: object) -> None:
@@ -57,21 +65,75 @@ async def test_a_worker_tells_all_charges_before_it_answers_a_flush() -> None:
         assert rig.messages.index(charges) < rig.messages.index(Flushed(3))
 
 
+@pytest.fixture
+def reactor() -> Iterator[Reactor]:
+    reactor = Reactor(lambda: 1_000_000)
+    yield reactor
+    reactor.close()
+
+
+def teller_of(registry: QuotaRegistry, reactor: Reactor, posted: list[Charges]) -> ChargesTeller:
+    return ChargesTeller(reactor, Charged(registry), posted.append, lambda _some: None)
+
+
+def charge_clients(registry: QuotaRegistry, number: int, now_ms: int) -> None:
+    """Charge each of this number of clients one byte at broker 1."""
+    for client in range(number):
+        registry.of(1).ledger("", f"client {client}", now_ms).charge_produce(1, now_ms)
+
+
+def units_of(posted: list[Charges]) -> float:
+    """The sum of the units in these messages."""
+    every = [charge for message in posted for charge in message.charges]
+    return sum(units for charge in every for _age_ms, units in charge.used.charges)
+
+
+def test_a_flush_tells_the_charges_that_a_look_under_way_has_read(reactor: Reactor) -> None:
+    posted, registry = list[Charges](), QuotaRegistry(EACH_CLIENT)
+    charge_clients(registry, 2 * SLICE, reactor.now_ms)
+    teller = teller_of(registry, reactor, posted)
+    under_way = teller.tell_rest()
+    next(under_way)  # it pauses after a part of the limiters
+    for _step in teller.tell_rest():
+        pass
+    assert units_of(posted) == 2 * SLICE
+
+
+def test_charges_that_a_look_has_read_before_an_exception_are_told(reactor: Reactor) -> None:
+    class Failing(Charged):
+        """A reader that fails after half of the charges."""
+
+        def look(self, now_ms: int, *, shared: bool, everything: bool = False) -> Iterator[Charge | None]:
+            """Yield charges, then fail."""
+            for number, charge in enumerate(super().look(now_ms, shared=shared, everything=everything)):
+                yield charge
+                if number == 50:
+                    raise ValueError
+
+    posted, registry = list[Charges](), QuotaRegistry(EACH_CLIENT)
+    charge_clients(registry, 100, reactor.now_ms)
+    teller = ChargesTeller(reactor, Failing(registry), posted.append, lambda _some: None)
+    with pytest.raises(ValueError):  # noqa: PT011
+        list(teller.tell_rest())
+    list(teller_of(registry, reactor, posted).tell_rest())
+    assert units_of(posted) == 100
+
+
 @pytest.mark.trio
 async def test_a_flush_ends_when_all_running_workers_have_answered_the_latest_request(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     workers = [Worker(0), Worker(1), Worker(2, alive=False)]
-    flushes = Flushes(workers)
+    flushes: Questions[None] = Questions(workers, FLUSH_S)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(flushes.wait)
+        nursery.start_soon(flushes.ask, Flush)
         await trio.testing.wait_all_tasks_blocked()
         for worker in workers[:2]:
-            flushes.take(worker.number, 0)  # an answer that came too late
-        flushes.take(0, 1)
+            flushes.take(worker.number, 0, None)  # an answer that came too late
+        flushes.take(0, 1, None)
         await trio.testing.wait_all_tasks_blocked()
         assert nursery.child_tasks
-        flushes.take(1, 1)
+        flushes.take(1, 1, None)
     assert trio.current_time() == 0
     assert workers[0].asked == [Flush(1)]
 
@@ -80,7 +142,7 @@ async def test_a_flush_ends_when_all_running_workers_have_answered_the_latest_re
 async def test_a_flush_waits_for_a_silent_worker_for_a_second_only(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    await Flushes([Worker(0)]).wait()
+    await Questions[None]([Worker(0)], FLUSH_S).ask(Flush)
     assert trio.current_time() == pytest.approx(FLUSH_S, abs=0.01)
 
 

@@ -179,7 +179,7 @@ def test_the_throttled_entities_of_the_supervisor_have_the_connections_of_worker
 
     async def act() -> None:
         lists = lists_of(workers)
-        sources = replace(supervisor.sources, peers=lists.read)
+        sources = replace(supervisor.sources, read_peers=lists.read)
         async with trio.open_nursery() as nursery:
             for worker in workers:
                 nursery.start_soon(worker.answerer.run, lambda: None)

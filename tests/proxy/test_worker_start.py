@@ -38,6 +38,7 @@ COSTS = "[apis.Produce]\nus = 77\n"
 def start_of(given: config.Config) -> Start:
     """The message to a new worker of a supervisor that has read its files."""
     for files in given.tls.files:
+        files.keeps_contents = True
         files.load()
     return Start(given.settings, given.request_time.costs, [files.in_force for files in given.tls.files], 0)
 
@@ -88,6 +89,7 @@ def test_a_context_made_of_another_processs_files_follows_later_changes(tmp_path
 def test_files_in_force_are_those_that_were_last_usable(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
     (files,) = config.load(None, {**UPSTREAM, "tls_cert": str(cert), "tls_key": str(key)}).tls.files
+    files.keeps_contents = True
     files.load()
     assert files.in_force is not None
     before = files.in_force.contents
@@ -100,6 +102,24 @@ def test_files_in_force_are_those_that_were_last_usable(tmp_path: Path) -> None:
 
     trio.run(look)
     assert files.in_force.contents == before
+
+
+def test_contents_of_key_files_are_kept_with_workers_only(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    options = {"tls_cert": str(cert), "tls_key": str(key)}
+    assert started({**options, "workers": 1}) is None
+    (alone,) = config.load(None, {**UPSTREAM, **options}).tls.files
+    alone.load()
+    assert alone.in_force is None
+    pool = started({**options, "workers": 2})
+    assert pool is not None
+    (start, _quotas) = pool._first()
+    assert isinstance(start, Start)
+    (files,) = start.tls
+    assert files is not None
+    assert files.contents == (cert.read_bytes(), key.read_bytes())
+    (adopted,) = config_of(start).tls.files
+    assert adopted.in_force is None
 
 
 def test_a_worker_reads_the_files_where_no_content_can_be_read_from_memory(

@@ -1,4 +1,4 @@
-"""Elsewhere: the connections of worker processes, as far as totals and problems need them."""
+"""Elsewhere: totals of the connections of worker processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Elsewhere:
-    """Sums of what the workers have told last; all 0 without workers. Peers of entities and lists of
-    connections are asked for when they are needed.
+    """Sums of the latest reports of all workers; all 0 without workers. `workers.questions` asks the workers
+    for peers of entities and lists of connections.
     """
 
     connections: Counter[int | None] = field(default_factory=Counter)

@@ -4,7 +4,7 @@ The history has the rates by which Kafka decides about throttling, one per secon
 limit L after the change, follow bounds of the time for which an entity would have been throttled:
 
 - At least: in a second with r above L, the entity would have sent no more than L allows, so it would have
-  been muted for 1 - L / r of the second. It would not have sent later what it could not send then.
+  been muted for 1 - L / r of the second. It would not have made up for the lost requests later.
 - At most: the entity would have sent everything, later. Its backlog grows by r - L in each second, and falls
   to no less than 0; the entity is throttled in each second with a backlog. If a limit held the entity back,
   the rates do not show the demand, so the upper bound is unknown.

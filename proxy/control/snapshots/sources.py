@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from weir.proxy.control.peers import ReadPeers, local_peers
+from weir.proxy.control.peers import ReadPeers
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.snapshots.opened import OpenRelays
 from weir.quotas.connections import ConnectionQuotas
@@ -20,18 +20,11 @@ class Sources:
     connection_quotas: ConnectionQuotas
     relays: Callable[[], OpenRelays]
     """Function that returns the open connections."""
+    read_peers: ReadPeers
+    """Coroutine function that returns the peers of entities."""
     now_ms: Callable[[], int]
     """Function that returns the time (ms) on the clock of budgets and connections."""
     wall_clock_s: Callable[[], float] = time.time
-    peers: ReadPeers | None = None
-    """Coroutine function that reads peers; None for those of the open connections in `relays`."""
-
-    @property
-    def read_peers(self) -> ReadPeers:
-        """Coroutine function that returns the peers of entities."""
-        if self.peers is not None:
-            return self.peers
-        return local_peers(lambda: [relay.connection.client for relay in self.relays()], self.registry)
 
     def unix_ms(self, at_ms: int | None = None) -> int:
         """Return the Unix time (ms) of a moment on the clock of budgets; of the present without a moment."""

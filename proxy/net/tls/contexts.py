@@ -64,7 +64,7 @@ class _Made(NamedTuple):
     context: ssl.SSLContext
     expires_s: float
     contents: tuple[bytes, ...] | None
-    """Contents of the files; None if they have changed meanwhile."""
+    """Contents of the files; None if they are not kept, or have changed meanwhile."""
 
 
 class ContextOfFiles:
@@ -89,6 +89,10 @@ class ContextOfFiles:
         self._watch = FileWatch(paths)
         self._make = make
         self._context: ssl.SSLContext | None = None
+        self.keeps_contents = False
+        """True to keep the files' contents, private keys among them, for other processes (`in_force`). Set it
+        before `load`.
+        """
         self._in_force: FileContents | None = None
         self.last_was_good = True
         """False while the current files cannot be used, and older ones are in force."""
@@ -109,8 +113,8 @@ class ContextOfFiles:
 
     @property
     def in_force(self) -> FileContents | None:
-        """The contents of the files in force; None before the first `load`, or if the files have changed
-        during the latest one.
+        """The contents of the files in force; None unless `keeps_contents` is set, before the first `load`,
+        and if the files have changed during the latest one.
         """
         return self._in_force
 
@@ -139,12 +143,18 @@ class ContextOfFiles:
         """Return a context made of the files' present content, and the time at which its certificate expires.
         Raises ConfigError.
         """
-        before = [_content(at(path)) for path in self._paths]
+        before = self._contents(at) if self.keeps_contents else None
         context = self._make(at)
         expires_s = expiry_s(at(self._cert)) if self._cert is not None else 0.0
-        contents = tuple(content for content in before if content is not None)
-        unchanged = len(contents) == len(before) and before == [_content(at(path)) for path in self._paths]
-        return _Made(context, expires_s, contents if unchanged else None)
+        unchanged = before is not None and before == self._contents(at)
+        return _Made(context, expires_s, before if unchanged else None)
+
+    def _contents(self, at: At) -> tuple[bytes, ...] | None:
+        """Return the files' present contents; None if a file cannot be read."""
+        try:
+            return tuple(at(path).read_bytes() for path in self._paths)
+        except (OSError, ValueError):  # ValueError: a path with a NUL
+            return None
 
     def _use(self, made: _Made) -> None:
         self._context, self.expires_s = made.context, made.expires_s
@@ -175,14 +185,6 @@ class ContextOfFiles:
             self.last_was_good = True
             self._outage.over(files=self.name)
             log.info("changed TLS files in force for new connections", files=self.name)
-
-
-def _content(path: Path) -> bytes | None:
-    """Return the content of a file; None if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError):  # ValueError: a path with a NUL
-        return None
 
 
 @contextmanager
