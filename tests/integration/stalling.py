@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from tests.integration.threads import Threads
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -29,7 +31,7 @@ class StallingRelay:
         self._passing.set()
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
+        self._threads = Threads()
         self.stopped = 0
         """Number of chunks that had to wait."""
 
@@ -42,7 +44,7 @@ class StallingRelay:
         self._passing.set()
 
     def __enter__(self) -> Self:
-        self._spawn(self._accept)
+        self._threads.start(self._accept)
         return self
 
     def __exit__(
@@ -53,15 +55,9 @@ class StallingRelay:
             for sock in (self._listener, *self._open):
                 with suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
+        self._threads.join()
         for sock in (self._listener, *self._open):
             sock.close()
-
-    def _spawn(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]  # a method
-        self._threads.append(thread)
-        thread.start()
 
     def _accept(self) -> None:
         with suppress(OSError):  # the end
@@ -70,14 +66,14 @@ class StallingRelay:
                 broker = socket.create_connection((HOST, self._behind))
                 with self._lock:
                     self._open += [client, broker]
-                self._spawn(self._relay, client, broker)
+                self._threads.start(self._relay, client, broker)
 
     def _relay(self, client: socket.socket, broker: socket.socket) -> None:
         with suppress(OSError):
             first = client.recv(CHUNK_BYTES)
             end = CLIENT_ID_AT + 2 + len(self._client_id)
             chosen = first[CLIENT_ID_AT + 2 : end] == self._client_id
-            self._spawn(self._pass, broker, client, chosen)
+            self._threads.start(self._pass, broker, client, chosen)
             self._send(broker, first, chosen=chosen)
             self._pass(client, broker, chosen)
 

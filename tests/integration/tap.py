@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from tests.integration.threads import Threads
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
@@ -36,24 +38,18 @@ class Tap:
         self.conversations: list[Conversation] = []
         self._behind = behind
         self._listeners = [socket.create_server((HOST, port)) for port in ports]
-        self._threads: list[threading.Thread] = []
+        self._threads = Threads()
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
-        self._spawn(self._accept)
+        self._threads.start(self._accept)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _spawn(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]  # a method
-        self._threads.append(thread)
-        thread.start()
+        self._threads.join()
 
     def _accept(self) -> None:
         with selectors.DefaultSelector() as ready:
@@ -66,7 +62,7 @@ class Tap:
                     port = key.fileobj.getsockname()[1]
                     conversation = Conversation()
                     self.conversations.append(conversation)
-                    self._spawn(self._relay, client, port, conversation)
+                    self._threads.start(self._relay, client, port, conversation)
         for listener in self._listeners:
             listener.close()
 

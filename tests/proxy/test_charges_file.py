@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,23 @@ async def write_once(file: ChargesFile) -> None:
         await file.keep(scope.cancel)
 
 
+async def turns_beside(work: Awaitable[None]) -> int:
+    """Await `work`; return the number of turns that another task has had meanwhile."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await work
+        nursery.cancel_scope.cancel()
+    return turns
+
+
 def registry_with(units: int, now_ms: int) -> QuotaRegistry:
     registry = QuotaRegistry(TABLE)
     registry.of(1).ledger("", "app", now_ms).charge_produce(units, now_ms)
@@ -47,20 +65,9 @@ async def test_a_process_that_reads_the_file_throttles_as_the_former_one_would(t
 
 @pytest.mark.trio
 async def test_other_tasks_run_while_the_usage_of_many_limiters_is_restored(tmp_path: Path) -> None:
-    path, turns = tmp_path / "charges.json", 0
+    path, new = tmp_path / "charges.json", QuotaRegistry(TABLE)
     await write_once(file_of(path, registry_of_many(10 * STEP), 0))
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            await trio.lowlevel.checkpoint()
-            turns += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count_turns)
-        new = QuotaRegistry(TABLE)
-        await file_of(path, new, 0).restore()
-        nursery.cancel_scope.cancel()
+    turns = await turns_beside(file_of(path, new, 0).restore())
     assert len(new.of(1).produce) == 10 * STEP
     assert turns >= 5
 
@@ -176,18 +183,7 @@ def registry_of_many(limiters: int) -> QuotaRegistry:
 async def test_many_limiters_are_written_in_steps_between_which_other_tasks_run(tmp_path: Path) -> None:
     path = tmp_path / "charges.json"
     file = file_of(path, registry_of_many(1000), 0)
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await trio.lowlevel.checkpoint()
-            turns += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count)
-        await write_once(file)
-        nursery.cancel_scope.cancel()
+    turns = await turns_beside(write_once(file))
     assert turns >= 1000 / STEP
     assert len(file.read()) == 1000
 
