@@ -336,7 +336,7 @@ class Source:
         if self._as_a_broker:
             with self.block(f"if n > {LENGTH_MAX}:"):
                 self.line("n = 0")
-        with self.block("for _ in range(n):"):
+        with self.block("if n:"), self.block("for _ in range(n):"):  # no range for the usual 0
             self.begin_element()
             self._varint(path)
             self._varint(path)

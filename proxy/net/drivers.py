@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import outcome
 import trio
@@ -20,9 +20,12 @@ from weir.proxy.net.reactor import Reactor
 T = TypeVar("T")
 
 
+_monotonic_ns: Final = time.monotonic_ns
+
+
 def monotonic_us() -> int:
     """Return the time (µs) on the monotonic clock."""
-    return time.monotonic_ns() // 1000
+    return _monotonic_ns() // 1000
 
 
 def trio_us() -> int:

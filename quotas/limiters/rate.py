@@ -23,10 +23,7 @@ Tests compare the results with numbers from Kafka's own classes, to the last bit
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
-
-from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, Samples
+from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, Samples, added
 
 
 class Rate(Samples):
@@ -54,7 +51,7 @@ class Rate(Samples):
         values = self._values
         values[current] += value
         self._lasts[current] = now_ms
-        return reduce(add, values) / (self._window_since(self._oldest_ms, now_ms) / 1000.0)
+        return added(values) / (self._window_since(self._oldest_ms, now_ms) / 1000.0)
 
     def measure(self, now_ms: int) -> float:
         """Return the rate (units per second). Like each reading in Kafka, this empties expired samples (sums

@@ -27,8 +27,6 @@ Sums are computed slot by slot, left to right, because a broker does so and the 
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -96,7 +94,7 @@ class Samples:
         A sample expires N windows after its last value was recorded.
         """
         self._settle(now_ms)
-        return reduce(add, self._values)
+        return added(self._values)
 
     def inherit(self, other: Samples) -> None:
         """Begin with the samples of `other`, which must have the same N and W."""
@@ -181,3 +179,11 @@ class Samples:
             total += value
             oldest_ms = start_ms if oldest_ms is None else min(oldest_ms, start_ms)
         return total, now_ms if oldest_ms is None else oldest_ms
+
+
+def added(values: list[float]) -> float:
+    """Return the sum of the values, added from left to right."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total

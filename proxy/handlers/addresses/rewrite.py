@@ -31,6 +31,7 @@ from weir.protocol.pieces import PIECE_ITEMS, each
 from weir.protocol.primitives import read_int32_length, read_wrapped_uvarint
 from weir.protocol.scanning.array_mask import ArrayMask
 from weir.protocol.scanning.field_offsets import FieldOffset, field_offset, tag_section
+from weir.protocol.scanning.same_shape import FieldFinder
 from weir.protocol.scanning.stream_scanner import EndpointMask
 from weir.proxy.addresses import Address, AdvertisedAddresses
 from weir.proxy.close_reasons import CloseReason
@@ -154,7 +155,7 @@ def _plan_tagged_endpoints(plan: Plan, message: type[M]) -> None:
     tags = tag_section(message, plan.version)
     if tags is not None:
         mask = plan.rewrite_stream = lambda _body_bytes: EndpointMask(message, plan.version)
-        plan.rewrite = _tail(codec(message, plan.version), tags, b"\x00", mask)
+        plan.rewrite = _tail(codec(message, plan.version), FieldFinder(tags), b"\x00", mask)
 
 
 def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
@@ -164,7 +165,8 @@ def _plan_last_endpoints(plan: Plan, message: type[M]) -> None:
     endpoints = field_offset(message, plan.version, _ENDPOINTS)
     if endpoints is not None:
         mask = plan.rewrite_stream = partial(ArrayMask, message, plan.version, _ENDPOINTS)
-        plan.rewrite = _tail(codec(message, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, mask)
+        finder = FieldFinder(endpoints)
+        plan.rewrite = _tail(codec(message, plan.version), finder, _EMPTY_COMPACT_ARRAY, mask)
 
 
 COORDINATORS_MAX: Final = 10_000
@@ -266,7 +268,7 @@ def _wait_for_head(body: int, end: int, most: int) -> Wait:
 
 
 def _tail(
-    codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, mask: Callable[[int], StreamRewrite]
+    codec_: Codec[M], endpoints: FieldFinder, nothing: bytes, mask: Callable[[int], StreamRewrite]
 ) -> Rewrite:
     """Return a function that replaces the brokers' addresses in the array or tagged field `endpoints` of a
     response, without decoding the fields before it. A response in which this field is empty (its bytes are
@@ -278,7 +280,7 @@ def _tail(
     ) -> ResponseEdit | Wait | None:
         if not complete:
             return WAIT
-        position = endpoints.locate(data, body, end, complete)
+        position = endpoints.find(data, body, end)
         if data.startswith(nothing, position):
             return None
         if end - position > ENDPOINTS_BYTES_MAX:
