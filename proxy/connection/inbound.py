@@ -29,6 +29,7 @@ from weir.proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
 from weir.proxy.handlers.broker_query import RunningQuery
 from weir.proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from weir.proxy.handlers.plan import ByteCounter, Plan
+from weir.proxy.handlers.request_time.request_features import known_us
 from weir.proxy.handlers.sasl.authentication import SASL_APIS, TOKEN_BYTES_MAX
 from weir.proxy.handlers.unread import count_unread
 from weir.quotas import ClientLedger
@@ -43,6 +44,9 @@ _UNSEEN: Final = bytearray()
 LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request that must arrive before Weir estimates the request's cost, so that sending
 small packets does not make a request cheaper.
+"""
+FIRST_BYTES: Final = 16 * 1024
+"""Number of bytes to read of a large frame whose rest is likely to be spliced: its fields before the records.
 """
 
 
@@ -77,10 +81,13 @@ class Inbound:
         "_time_ledger",
         "_timed",
         "_usage_counters",
+        "first_bytes",
     )
 
     def __init__(self, connection: Connection) -> None:
         """Begin with no bytes read from the client."""
+        self.first_bytes = FIRST_BYTES
+        """Number of bytes to read of the next request if it is large. The rest need not be seen."""
         self._connection = connection
         self._arriving: RequestInFlight | None = None
         """The request that is being forwarded while its remaining bytes arrive; None between requests."""
@@ -229,7 +236,7 @@ class Inbound:
             decision = cache.forward
         elif timed and not self._is_identified(plan, data, frame, end, complete):
             return None
-        if timed and not complete and plan.extra_us is not None and self._needs_more_for_cost(end - frame):
+        if timed and not complete and self._needs_more_for_cost(plan, data, frame, end):
             return None
         if decision is None:
             decision = FORWARD if plan.admit is None else self._admit(plan, data, frame, end, complete)
@@ -270,13 +277,20 @@ class Inbound:
         if complete and isinstance(decision, Forward) and not decision.counted_to:
             count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
 
-    def _needs_more_for_cost(self, arrived_bytes: int) -> bool:
+    def _needs_more_for_cost(self, plan: Plan, data: bytearray, frame: int, end: int) -> bool:
         """Return True if Weir must wait for more bytes of the request before it can estimate the request's
         cost.
         """
         connection = self._connection
-        needed_bytes = min(LOOK_BYTES, connection.limits.stream_above_bytes)
-        return connection.client.time_ledger is not None and arrived_bytes < needed_bytes
+        if (
+            plan.extra_us is None
+            or connection.client.time_ledger is None
+            or known_us(connection, plan, data, frame, end) >= 0.0
+        ):
+            self.first_bytes = FIRST_BYTES
+            return False
+        self.first_bytes = LOOK_BYTES
+        return end - frame < min(LOOK_BYTES, connection.limits.stream_above_bytes)
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
         """Look up the quotas of the client that sent the request. Return False if the request must wait: for

@@ -21,6 +21,7 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection import replies
 from weir.proxy.connection.emptied import EmptiedResponse
 from weir.proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
+from weir.proxy.connection.inbound import FIRST_BYTES
 from weir.proxy.connection.state import OPEN
 from weir.proxy.connection.tokens import from_broker
 from weir.proxy.connection.usage_counters import CONSUMER, TOPIC
@@ -51,10 +52,13 @@ class Outbound:
         "_measured_until_ms",
         "_report_ms",
         "_stream_rewrite",
+        "first_bytes",
     )
 
     def __init__(self, connection: Connection) -> None:
         """Begin with no bytes read from the broker."""
+        self.first_bytes = FIRST_BYTES
+        """Number of bytes to read of the next response if it is large. The rest need not be seen."""
         self._connection = connection
         self._begun = False
         """True if the response that is being processed was counted as usage, and its request's time was

@@ -17,15 +17,15 @@ from weir.proxy.close_reasons import CloseReason
 from weir.proxy.connection.connection import Connection
 from weir.proxy.connection.effects import NOTHING
 from weir.proxy.connection.in_flight import CHARGED
-from weir.proxy.connection.inbound import LOOK_BYTES, Inbound
+from weir.proxy.connection.inbound import Inbound
 from weir.proxy.connection.outbound import Outbound
 from weir.proxy.connection.state import OPEN
 from weir.proxy.net.latency import SAMPLE
 from weir.proxy.net.lingering import Lingering, close_slowly
 from weir.proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from weir.proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
-from weir.proxy.net.side import Side, Socket, unconnected
-from weir.proxy.net.splicing import READ_BYTES, SPLICED_BYTES_MIN, NoPipeError, TargetError
+from weir.proxy.net.side import Half, Side, Socket, unconnected
+from weir.proxy.net.splicing import SPLICED_BYTES_MIN, NoPipeError, TargetError
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Function that is called once, when both sockets are closed: (relay, close reason, detail for the log)."""
@@ -289,24 +289,23 @@ class Relay:
             half.passed(count, reactor.now_ms)
             self._flush()
             if count == passable:
-                self._read_behind(side)
+                self._read_behind(side, half)
         else:
             self._ended(side)
         if self.connection.effects.changed or not self._calm:
             self._obey()
         return True
 
-    def _read_behind(self, side: Side) -> None:
+    def _read_behind(self, side: Side, half: Half) -> None:
         """Read few bytes at once behind spliced ones: the end of the frame, if it has not ended, and then the
         beginning of the next frame, which is likely to be large too.
         """
         connection = self.connection
         rest = connection.request_rest_bytes if side is self._client else connection.response_rest_bytes
-        few = LOOK_BYTES if side is self._client else READ_BYTES
-        side.read_bytes = few
+        side.read_bytes = half.first_bytes
         if rest and self._calm and not self._closed:
             self._pass_on(side)
-            side.read_bytes = few
+            side.read_bytes = half.first_bytes
 
     def _side_ready(self, side: Side, events: int) -> None:
         if events & WRITE and side.unsent:

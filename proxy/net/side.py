@@ -13,6 +13,9 @@ from weir.proxy.net.poll import READ
 class Half(Protocol):
     """A connection's `Inbound` or `Outbound`."""
 
+    first_bytes: int
+    """Number of bytes to read of the next frame if it is large. The rest need not be seen."""
+
     def passable_bytes(self) -> int:
         """Return the number of bytes that come next and that nobody needs to see."""
 

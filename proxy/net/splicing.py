@@ -19,8 +19,6 @@ PIPE_BYTES: Final = 1024 * 1024
 """Size of the pipe, and so the maximum of one splice, which takes 0.1 ms: any user may have this much by
 default.
 """
-READ_BYTES: Final = 16 * 1024
-"""Number of bytes to read of a response whose rest is likely to be spliced: its fields before the records."""
 _REFUSED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
 """Errors by which a kernel, or a sandbox, says that it does not splice these sockets."""
 

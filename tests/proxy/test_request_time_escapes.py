@@ -383,6 +383,55 @@ def test_a_long_request_is_buffered_only_as_far_as_its_cost_estimate_needs() -> 
     assert bytes(wire.to_broker) == asked
 
 
+def one_batch(version: int, records: bytes) -> bytes:
+    """A produce request of one partition with one batch of 200,000 bytes, uncompressed unless `records` are a
+    compressed one.
+    """
+    batch = records + bytes(200_000 - len(records))
+    partition = ProduceRequest.PartitionProduceData(index=0, records=batch)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
+    return request(ProduceRequest(acks=-1, topic_data=[topic]), version)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_request_that_begins_like_the_last_one_waits_for_no_bytes_that_cannot_change_its_cost(
+    version: int,
+) -> None:
+    session = timed(costs_=LOOKED_INTO)
+    wire = Wire(session)
+    asked = one_batch(version, b"")
+    wire.feed(0, client=asked[:200])
+    assert not wire.to_broker
+    wire.feed(0, client=asked[200:])
+    wire.feed(0, broker=response(ProduceResponse(), version))
+    wire.to_broker.clear()
+    wire.feed(0, client=asked[:200])
+    assert wire.to_broker == asked[:200]
+    wire.feed(0, client=asked[200:])
+    wire.feed(0, broker=response(ProduceResponse(), version))
+    assert wire.to_broker == asked
+    assert charged_us(session) == 2 * (10 + 20)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_compressed_request_that_begins_like_the_last_one_waits_until_its_cost_can_be_estimated(
+    version: int,
+) -> None:
+    session = timed(costs_=LOOKED_INTO)
+    wire = Wire(session)
+    plain, packed = one_batch(version, b""), one_batch(version, batch(100_000))
+    assert plain[:40] == packed[:40]
+    wire.feed(0, client=plain)
+    wire.feed(0, broker=response(ProduceResponse(), version))
+    wire.to_broker.clear()
+    wire.feed(0, client=packed[: LOOK_BYTES - 1])
+    assert not wire.to_broker
+    wire.feed(0, client=packed[LOOK_BYTES - 1 :])
+    assert wire.to_broker == packed
+    wire.feed(0, broker=response(ProduceResponse(), version))
+    assert charged_us(session) >= 2 * (10 + 20) + 100
+
+
 def test_requests_of_clients_without_a_quota_are_not_scanned() -> None:
     session = timed(time_table(entity=Entity(client_id="else")), LOOKED_INTO)
     wire = Wire(session)

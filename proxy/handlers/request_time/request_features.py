@@ -109,28 +109,40 @@ def produced(plan: Plan, api: ApiCost, chances: Random) -> Extra:
     of their length.
     """
     closely = _Produced(plan, api, chances).look
-    flexible = plan.flexible_request
 
     def look(context: Context, data: bytearray, frame: int, end: int) -> float:
         context.unconfirmed_us = 0.0
-        shape = context.produce_shape
-        if shape is not None:
-            known, head, offset, us = shape
-            if known is plan and data.startswith(head, frame + REQUEST_HEAD_BYTES):
-                at = frame + offset
-                if at + _LEAST <= end:
-                    if flexible:
-                        most = at + _VARINT_BYTES_MAX
-                        while data[at] > 127 and at < most:
-                            at += 1
-                    if not data[at + 1 + ATTRIBUTES_OFFSET] & CODEC_BITS:
-                        return us
+        us = known_us(context, plan, data, frame, end)
+        if us >= 0.0:
+            return us
         try:
             return closely(context, data, frame, end)
         except ProtocolError:
             return 0.0
 
     return look
+
+
+def known_us(context: Context, plan: Plan, data: bytearray, frame: int, end: int) -> float:
+    """Return the extra cost (µs) of a request, in addition to that of its length, if it follows from the
+    bytes `data[frame:end]` whatever comes behind them; INCOMPLETE if not. It does if the request is a produce
+    request of one partition that begins with the same bytes as the connection's previous one, and its records
+    are not compressed.
+    """
+    shape = context.produce_shape
+    if shape is None:
+        return INCOMPLETE
+    known, head, offset, us = shape
+    if known is not plan or not data.startswith(head, frame + REQUEST_HEAD_BYTES):
+        return INCOMPLETE
+    at = frame + offset
+    if at + _LEAST > end:
+        return INCOMPLETE
+    if plan.flexible_request:
+        most = at + _VARINT_BYTES_MAX
+        while data[at] > 127 and at < most:
+            at += 1
+    return INCOMPLETE if data[at + 1 + ATTRIBUTES_OFFSET] & CODEC_BITS else us
 
 
 class _Produced:
