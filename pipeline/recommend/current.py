@@ -125,16 +125,6 @@ class Kept:
     """
 
 
-def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
-    """Return (entity, quota) of each value in the current file that the recommendation may replace: the quota
-    is a recommended one, and the entity has the same parts (user, client-id) as recommended entities. A value
-    whose entity has no usage is kept.
-    """
-    return [
-        (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
-    ]
-
-
 def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entity, QuotaKey]]) -> Kept:
     """Return the values of the current quota file that the new file keeps: those of other quotas, and those
     of entities without usage. `seen` has the entities and quotas with usage.

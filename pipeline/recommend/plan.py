@@ -151,6 +151,11 @@ def everybody(level: str) -> Entity:
     return Entity(DEFAULT if "user" in level else None, DEFAULT if "client-id" in level else None)
 
 
+def entity_of(user: str | None, client_id: str | None, client_id_prefix: str | None) -> Entity:
+    """Return the entity that owns a budget, from the columns `need.POT`."""
+    return Entity(user, client_id if client_id_prefix is None else Prefix(client_id_prefix))
+
+
 def is_of_level(entity: Entity, level: str) -> bool:
     """Return True if an entity has exactly the parts (user, client-id) of a level, each as a name; a prefix
     counts as a client-id.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import polars as pl
 from pyspark.sql import functions as fn
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from weir.pipeline import arrow
 from weir.pipeline.recommend.need import NEED, POT, needs
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from weir.pipeline.lake import Lake
 
 NAMES: Final = ("user", "client_id")
-_KINDS: Final = {pl.String: StringType(), pl.Int64: LongType(), pl.Float64: DoubleType()}
 _ROWS_PER_TASK: Final = 500_000
 
 
@@ -132,7 +131,9 @@ def _shared(own: DataFrame, level: str, members: pl.DataFrame) -> DataFrame:
 
 def needed(hours: DataFrame, plan: Plan, span: Span) -> pl.DataFrame:
     """Return `need.needs` of the rows of `hours`. Each task of Spark computes those of some budgets."""
-    columns = StructType([StructField(name, _KINDS[kind]) for name, kind in NEED.items()])
+    columns = from_arrow_schema(
+        pl.DataFrame(schema=NEED).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+    )
     tasks, percentile = span.rows * len(plan.quotas) // _ROWS_PER_TASK + 1, plan.hours_percentile
 
     def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -173,7 +173,7 @@ def test_every_recommended_name_has_an_entry_or_is_counted_as_omitted(run: Run) 
     }
     assert outcome.wrote["entries"] == 2 * len(HOSTILE) + 1
     assert {note for note in outcome.notes if "cannot have" in note} == {
-        "1 entities without a name: they cannot have an entry"
+        "1 entity without a name: it cannot have an entry"
     } | {
         f"2 entities {why}: they cannot have an entry"
         for why in (
@@ -343,7 +343,7 @@ def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: 
     assert text.count("; now ") == 2  # nothing limits what etl-2 fetches
     (note,) = (note for note in outcome.notes if "dropped" in note)
     assert note == (
-        "1 values of quotas.toml are dropped: defaults, or of another level than user-client-id; "
+        "1 value of quotas.toml is dropped: defaults, or of another level than user-client-id; "
         "the new entries replace them"
     )
 
@@ -502,7 +502,7 @@ def test_user_whose_clients_have_no_client_id_gets_an_entry_and_is_named_first(r
         "producer_byte_rate: 40.00 MB/s, the most of all, were used by clients of user bob without a "
         "client-id: no entry for client-ids limits them, so an entry for the user is proposed"
     )
-    assert "1 entities without a name: they cannot have an entry" in outcome.notes
+    assert "1 entity without a name: it cannot have an entry" in outcome.notes
 
 
 def test_busiest_clients_without_client_id_and_login_are_named_first(run: Run) -> None:
