@@ -21,12 +21,9 @@ from weir.quotas.table.quota_file import entries_of
 from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
 
 RESOLVED: Final[dict[str, type[pl.DataType]]] = {
-    "user": pl.String,
-    "client_id": pl.String,
-    "quota": pl.String,
+    **dict.fromkeys(("user", "client_id", "quota"), pl.String),
     "current": pl.Float64,
-    "alone": pl.Boolean,
-    "named": pl.Boolean,
+    **dict.fromkeys(("alone", "named"), pl.Boolean),
     "client_id_prefix": pl.String,
 }
 
@@ -136,15 +133,12 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
     options = table.options()
     for (entity, key), value in table.values.items():
         home = _home(entity, key, plan, level)
-        if home is None:
-            found.dropped += 1
-        elif home != entity and (home, key) in table.values:
-            found.dropped += 1  # the entry of `home` outranks this value
-        else:
-            if (entity, key) in options:
-                found.options.setdefault(home, options[entity, key])
-            if (entity, key) in seen:
-                continue
+        if home is None or (home != entity and (home, key) in table.values):
+            found.dropped += 1  # a new entry, or the entry of `home`, outranks this value
+            continue
+        if (entity, key) in options:
+            found.options.setdefault(home, options[entity, key])
+        if (entity, key) not in seen:
             found.rates.setdefault(home, {})[key] = value
             if key in plan.quotas and is_of_level(entity, level):
                 found.sums[key] = found.sums.get(key, 0.0) + value

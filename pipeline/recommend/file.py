@@ -34,7 +34,7 @@ def lines(
 
 def _blocks(proposals: Iterable[Row], plan: Plan, level: str, kept: Kept) -> Iterator[Iterable[str]]:
     rest, was = dict(kept.rates), [f"as in {plan.current_name}"]
-    floors = {key: plan.floor(key) for key in QUOTAS if key in plan.quotas}
+    floors: dict[QuotaKey, float] = {key: plan.floor(key) for key in QUOTAS if key in plan.quotas}
 
     def entry(
         entity: Entity, rates: dict[QuotaKey, float], comments: dict[QuotaKey, list[str]]

@@ -29,6 +29,7 @@ from weir.pipeline.recommend.plan import QUOTAS, Plan, entity_of
 from weir.pipeline.recommend.reasons import Row, reason
 from weir.pipeline.recommend.summary import header, listings
 from weir.pipeline.recommend.tiers import tiers
+from weir.pipeline.rollup import reading
 from weir.quotas import QuotaFileError, QuotaKey
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outc
     """
     plan.check()
     version = latest(spark, lake.rollup)
-    rows = use.rows(spark, lake, plan, version)
+    rows = reading.rows(spark, lake, cluster=plan.cluster, days=plan.days, version=version)
     level, span = use.looked_at(rows, plan)
     if not span.rows:
         return _nothing(spark, lake, plan)

@@ -59,9 +59,7 @@ def filling(loads: pl.DataFrame, capacity: Mapping[str, float]) -> Iterator[Fill
     is_gone = pl.col("day").max().over("quota", "broker") <= pl.col("day").max() - timedelta(days=GONE_DAYS)
     days = days.filter(~is_gone)
     found = []
-    for (quota, broker), rows in days.group_by("quota", "broker"):
-        assert isinstance(quota, str)
-        assert isinstance(broker, int)
+    for (quota, broker), rows in days.partition_by("quota", "broker", as_dict=True).items():
         limit = capacity.get(quota)
         if limit is not None and rows.height >= DAYS_LEAST:
             latest = rows.tail(DAYS_MOST)

@@ -89,7 +89,7 @@ def header(found: Found) -> Iterator[str]:
     """
     plan = found.plan
     yield f"Recommended by `weir pipeline recommend`, {plan.now:%Y-%m-%d %H:%M} UTC."
-    entities = counted(found.entities, "entity", "entities, each")
+    entities = counted(found.entities, "entity, a", "entities, each")
     yield f"Use: {found.span}; {entities} {found.level}."
     yield f"Data: cluster {plan.cluster}, version {found.version} of the table rollup."
     yield (

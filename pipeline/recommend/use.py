@@ -22,9 +22,7 @@ from weir.quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
+    from pyspark.sql import DataFrame
 
 NAMES: Final = ("user", "client_id")
 _ROWS_PER_TASK: Final = 500_000
@@ -42,11 +40,6 @@ class Span(NamedTuple):
     def __str__(self) -> str:
         """Return the time as text: `BEGINNING to END`, both in UTC."""
         return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
-
-
-def rows(spark: SparkSession, lake: Lake, plan: Plan, version: int | None) -> DataFrame:
-    """Return the hourly rows of the plan's cluster and days, at all levels, in a version of the table."""
-    return reading.rows(spark, lake, cluster=plan.cluster, days=plan.days, version=version)
 
 
 def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:

@@ -15,7 +15,6 @@ from weir.cli.main import weir
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read, replace
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.recommend import use
 from weir.pipeline.recommend.flags import CUT, HELD_BACK, NEVER_NEAR, NEW, ONE_OFF
 from weir.pipeline.recommend.job import recommend
 from weir.pipeline.recommend.plan import ANONYMOUS, Plan
@@ -140,6 +139,7 @@ def test_a_recommended_entry_is_a_percentile_times_headroom(run: Run) -> None:
         "producer_byte_rate = 4860000\n"
     ) in text
     assert text.startswith("# Recommended by `weir pipeline recommend`, 2026-11-22 02:00 UTC.\n")
+    assert "12:00 UTC to 2026-11-20 16:00 UTC; 1 entity, a user-client-id.\n" in text
     assert outcome.read == {"hours": 3, "entities": 1}
     assert outcome.wrote == {"entries": 1, "proposals": 2}
 
@@ -189,6 +189,7 @@ def test_recommend_leaves_entities_below_the_floor_to_the_default(run: Run) -> N
     rows = [hour("a", "small", produce=1000.0), hour("a", "zero"), hour("a", "big", produce=2 * MB)]
     outcome, text = run(rows, percentile=100)
     assert own(parse(text)) == {(Entity("a", "big"), PRODUCE): 3 * MB}
+    assert "12:00 UTC to 2026-11-20 13:00 UTC; 3 entities, each user-client-id.\n" in text
     assert "# Entries: 1 of entities; 2 more are left to the default entry.\n" in text
     assert outcome.wrote == {"entries": 1, "proposals": 6}
 
@@ -407,12 +408,11 @@ def test_recommend_command_writes_a_quota_file_and_json(
     assert parse(file.read_text()) == QuotaTable({(EVERYBODY, FETCH): MB})
 
 
-def test_recommend_reads_only_the_chosen_days(run: Run, spark: SparkSession, tmp_path: Path) -> None:
-    run([hour("a", "b", produce=2 * MB), hour("a", "b", number=24, produce=9 * MB)])
-    lake = Lake(str(tmp_path / "lake"))
-    plan = Plan(now=NOW, days=(DAY, DAY))
-    rows = use.rows(spark, lake, plan, None)
-    assert [row["day"] for row in rows.select("day").collect()] == [DAY]
+def test_recommend_reads_only_the_chosen_days(run: Run) -> None:
+    rows = [hour("a", "b", produce=2 * MB), hour("a", "b", number=24, produce=9 * MB)]
+    outcome, text = run(rows, days=(DAY, DAY), percentile=100)
+    assert outcome.read == {"hours": 1, "entities": 1}
+    assert own(parse(text)) == {(Entity("a", "b"), PRODUCE): 3 * MB}
 
 
 def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:

@@ -260,6 +260,15 @@ def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
     assert "3 more clients used less." in page.text
 
 
+def test_the_report_page_tells_one_left_out_broker_and_quota_file_in_the_singular() -> None:
+    found = with_use(findings(ALICE), brokers_left=1)
+    file = Candidate("next.toml", {}, 0, 0)
+    one, two = (text_of(replace(found, candidates=(file,) * count)) for count in (7, 8))
+    assert "1 broker with less use is not shown." in one
+    assert "1 more quota file was replayed." in one
+    assert "2 more quota files were replayed." in two
+
+
 def test_a_clients_page_has_its_quota_and_the_proposal_as_lines() -> None:
     found = findings(ALICE)
     assert found.use is not None
