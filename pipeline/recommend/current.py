@@ -80,23 +80,21 @@ def resolved(entities: pl.DataFrame, plan: Plan, level: str) -> pl.DataFrame:
     return entities.join(limits_of_each, on=["user", "client_id"], nulls_equal=True)
 
 
-def budgets(limits: pl.DataFrame, level: str) -> pl.DataFrame:
+def budgets(limits: pl.DataFrame) -> pl.DataFrame:
     """Return one row per budget and quota, from one row per entity and quota (`resolved`): `POT`, `quota`,
     `current`, `alone`, `named`, `hours` (number of hours with records) and `first_ms`. Client-ids that share
-    a prefix's quota have one row together, for each user if `level` has users.
+    a prefix's quota have one row together, for each user if entities have users.
     """
-    is_shared = pl.col("client_id_prefix").is_not_null()
-    nobody = pl.lit(None, pl.String)
-    user = pl.col("user") if "user" in level else nobody
-    by_pot = limits.with_columns(
-        user=pl.when(is_shared).then(user).otherwise("user"),
-        client_id=pl.when(is_shared).then(nobody).otherwise("client_id"),
-    )
-    return by_pot.group_by(*POT, "quota").agg(
-        pl.col("current").max(),
-        pl.col("alone", "named").all(),
-        pl.col("hours").max(),
-        pl.col("first_ms").min(),
+    own = pl.when(pl.col("client_id_prefix").is_null()).then("client_id")
+    return (
+        limits.with_columns(client_id=own)
+        .group_by(*POT, "quota")
+        .agg(
+            pl.col("current").max(),
+            pl.col("alone", "named").all(),
+            pl.col("hours").max(),
+            pl.col("first_ms").min(),
+        )
     )
 
 

@@ -85,8 +85,8 @@ def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int
     limits = resolved(use.entities(rows), plan, level)
     shared = limits.filter(pl.col("client_id_prefix").is_not_null())
     members = shared.select(*use.NAMES, "quota", prefix="client_id_prefix")
-    hours = use.hours(rows, plan, level, members)
-    every = proposals.wanted(budgets(limits, level), use.needed(hours, plan, span), plan, level)
+    hours = use.hours(rows, plan, members)
+    every = proposals.wanted(budgets(limits), use.needed(hours, plan, span), plan, level)
     given, outside = (every.filter(pl.col("why").is_null() == is_given) for is_given in (True, False))
     seen = {(entity_of(*pot), QuotaKey(quota)) for *pot, quota in given.select(*POT, "quota").iter_rows()}
     rest = Kept() if plan.current is None else kept(plan.current, plan, level, seen)

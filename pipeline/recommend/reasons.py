@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from weir.pipeline.recommend.flags import OUTLIER
-from weir.pipeline.recommend.plan import BYTES, MANY_HOURS, PERCENTILES, ROBUST, STEP, Plan, moment
+from weir.pipeline.recommend.plan import MANY_HOURS, PERCENTILES, ROBUST, STEP, Plan, moment
 from weir.quotas import QuotaKey
+from weir.quotas.table.quota_entry import BYTE_RATES
 
 Row: TypeAlias = dict[str, Any]
 """A proposal: the columns of `proposals.proposed`; rates in the quota's unit."""
@@ -33,7 +34,7 @@ def readable(quota: QuotaKey, rate: float) -> str:
     """
     if quota is QuotaKey.CONTROLLER_MUTATION_RATE:
         return f"{rate:.2f} partitions/s"
-    if quota not in BYTES:
+    if quota not in BYTE_RATES:
         return f"{rate:.2f} %"
     return next((f"{rate / size:.2f} {unit}" for size, unit in _SIZES if rate >= size), f"{rate:.0f} B/s")
 

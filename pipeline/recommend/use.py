@@ -81,7 +81,7 @@ def entities(rows: DataFrame) -> pl.DataFrame:
     return arrow.collected(found)
 
 
-def hours(rows: DataFrame, plan: Plan, level: str, members: pl.DataFrame) -> DataFrame:
+def hours(rows: DataFrame, plan: Plan, members: pl.DataFrame) -> DataFrame:
     """Return the use of each budget by quota, broker and hour: the columns that `need.needs` reads, and
     `mean`. `members` has the client-ids that share a prefix's quota: `NAMES`, `quota`, `prefix`.
 
@@ -99,27 +99,27 @@ def hours(rows: DataFrame, plan: Plan, level: str, members: pl.DataFrame) -> Dat
         fn.col("throttled_s").cast("double").alias("throttled_s"),
         fn.lit(1).cast("long").alias("members"),
     )
-    return own if members.is_empty() else _shared(own, level, members)
+    return own if members.is_empty() else _shared(own, members)
 
 
-def _shared(own: DataFrame, level: str, members: pl.DataFrame) -> DataFrame:
-    """Replace the rows of client-ids that share a prefix's quota by rows of the prefix, of each user if
-    `level` has users.
-    """
-    asked = fn.broadcast(arrow.in_spark(members, own.sparkSession)).alias("asked")
+def _shared(own: DataFrame, members: pl.DataFrame) -> DataFrame:
+    """Add up the rows of client-ids that share a prefix's quota, for each user if the level has users."""
+    asked = fn.broadcast(arrow.in_spark(members, own.sparkSession))
     same = [own[name].eqNullSafe(asked[name]) for name in (*NAMES, "quota")]
-    both = own.join(asked, same, "left").select(*(own[name] for name in own.columns), asked["prefix"])
-    alone = both.where(fn.col("prefix").isNull()).select(*own.columns)
-    user = fn.col("user") if "user" in level else fn.lit(None).cast("string")
-    pots = both.where(fn.col("prefix").isNotNull()).groupBy(
-        user.alias("user"), "prefix", "quota", "broker", "start_ms", "day"
+    by = (
+        own["user"],
+        fn.when(asked["prefix"].isNull(), own["client_id"]).alias("client_id"),
+        asked["prefix"].alias("client_id_prefix"),
+        *(own[name] for name in ("quota", "broker", "start_ms", "day")),
     )
-    summed = pots.agg(
-        *(fn.sum(name).alias(name) for name in ("used", "p95", "max", "mean", "members")),
-        *(fn.max(name).alias(name) for name in ("active_s", "throttled_s")),
+    return (
+        own.join(asked, same, "left")
+        .groupBy(*by)
+        .agg(
+            *(fn.sum(name).alias(name) for name in ("used", "p95", "max", "mean", "members")),
+            *(fn.max(name).alias(name) for name in ("active_s", "throttled_s")),
+        )
     )
-    nameless = summed.withColumn("client_id", fn.lit(None).cast("string"))
-    return alone.unionByName(nameless.withColumnRenamed("prefix", "client_id_prefix"))
 
 
 def needed(hours: DataFrame, plan: Plan, span: Span) -> pl.DataFrame:
