@@ -51,7 +51,7 @@ def _tiers(found: Found) -> Iterator[Cells]:
     distance = (tier / now).log().abs().fill_null(0.0)
     client_id = pl.coalesce("client_id", pl.col("client_id_prefix") + "*")
     name = pl.concat_str("user", client_id, separator=" ", ignore_nulls=True)
-    rows = found.table.sort(distance, descending=True, maintain_order=True).group_by("quota", "tier")
+    rows = found.table.sort(-distance, *POT).group_by("quota", "tier")
     each = rows.agg(
         pl.len(),
         (now < tier).sum().alias("up"),

@@ -551,15 +551,16 @@ def test_recommendation_tells_tiers_and_the_entities_that_move_to_them(run: Run)
     current = parse(
         "".join(
             f'[[quota]]\nuser = "a"\nclient_id = "{name}"\nproducer_byte_rate = {quota}_000_000\n'
-            for name, quota in (("x", 2), ("y", 5), ("z", 50))
+            for name, quota in (("x", 2), ("w", 2), ("y", 5), ("z", 50))
         )
     )
-    rows = [hour("a", name, produce=size * MB) for name, size in (("x", 4), ("y", 5), ("z", 6), ("new", 30))]
+    sizes = {"x": 4, "y": 5, "z": 6, "new": 30, "w": 4}
+    rows = [hour("a", name, produce=size * MB) for name, size in sizes.items()]
     outcome, _text = run(rows, quotas=(PRODUCE,), headroom=1.0, percentile=100, current=current)
     (listing,) = (each for each in outcome.listings if "tiers" in each.title)
     # z needs 6 MB/s: 10 is the next of the series; y keeps its quota
     assert listing.rows == (
-        (PRODUCE.value, 5 * MB, 2, 1, 0, 0, "a x"),
+        (PRODUCE.value, 5 * MB, 3, 2, 0, 0, "a w, a x"),  # equally far: ordered by name
         (PRODUCE.value, 10 * MB, 1, 0, 1, 0, "a z"),
         (PRODUCE.value, 50 * MB, 1, 0, 0, 1, ""),
     )
