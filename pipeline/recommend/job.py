@@ -87,7 +87,8 @@ def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int
     members = shared.select(*use.NAMES, "quota", prefix="client_id_prefix")
     hours = use.hours(rows, plan, members)
     every = proposals.wanted(budgets(limits), use.needed(hours, plan, span), plan, level)
-    given, outside = (every.filter(pl.col("why").is_null() == is_given) for is_given in (True, False))
+    given = every.filter(pl.col("why").is_null())
+    outside = every.filter(pl.col("why").is_not_null())
     seen = {(entity_of(*pot), QuotaKey(quota)) for *pot, quota in given.select(*POT, "quota").iter_rows()}
     rest = Kept() if plan.current is None else kept(plan.current, plan, level, seen)
     cuts, loads = capacity.factors(hours, _limits(every, plan), plan, rest.sums)

@@ -88,19 +88,16 @@ def _of(rows: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 def _use(spark: SparkSession, lake: Lake, wanted: Wanted, records: DataFrame) -> Use | None:
-    ends: tuple[int, int] | None = None
-    for period, step_ms, most in (("hour", HOUR_MS, HOURS_MAX), ("day", DAY_MS, DAYS_MAX)):
-        rows = reading.rows(spark, lake, period, cluster=wanted.cluster, days=wanted.days)
-        starts = [row["start_ms"] for row in rows.select("start_ms").distinct().collect()]
-        if not starts:
-            return None
-        if step_ms == HOUR_MS:
-            ends = _ends(records, min(starts), max(starts))
-        columns = columns_of(starts, step_ms, ends)
-        if columns.count <= most:
-            break
-    else:
-        columns = columns.latest(DAYS_MAX)
+    rows = reading.rows(spark, lake, "hour", cluster=wanted.cluster, days=wanted.days)
+    starts = [row["start_ms"] for row in rows.select("start_ms").distinct().collect()]
+    if not starts:
+        return None
+    ends = _ends(records, min(starts), max(starts))
+    columns = columns_of(starts, HOUR_MS, ends)
+    if columns.count > HOURS_MAX:
+        rows = reading.rows(spark, lake, "day", cluster=wanted.cluster, days=wanted.days)
+        days = (start - start % DAY_MS for start in starts)
+        columns = columns_of(days, DAY_MS, ends).latest(DAYS_MAX)
     level = fn.col("level") == wanted.level
     return _use_of(rows.where(level & (fn.col("start_ms") >= columns.from_ms)), columns)
 

@@ -43,11 +43,10 @@ def render(found: Findings, *, made: datetime, version: str) -> str:
         "text": text,
         "thin": thin,
     }
-    noun = view.NOUNS[found.wanted.level]
     return environment.get_template("page.html.j2").render(
         found=found,
         view=view,
-        noun=noun,
+        noun="client" if found.wanted.level == "user-client-id" else found.wanted.level,
         actions=actions(found),
         missing=view.missing(found),
         made=f"{made.astimezone(UTC):%Y-%m-%d %H:%M}",

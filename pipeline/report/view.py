@@ -17,8 +17,6 @@ RUN: Final = {
     "replay": "There is no replay of this time: run weir pipeline replay.",
 }
 """Text that the report shows if a job's output is missing, by job."""
-NOUNS: Final = {"user-client-id": "client", "user": "user", "client-id": "client-id"}
-"""Word for one entity, by level."""
 WORDS: Final = {
     "producer_byte_rate": "produce",
     "consumer_byte_rate": "fetch",
