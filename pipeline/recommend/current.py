@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, Plan, everybody, is_of_level
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
@@ -86,15 +86,12 @@ def budgets(limits: pl.DataFrame) -> pl.DataFrame:
     a prefix's quota have one row together, for each user if entities have users.
     """
     own = pl.when(pl.col("client_id_prefix").is_null()).then("client_id")
-    return (
-        limits.with_columns(client_id=own)
-        .group_by(*POT, "quota")
-        .agg(
-            pl.col("current").max(),
-            pl.col("alone", "named").all(),
-            pl.col("hours").max(),
-            pl.col("first_ms").min(),
-        )
+    by_pot = limits.with_columns(client_id=own).group_by(*POT, "quota")
+    return by_pot.agg(
+        pl.col("current").max(),
+        pl.col("alone", "named").all(),
+        pl.col("hours").max(),
+        pl.col("first_ms").min(),
     )
 
 
@@ -147,12 +144,9 @@ def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | Non
     """Return the entity in the new file that takes over this value of the current file, usually the entity
     that has the value now; None if the recommendation replaces the value.
     """
-    if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
+    other = key not in plan.quotas or entity.ip is not None or entity.topic is not None
+    if other or is_of_level(entity, level) or (entity == everybody(level) and not plan.with_default):
         return entity
-    if is_of_level(entity, level):
-        return entity
-    if isinstance(entity.client_id, Prefix) and level == "user-client-id":
+    if isinstance(entity.client_id, Prefix) and level == PAIRS:
         return Entity(DEFAULT, entity.client_id)  # the default pair would outrank a prefix without a user
-    if entity == everybody(level) and not plan.with_default:
-        return entity
     return None

@@ -59,7 +59,7 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
     level = plan.level
     if level == AUTO:
         users = {*found["user"][3:]} if "user" in found else set()
-        level = "client-id" if users == {ANONYMOUS} else "user-client-id"
+        level = "client-id" if users == {ANONYMOUS} else PAIRS
     return level, Span(*found[level][:3]) if level in found else Span()
 
 
