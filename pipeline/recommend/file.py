@@ -39,7 +39,7 @@ def _blocks(proposals: Iterable[Row], plan: Plan, level: str, kept: Kept) -> Ite
     def entry(
         entity: Entity, rates: dict[QuotaKey, float], comments: dict[QuotaKey, list[str]]
     ) -> Iterator[str]:
-        """Yield the lines of an entry with these values, and with those that the entity keeps."""
+        """Return the lines of an entry with these values, and with those that the entity keeps."""
         rates = {**rates, **rest.pop(entity, {})}
         return entry_lines(Entry(entity, False, rates, kept.options.get(entity, PLAIN)), comments)
 

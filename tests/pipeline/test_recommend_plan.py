@@ -287,3 +287,14 @@ def test_kept_entries_keep_their_pacing_and_scope() -> None:
     rest = kept(current, plan, PAIRS, [])
     table = parse("".join(lines([], [], plan, PAIRS, rest)))
     assert table.options_of(bob) == table.options_of(bob, shadow=True) == said
+
+
+def test_the_entry_for_a_users_other_client_ids_keeps_its_options() -> None:
+    """The entry was written without them."""
+    others, said = Entity("bob", DEFAULT), Options(Pacing.SMOOTH, Scope.CLUSTER)
+    current = QuotaTable({(others, FETCH): 5.0}, options={(others, FETCH): said})
+    plan = Plan(now=NOW, quotas=(PRODUCE,))
+    rest = kept(current, plan, PAIRS, [])
+    table = parse("".join(lines([], [proposal("bob", None, 3e6, "p99", [])], plan, PAIRS, rest)))
+    assert table.values[others, FETCH] == 5
+    assert table.options_of(others) == said
