@@ -15,8 +15,8 @@ from weir.pipeline.lake import Lake
 from weir.pipeline.recommend.job import recommend
 from weir.pipeline.recommend.plan import Plan
 from weir.pipeline.replay.job import Options, replay
-from weir.pipeline.report.data import Wanted
 from weir.pipeline.report.job import report
+from weir.pipeline.report.model import Wanted
 from weir.pipeline.rollup.job import rollup
 
 if TYPE_CHECKING:

@@ -87,8 +87,8 @@ def report(
 
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake
-        from weir.pipeline.report.data import Wanted
         from weir.pipeline.report.job import report as run  # needs Spark and Jinja2: not for --help
+        from weir.pipeline.report.model import Wanted
 
         return run(
             spark,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -44,10 +45,10 @@ def fitting(peaks: Sequence[float], room: float) -> int:
     return bisect_right(peaks, room * _SLACK) - 1
 
 
-def loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, grids: Grids, steps: int) -> pl.DataFrame:
+def loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, grids: Grids) -> pl.DataFrame:
     """Return one row per quota, broker and hour with the load of all entities: `quota`, `broker`, `start_ms`,
     `mean` (the average rate in the hour), and `load_0` to `load_STEPS`, the rates under limits with each
-    factor of the quota's grid. A quota without a grid has the factor 1.
+    factor of the quota's grid; only `load_0` without grids. A quota without a grid has the factor 1.
 
     Entities without a limit count with their use. Entities that were held back count, in hours with throttle
     times, with their whole limit: they would have used it.
@@ -61,17 +62,17 @@ def loads(hours: DataFrame, limits: pl.DataFrame, plan: Plan, grids: Grids, step
     found = both.groupBy("quota", "broker", "start_ms").agg(
         fn.sum("mean").alias("mean"),
         *(
-            fn.sum(_load(_factor(grids, step, steps), plan)).alias(f"load_{step}")
-            for step in range(steps + 1)
+            fn.sum(_load(_factor(grids, step), plan)).alias(f"load_{step}")
+            for step in range(STEPS + 1 if grids else 1)
         ),
     )
     return collected(found)
 
 
-def _factor(grids: Grids, step: int, steps: int) -> Column:
+def _factor(grids: Grids, step: int) -> Column:
     factor = fn.lit(1.0)
     for quota, (least, most) in grids.items():
-        at = least + (most - least) * step / max(steps, 1)
+        at = least + (most - least) * step / STEPS
         factor = fn.when(fn.col("quota") == quota.value, fn.lit(at)).otherwise(factor)
     return factor
 
@@ -94,33 +95,25 @@ def factors(
     Raises PipelineError if even the floors exceed the capacity.
     """
     room = {key: plan.capacity[key] * plan.over_commitment - kept.get(key, 0.0) for key in plan.capacity}
-    steps = STEPS if room else 0
-    found = loads(hours, limits, plan, dict.fromkeys(room, WHOLE), steps)
-    within = {key: _enclosed(found, key, room[key], plan) for key in room}
-    between = {key: ends for key, ends in within.items() if ends[0] < 1}
-    result = {key: least for key, (least, _most) in within.items()}
-    if between:
-        finer = loads(hours, limits, plan, between, STEPS)
-        for key, (least, most) in between.items():
-            index = fitting(_peaks(finer, key), room[key])
-            result[key] = least + (most - least) * max(index, 0) / STEPS
+    found = loads(hours, limits, plan, dict.fromkeys(room, WHOLE))
+    last = {key: _last(found, key, room[key]) for key in room}
+    for key, index in last.items():
+        if index < 0:
+            raise PipelineError(_too_much(found, key, room[key], plan))
+    grids = {key: (index / STEPS, (index + 1) / STEPS) for key, index in last.items() if index < STEPS}
+    result = dict.fromkeys(room, 1.0)
+    if grids:
+        finer = loads(hours, limits, plan, grids)
+        for key, (least, most) in grids.items():
+            result[key] = least + (most - least) * max(_last(finer, key, room[key]), 0) / STEPS
     return result, found
 
 
-def _enclosed(found: pl.DataFrame, quota: QuotaKey, room: float, plan: Plan) -> tuple[float, float]:
-    """Return the largest factor of the grid that fits, and the next one. Raises PipelineError if none
-    fits.
-    """
-    index = fitting(_peaks(found, quota), room)
-    if index < 0:
-        raise PipelineError(_too_much(found, quota, room, plan))
-    return index / STEPS, min(1.0, (index + 1) / STEPS)
-
-
-def _peaks(found: pl.DataFrame, quota: QuotaKey) -> list[float]:
+def _last(found: pl.DataFrame, quota: QuotaKey, room: float) -> int:
+    """Return the index of the largest factor of a grid that fits; -1 if none fits."""
     of_quota = found.filter(pl.col("quota") == quota.value)
     peaks = of_quota.select(pl.col(f"load_{step}").max().fill_null(0.0) for step in range(STEPS + 1)).row(0)
-    return [max(peaks[: index + 1]) for index in range(len(peaks))]  # ascending, despite rounding
+    return fitting(list(accumulate(peaks, max)), room)  # ascending, despite rounding
 
 
 def _too_much(found: pl.DataFrame, quota: QuotaKey, room: float, plan: Plan) -> str:

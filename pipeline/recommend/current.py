@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
+from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, Plan, everybody, is_of_level
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options
 from weir.quotas.table.quota_entry import Entry
@@ -21,12 +21,9 @@ from weir.quotas.table.quota_file import entries_of
 from weir.quotas.table.replication_entry import ReplicationEntry, replication_entries
 
 RESOLVED: Final[dict[str, type[pl.DataType]]] = {
-    "user": pl.String,
-    "client_id": pl.String,
-    "quota": pl.String,
+    **dict.fromkeys(("user", "client_id", "quota"), pl.String),
     "current": pl.Float64,
-    "alone": pl.Boolean,
-    "named": pl.Boolean,
+    **dict.fromkeys(("alone", "named"), pl.Boolean),
     "client_id_prefix": pl.String,
 }
 
@@ -83,19 +80,14 @@ def resolved(entities: pl.DataFrame, plan: Plan, level: str) -> pl.DataFrame:
     return entities.join(limits_of_each, on=["user", "client_id"], nulls_equal=True)
 
 
-def budgets(limits: pl.DataFrame, level: str) -> pl.DataFrame:
+def budgets(limits: pl.DataFrame) -> pl.DataFrame:
     """Return one row per budget and quota, from one row per entity and quota (`resolved`): `POT`, `quota`,
     `current`, `alone`, `named`, `hours` (number of hours with records) and `first_ms`. Client-ids that share
-    a prefix's quota have one row together, for each user if `level` has users.
+    a prefix's quota have one row together, for each user if entities have users.
     """
-    is_shared = pl.col("client_id_prefix").is_not_null()
-    nobody = pl.lit(None, pl.String)
-    user = pl.col("user") if "user" in level else nobody
-    by_pot = limits.with_columns(
-        user=pl.when(is_shared).then(user).otherwise("user"),
-        client_id=pl.when(is_shared).then(nobody).otherwise("client_id"),
-    )
-    return by_pot.group_by(*POT, "quota").agg(
+    own = pl.when(pl.col("client_id_prefix").is_null()).then("client_id")
+    by_pot = limits.with_columns(client_id=own).group_by(*POT, "quota")
+    return by_pot.agg(
         pl.col("current").max(),
         pl.col("alone", "named").all(),
         pl.col("hours").max(),
@@ -125,16 +117,6 @@ class Kept:
     """
 
 
-def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
-    """Return (entity, quota) of each value in the current file that the recommendation may replace: the quota
-    is a recommended one, and the entity has the same parts (user, client-id) as recommended entities. A value
-    whose entity has no usage is kept.
-    """
-    return [
-        (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
-    ]
-
-
 def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entity, QuotaKey]]) -> Kept:
     """Return the values of the current quota file that the new file keeps: those of other quotas, and those
     of entities without usage. `seen` has the entities and quotas with usage.
@@ -146,15 +128,12 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
     options = table.options()
     for (entity, key), value in table.values.items():
         home = _home(entity, key, plan, level)
-        if home is None:
-            found.dropped += 1
-        elif home != entity and (home, key) in table.values:
-            found.dropped += 1  # the entry of `home` outranks this value
-        else:
-            if (entity, key) in options:
-                found.options.setdefault(home, options[entity, key])
-            if (entity, key) in seen:
-                continue
+        if home is None or (home != entity and (home, key) in table.values):
+            found.dropped += 1  # a new entry, or the entry of `home`, outranks this value
+            continue
+        if (entity, key) in options:
+            found.options.setdefault(home, options[entity, key])
+        if (entity, key) not in seen:
             found.rates.setdefault(home, {})[key] = value
             if key in plan.quotas and is_of_level(entity, level):
                 found.sums[key] = found.sums.get(key, 0.0) + value
@@ -165,12 +144,9 @@ def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | Non
     """Return the entity in the new file that takes over this value of the current file, usually the entity
     that has the value now; None if the recommendation replaces the value.
     """
-    if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
+    other = key not in plan.quotas or entity.ip is not None or entity.topic is not None
+    if other or is_of_level(entity, level) or (entity == everybody(level) and not plan.with_default):
         return entity
-    if is_of_level(entity, level):
-        return entity
-    if isinstance(entity.client_id, Prefix) and level == "user-client-id":
+    if isinstance(entity.client_id, Prefix) and level == PAIRS:
         return Entity(DEFAULT, entity.client_id)  # the default pair would outrank a prefix without a user
-    if entity == everybody(level) and not plan.with_default:
-        return entity
     return None

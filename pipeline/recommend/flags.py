@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from weir.pipeline.recommend.plan import STEP, Plan
+from weir.pipeline.recommend.plan import Plan
 
 NEVER_NEAR: Final = "never near"
 HELD_BACK: Final = "held back"
@@ -56,10 +56,3 @@ def flags(plan: Plan, first_ms: int, end_ms: int) -> pl.Expr:
     }
     found = [pl.when(condition).then(pl.lit(flag)) for flag, condition in conditions.items()]
     return pl.concat_list(found).list.drop_nulls()
-
-
-def step_or_headroom(plan: Plan) -> pl.Expr:
-    """Return the column with the factor on an entity's use: a step if its demand is unknown, else growth and
-    headroom.
-    """
-    return pl.when(pl.col("is_held_back")).then(max(STEP, plan.factor)).otherwise(plan.factor)

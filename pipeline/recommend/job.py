@@ -21,23 +21,22 @@ from weir.pipeline.arrow import in_spark
 from weir.pipeline.lake import Lake, empty, latest, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.recommend import capacity, notes, proposals, use
-from weir.pipeline.recommend.current import Kept, budgets, candidates, kept, resolved
-from weir.pipeline.recommend.file import Proposed, lines
-from weir.pipeline.recommend.found import Found
+from weir.pipeline.recommend.current import Kept, budgets, kept, resolved
+from weir.pipeline.recommend.file import lines
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.plan import QUOTAS, Plan
-from weir.pipeline.recommend.reasons import Ground, reason
+from weir.pipeline.recommend.notes import Found
+from weir.pipeline.recommend.plan import QUOTAS, Plan, entity_of
+from weir.pipeline.recommend.reasons import Row, reason
 from weir.pipeline.recommend.summary import header, listings
-from weir.pipeline.recommend.tiers import tier_of, tiers
-from weir.quotas import Entity, Prefix, QuotaFileError, QuotaKey
+from weir.pipeline.recommend.tiers import tiers
+from weir.pipeline.rollup import reading
+from weir.quotas import QuotaFileError, QuotaKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Write = Callable[[Iterable[str]], None]
 """Function that writes the lines of a file; called once."""
-
-ONE_OFF: str = "active in too few hours"
 
 
 def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
@@ -49,7 +48,7 @@ def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outc
     """
     plan.check()
     version = latest(spark, lake.rollup)
-    rows = use.rows(spark, lake, plan, version)
+    rows = reading.rows(spark, lake, cluster=plan.cluster, days=plan.days, version=version)
     level, span = use.looked_at(rows, plan)
     if not span.rows:
         return _nothing(spark, lake, plan)
@@ -86,42 +85,31 @@ def _found(rows: DataFrame, plan: Plan, level: str, span: use.Span, version: int
     limits = resolved(use.entities(rows), plan, level)
     shared = limits.filter(pl.col("client_id_prefix").is_not_null())
     members = shared.select(*use.NAMES, "quota", prefix="client_id_prefix")
-    hours = use.hours(rows, plan, level, members)
-    every = proposals.wanted(budgets(limits, level), use.needed(hours, plan, span), plan)
-    every = _with_reasons_to_leave_out(every, plan, level)
+    hours = use.hours(rows, plan, members)
+    every = proposals.wanted(budgets(limits), use.needed(hours, plan, span), plan, level)
     given = every.filter(pl.col("why").is_null())
-    rest = _kept(given, plan, level)
+    outside = every.filter(pl.col("why").is_not_null())
+    seen = {(entity_of(*pot), QuotaKey(quota)) for *pot, quota in given.select(*POT, "quota").iter_rows()}
+    rest = Kept() if plan.current is None else kept(plan.current, plan, level, seen)
     cuts, loads = capacity.factors(hours, _limits(every, plan), plan, rest.sums)
-    marked = proposals.marked(proposals.proposed(given, plan, cuts), plan, level, span.first_ms, span.end_ms)
-    table = _tiered(marked)
-    reasons = [reason(Ground(*row), plan, cuts) for row in table.select(Ground._fields).iter_rows()]
+    table = proposals.proposed(given, plan, cuts, span.first_ms, span.end_ms)
     table = table.with_columns(
         cluster=pl.lit(plan.cluster),
-        reason=pl.Series(reasons, dtype=pl.String),
+        reason=pl.Series([reason(row, plan, cuts) for row in table.iter_rows(named=True)], dtype=pl.String),
+        tier=pl.coalesce(pl.lit(None, pl.Float64), *map(_tier, table.partition_by("quota"))),
         rollup_version=pl.lit(version, pl.Int64),
     )
-    outside = every.filter(pl.col("why").is_not_null())
-    left = outside.group_by("why").agg(pl.struct(POT).n_unique()).sort("why")
     entities = limits.select(use.NAMES).unique().height
-    return Found(
-        plan, level, span, version, table, outside, dict(left.iter_rows()), entities, cuts, loads, rest
-    )
+    return Found(plan, level, span, version, table, outside, entities, cuts, loads, rest)
 
 
-def _with_reasons_to_leave_out(every: pl.DataFrame, plan: Plan, level: str) -> pl.DataFrame:
-    """Return the rows with `why`: the reason why the entity gets no entry, null if it gets one or if the
-    default entry covers it; and with `of_user` (`proposals.of_user`).
+def _tier(rows: pl.DataFrame) -> pl.Expr:
+    """Return the column with the least of the tiers of a quota that is enough; null for other quotas. `rows`
+    has the proposals for this quota.
     """
-    names = every.select("user", "client_id").iter_rows()
-    why = pl.Series("why", [proposals.left_out(*each) for each in names], dtype=pl.String)
-    rows = every.with_columns(why, of_user=proposals.of_user(level))
-    small = pl.col("of_user") & (pl.col("wanted") <= pl.col("low")).all().over(POT)
-    few = pl.col("is_one_off") & (pl.lit(not plan.with_default) | pl.col("of_user"))
-    return rows.with_columns(
-        why=pl.coalesce(
-            "why", pl.when(small).then(pl.lit(proposals.WITHOUT)), pl.when(few).then(pl.lit(ONE_OFF))
-        )
-    )
+    is_quota = pl.col("quota") == rows["quota"][0]
+    every = tiers(rows["wanted"])
+    return pl.coalesce(pl.when(is_quota & (pl.col("wanted") <= tier)).then(tier) for tier in every)
 
 
 def _limits(every: pl.DataFrame, plan: Plan) -> pl.DataFrame:
@@ -134,42 +122,11 @@ def _limits(every: pl.DataFrame, plan: Plan) -> pl.DataFrame:
     return every.filter(is_given | in_default).with_columns(wanted=wanted)
 
 
-def _kept(given: pl.DataFrame, plan: Plan, level: str) -> Kept:
-    """Return the values of the current quota file that the new file keeps: those of entities or quotas
-    without a proposal. `given` has one row for each entity and quota with a proposal.
-    """
-    if plan.current is None:
-        return Kept()
-    present = set(given.select(*POT, "quota").iter_rows())
-    seen = {each for each in candidates(plan.current, plan, level) if _row(*each) in present}
-    return kept(plan.current, plan, level, seen)
-
-
-def _row(entity: Entity, key: QuotaKey) -> tuple[str | None, str | None, str | None, str]:
-    user, client_id = entity.user, entity.client_id
-    return (
-        user if isinstance(user, str) else None,
-        client_id if isinstance(client_id, str) else None,
-        client_id.start if isinstance(client_id, Prefix) else None,
-        key.value,
-    )
-
-
-def _tiered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with `tier`: the least of the tiers of their quota that is enough."""
-    by_quota = rows.partition_by("quota", as_dict=True)
-    of = {quota: tiers(part["wanted"].to_list()) for (quota,), part in by_quota.items()}
-    found = [tier_of(wanted, of[quota]) for quota, wanted in rows.select("quota", "wanted").iter_rows()]
-    return rows.with_columns(tier=pl.Series(found, dtype=pl.Float64))
-
-
 def _save(rows: DataFrame, lake: Lake, plan: Plan) -> None:
     replace(rows, lake.recommendation, f"cluster = {sql_text(plan.cluster)}")
 
 
-def _entries(table: pl.DataFrame) -> Iterator[Proposed]:
+def _entries(table: pl.DataFrame) -> Iterator[Row]:
     """Yield the proposals that get an entry, ordered by entity."""
     order = pl.col("quota").replace_strict({key.value: index for index, key in enumerate(QUOTAS)})
-    rows = table.filter(~pl.col("in_default")).sort(*POT, order)
-    for row in rows.select(Proposed._fields).iter_rows():
-        yield Proposed(*row)
+    return table.filter(~pl.col("in_default")).sort(*POT, order).iter_rows(named=True)

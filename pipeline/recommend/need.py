@@ -74,10 +74,9 @@ def _by_hours(many: pl.Expr, few: pl.Expr) -> pl.Expr:
 
 def _highest(at_brokers: pl.DataFrame) -> pl.DataFrame:
     """Return the row of the broker with the highest `used`, for each budget and quota."""
-    ordered = at_brokers.with_columns(pl.col("used", "usual", "busiest", "ordinary", "days").fill_null(0))
-    ordered = ordered.sort(pl.col("used"), -pl.col("broker"))
-    at_busiest = (name for name in NEED if name not in (*POT, "quota", "held", "peak"))
-    found = ordered.group_by(*POT, "quota").agg(
-        *(pl.col(name).last() for name in at_busiest), pl.col("held").max(), pl.col("peak").max()
-    )
+    ordered = at_brokers.with_columns(
+        pl.col("used", "usual", "busiest", "ordinary", "days").fill_null(0),
+        pl.col("held", "peak").max().over(*POT, "quota"),  # of all brokers
+    ).sort("used", -pl.col("broker"))
+    found = ordered.group_by(*POT, "quota").last()
     return found.select(pl.col(name).cast(kind) for name, kind in NEED.items())

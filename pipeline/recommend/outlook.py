@@ -20,21 +20,9 @@ DAYS_MOST: Final = 90
 """Number of days, the latest, from which a trend is computed."""
 WEEKS_MOST: Final = 52
 """Number of weeks for which a trend is continued."""
-WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 GONE_DAYS: Final = 7
 """Number of days without load, before the latest day, after which a broker counts as removed."""
 _DAY: Final = pl.from_epoch("start_ms", time_unit="ms").dt.date().alias("day")
-
-
-class Weekday(NamedTuple):
-    """The load of the whole cluster on one day of the week, in the quota's unit."""
-
-    quota: str
-    weekday: str
-    days: int
-    usual: float
-    """Median of the busiest hours of these days."""
-    busiest: float
 
 
 class Filling(NamedTuple):
@@ -49,19 +37,17 @@ class Filling(NamedTuple):
     """Number of weeks until the trend reaches the capacity; 0 if it has."""
 
 
-def by_weekday(loads: pl.DataFrame) -> list[Weekday]:
-    """Return the profile of each quota, Monday first. `loads` has a row per quota, broker and hour: `quota`,
-    `broker`, `start_ms`, `mean`.
+def by_weekday(loads: pl.DataFrame) -> pl.DataFrame:
+    """Return the load of the whole cluster by quota and day of the week, Monday first, in the quota's unit:
+    `quota`, `weekday`, `days` (number of these days), `usual` (median of their busiest hours) and `busiest`.
+    `loads` has a row per quota, broker and hour: `quota`, `broker`, `start_ms`, `mean`.
     """
     hours = loads.group_by("quota", "start_ms").agg(pl.col("mean").sum())
-    days = hours.group_by("quota", _DAY).agg(pl.col("mean").max())
-    found = days.group_by("quota", pl.col("day").dt.weekday().alias("number")).agg(
+    days = hours.group_by("quota", _DAY).agg(pl.col("mean").max()).sort("quota", pl.col("day").dt.weekday())
+    weekday = pl.col("day").dt.strftime("%A").alias("weekday")
+    return days.group_by("quota", weekday, maintain_order=True).agg(
         days=pl.len(), usual=pl.col("mean").median(), busiest=pl.col("mean").max()
     )
-    return [
-        Weekday(quota, WEEKDAYS[number - 1], days, usual, busiest)
-        for quota, number, days, usual, busiest in found.sort("quota", "number").iter_rows()
-    ]
 
 
 def filling(loads: pl.DataFrame, capacity: Mapping[str, float]) -> Iterator[Filling]:
@@ -73,9 +59,7 @@ def filling(loads: pl.DataFrame, capacity: Mapping[str, float]) -> Iterator[Fill
     is_gone = pl.col("day").max().over("quota", "broker") <= pl.col("day").max() - timedelta(days=GONE_DAYS)
     days = days.filter(~is_gone)
     found = []
-    for (quota, broker), rows in days.group_by("quota", "broker"):
-        assert isinstance(quota, str)
-        assert isinstance(broker, int)
+    for (quota, broker), rows in days.partition_by("quota", "broker", as_dict=True).items():
         limit = capacity.get(quota)
         if limit is not None and rows.height >= DAYS_LEAST:
             latest = rows.tail(DAYS_MOST)

@@ -15,20 +15,19 @@ from typing import Final
 
 from weir.pipeline.outcome import PipelineError
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
-from weir.quotas.table.quota_entry import UNITS, least, most
+from weir.quotas.table.quota_entry import BYTE_RATES, UNITS, least, most
 
-QUOTAS: Final = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.REQUEST_PERCENTAGE,
-    QuotaKey.CONTROLLER_MUTATION_RATE,
-)
-"""Quotas that the job can recommend, in the order in which an entry of the file lists them."""
-BYTES: Final = QUOTAS[:2]
-"""Quotas whose values are bytes/s, and are proposed as whole numbers."""
 FLOORS: Final[Mapping[QuotaKey, float]] = MappingProxyType(
-    dict(zip(QUOTAS, (1_000_000.0, 1_000_000.0, 5.0, 1.0), strict=True))
+    {
+        QuotaKey.PRODUCER_BYTE_RATE: 1_000_000.0,
+        QuotaKey.CONSUMER_BYTE_RATE: 1_000_000.0,
+        QuotaKey.REQUEST_PERCENTAGE: 5.0,
+        QuotaKey.CONTROLLER_MUTATION_RATE: 1.0,
+    }
 )
+"""Lowest limit to propose for each quota, by default."""
+QUOTAS: Final = tuple(FLOORS)
+"""Quotas that the job can recommend, in the order in which an entry of the file lists them."""
 PERCENTILES: Final = {50: "p50", 95: "p95", 99: "p99", 100: "max"}
 """Percentiles over the windows of an hour that the roll-up has, with the names of their columns."""
 AUTO: Final = "auto"
@@ -133,7 +132,7 @@ class Plan:
                         f"{what} of {quota.value} is {value:g}, must be from {least(quota):g} to "
                         f"{most(quota)}"
                     )
-                if what == "floor" and quota in BYTES and value != value // 1:
+                if what == "floor" and quota in BYTE_RATES and value != value // 1:
                     raise PipelineError(f"floor of {quota.value} is {value:g}, must be {UNITS[quota]}")
                 if what == "capacity" and quota not in self.quotas:
                     raise PipelineError(
@@ -149,6 +148,11 @@ def everybody(level: str) -> Entity:
     'user <default>, client-id <default>'
     """
     return Entity(DEFAULT if "user" in level else None, DEFAULT if "client-id" in level else None)
+
+
+def entity_of(user: str | None, client_id: str | None, client_id_prefix: str | None) -> Entity:
+    """Return the entity that owns a budget, from the columns `need.POT`."""
+    return Entity(user, client_id if client_id_prefix is None else Prefix(client_id_prefix))
 
 
 def is_of_level(entity: Entity, level: str) -> bool:

@@ -9,9 +9,8 @@ import polars as pl
 
 from weir.pipeline.outcome import Listing
 from weir.pipeline.recommend.flags import MEANINGS
-from weir.pipeline.recommend.found import Found
 from weir.pipeline.recommend.need import POT
-from weir.pipeline.recommend.notes import notes
+from weir.pipeline.recommend.notes import Found, counted, notes
 from weir.pipeline.recommend.outlook import by_weekday
 from weir.pipeline.recommend.plan import MANY_HOURS, PERCENTILES, ROBUST, Plan
 from weir.pipeline.recommend.use import NAMES
@@ -39,12 +38,9 @@ def listings(found: Found) -> Iterator[Listing]:
         ("quota", "tier", "entities", "up", "down", "without a quota now", "farthest"),
         tuple(_tiers(found)),
     )
-    weekdays = tuple((each[0], each[1], each[2], *_rounded(*each[3:])) for each in by_weekday(found.loads))
-    yield Listing(
-        "load of the cluster in the busiest hour of the day",
-        ("quota", "weekday", "days", "usual", "busiest"),
-        weekdays,
-    )
+    weekdays = by_weekday(found.loads).with_columns(pl.col("usual", "busiest").round(2))
+    title = "load of the cluster in the busiest hour of the day"
+    yield Listing(title, tuple(weekdays.columns), tuple(weekdays.iter_rows()))
 
 
 def _tiers(found: Found) -> Iterator[Cells]:
@@ -55,7 +51,7 @@ def _tiers(found: Found) -> Iterator[Cells]:
     distance = (tier / now).log().abs().fill_null(0.0)
     client_id = pl.coalesce("client_id", pl.col("client_id_prefix") + "*")
     name = pl.concat_str("user", client_id, separator=" ", ignore_nulls=True)
-    rows = found.table.sort(distance, descending=True, maintain_order=True).group_by("quota", "tier")
+    rows = found.table.sort(-distance, *POT).group_by("quota", "tier")
     each = rows.agg(
         pl.len(),
         (now < tier).sum().alias("up"),
@@ -93,7 +89,8 @@ def header(found: Found) -> Iterator[str]:
     """
     plan = found.plan
     yield f"Recommended by `weir pipeline recommend`, {plan.now:%Y-%m-%d %H:%M} UTC."
-    yield f"Use: {found.span}; {found.entities} entities, each {found.level}."
+    entities = counted(found.entities, "entity, a", "entities, each")
+    yield f"Use: {found.span}; {entities} {found.level}."
     yield f"Data: cluster {plan.cluster}, version {found.version} of the table rollup."
     yield (
         f"Need: {PERCENTILES[plan.percentile]} of {_hours(plan)}, at the broker where it is highest, "
@@ -101,9 +98,10 @@ def header(found: Found) -> Iterator[str]:
     )
     yield from _values("Floor", {key: plan.floor(key) for key in plan.quotas})
     yield from _values("Capacity", plan.capacity, f", x {plan.over_commitment:g} over-commitment")
-    yield f"Entries: {found.entries} of entities; {found.covered} more are left to the default entry."
+    covered = found.table.select(POT).unique().height - found.entries
+    yield f"Entries: {found.entries} of entities; {covered} more are left to the default entry."
     for flag, count in found.flags.items():
-        yield f"Flag: {flag} ({MEANINGS[flag]}): {count} values."
+        yield f"Flag: {flag} ({MEANINGS[flag]}): {counted(count, 'value', 'values')}."
     yield from notes(found)
 
 

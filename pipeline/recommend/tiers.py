@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import cache
 from typing import Final
 
 TIERS: Final = 6
 """Largest number of tiers of a quota."""
 
 
-def tiers(values: Sequence[float], most: int = TIERS) -> list[float]:
+def tiers(values: Iterable[float], most: int = TIERS) -> list[float]:
     """Return at most `most` tiers, ascending, for needed quotas above 0. Tiers are 1, 2 or 5 times a power of
     ten. Each value gets the lowest tier that is at least as high. The tiers are those with the least excess:
-    the sum of the logarithms of tier / value.
+    the sum of the logarithms of tier / value. The logarithms of the values are the same in every choice.
     """
-    counts = Counter(map(round_up, values))
-    ends = sorted(counts)
-    return _chosen(ends, [counts[end] for end in ends], most)
+    ends, counts = zip(*sorted(Counter(map(round_up, values)).items()), strict=True)
+
+    @cache
+    def best(count: int, left: int) -> tuple[float, list[float]]:
+        """Return the cost and the tiers, at most `left`, of the values up to the end before `count`."""
+        if not count or not left:
+            return (math.inf if count else 0.0), []
+        last = ends[count - 1]
+        each = ((sum(counts[start:count]) * math.log(last), best(start, left - 1)) for start in range(count))
+        return min((cost + before, [*chosen, last]) for cost, (before, chosen) in each)
+
+    return best(len(ends), most)[1]
 
 
 def round_up(value: float) -> float:
@@ -34,31 +44,3 @@ def round_up(value: float) -> float:
     power = math.floor(math.log10(value))
     series = (float(f"{digit}e{each}") for each in (power - 1, power, power + 1) for digit in (1, 2, 5))
     return next(number for number in series if number >= value)
-
-
-def tier_of(value: float, of: Sequence[float]) -> float:
-    """Return the lowest of the tiers `of` (ascending) that is at least `value`; the highest if none is."""
-    return next((tier for tier in of if tier >= value), of[-1])
-
-
-def _chosen(ends: Sequence[float], counts: Sequence[int], most: int) -> list[float]:
-    """Return the best choice of at most `most` of `ends`, among them the last: dynamic programming over the
-    last tier chosen. The logarithms of the values themselves are the same in every choice.
-    """
-    logs = [math.log(end) for end in ends]
-    nothing: list[int] = []
-    best = [(0.0, nothing), *((math.inf, nothing) for _ in ends)]
-    for _ in range(most):
-        best = [
-            min((_extended(best[start], start, end, logs, counts) for start in range(end)), default=best[0])
-            for end in range(len(ends) + 1)
-        ]
-    return [ends[index] for index in best[-1][1]]
-
-
-def _extended(
-    before: tuple[float, list[int]], start: int, end: int, logs: Sequence[float], counts: Sequence[int]
-) -> tuple[float, list[int]]:
-    """Return the cost and the tiers if the values of `start` up to `end` get the tier `end - 1`."""
-    cost, chosen = before
-    return cost + sum(counts[start:end]) * logs[end - 1], [*chosen, end - 1]

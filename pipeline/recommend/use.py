@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import polars as pl
 from pyspark.sql import functions as fn
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from weir.pipeline import arrow
 from weir.pipeline.recommend.need import NEED, POT, needs
@@ -22,12 +22,9 @@ from weir.quotas.table.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
+    from pyspark.sql import DataFrame
 
 NAMES: Final = ("user", "client_id")
-_KINDS: Final = {pl.String: StringType(), pl.Int64: LongType(), pl.Float64: DoubleType()}
 _ROWS_PER_TASK: Final = 500_000
 
 
@@ -43,11 +40,6 @@ class Span(NamedTuple):
     def __str__(self) -> str:
         """Return the time as text: `BEGINNING to END`, both in UTC."""
         return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
-
-
-def rows(spark: SparkSession, lake: Lake, plan: Plan, version: int | None) -> DataFrame:
-    """Return the hourly rows of the plan's cluster and days, at all levels, in a version of the table."""
-    return reading.rows(spark, lake, cluster=plan.cluster, days=plan.days, version=version)
 
 
 def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
@@ -67,7 +59,7 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
     level = plan.level
     if level == AUTO:
         users = {*found["user"][3:]} if "user" in found else set()
-        level = "client-id" if users == {ANONYMOUS} else "user-client-id"
+        level = "client-id" if users == {ANONYMOUS} else PAIRS
     return level, Span(*found[level][:3]) if level in found else Span()
 
 
@@ -89,7 +81,7 @@ def entities(rows: DataFrame) -> pl.DataFrame:
     return arrow.collected(found)
 
 
-def hours(rows: DataFrame, plan: Plan, level: str, members: pl.DataFrame) -> DataFrame:
+def hours(rows: DataFrame, plan: Plan, members: pl.DataFrame) -> DataFrame:
     """Return the use of each budget by quota, broker and hour: the columns that `need.needs` reads, and
     `mean`. `members` has the client-ids that share a prefix's quota: `NAMES`, `quota`, `prefix`.
 
@@ -107,32 +99,34 @@ def hours(rows: DataFrame, plan: Plan, level: str, members: pl.DataFrame) -> Dat
         fn.col("throttled_s").cast("double").alias("throttled_s"),
         fn.lit(1).cast("long").alias("members"),
     )
-    return own if members.is_empty() else _shared(own, level, members)
+    return own if members.is_empty() else _shared(own, members)
 
 
-def _shared(own: DataFrame, level: str, members: pl.DataFrame) -> DataFrame:
-    """Replace the rows of client-ids that share a prefix's quota by rows of the prefix, of each user if
-    `level` has users.
-    """
-    asked = fn.broadcast(arrow.in_spark(members, own.sparkSession)).alias("asked")
+def _shared(own: DataFrame, members: pl.DataFrame) -> DataFrame:
+    """Add up the rows of client-ids that share a prefix's quota, for each user if the level has users."""
+    asked = fn.broadcast(arrow.in_spark(members, own.sparkSession))
     same = [own[name].eqNullSafe(asked[name]) for name in (*NAMES, "quota")]
-    both = own.join(asked, same, "left").select(*(own[name] for name in own.columns), asked["prefix"])
-    alone = both.where(fn.col("prefix").isNull()).select(*own.columns)
-    user = fn.col("user") if "user" in level else fn.lit(None).cast("string")
-    pots = both.where(fn.col("prefix").isNotNull()).groupBy(
-        user.alias("user"), "prefix", "quota", "broker", "start_ms", "day"
+    by = (
+        own["user"],
+        fn.when(asked["prefix"].isNull(), own["client_id"]).alias("client_id"),
+        asked["prefix"].alias("client_id_prefix"),
+        *(own[name] for name in ("quota", "broker", "start_ms", "day")),
     )
-    summed = pots.agg(
-        *(fn.sum(name).alias(name) for name in ("used", "p95", "max", "mean", "members")),
-        *(fn.max(name).alias(name) for name in ("active_s", "throttled_s")),
+    return (
+        own.join(asked, same, "left")
+        .groupBy(*by)
+        .agg(
+            *(fn.sum(name).alias(name) for name in ("used", "p95", "max", "mean", "members")),
+            *(fn.max(name).alias(name) for name in ("active_s", "throttled_s")),
+        )
     )
-    nameless = summed.withColumn("client_id", fn.lit(None).cast("string"))
-    return alone.unionByName(nameless.withColumnRenamed("prefix", "client_id_prefix"))
 
 
 def needed(hours: DataFrame, plan: Plan, span: Span) -> pl.DataFrame:
     """Return `need.needs` of the rows of `hours`. Each task of Spark computes those of some budgets."""
-    columns = StructType([StructField(name, _KINDS[kind]) for name, kind in NEED.items()])
+    columns = from_arrow_schema(
+        pl.DataFrame(schema=NEED).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+    )
     tasks, percentile = span.rows * len(plan.quotas) // _ROWS_PER_TASK + 1, plan.hours_percentile
 
     def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

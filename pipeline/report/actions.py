@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
 from weir.pipeline.recommend.flags import HELD_BACK
-from weir.pipeline.report.model import QUANTITIES, Findings, Proposal, Use
+from weir.pipeline.report.model import Findings, Proposal, Use
 from weir.pipeline.report.names import SHORT, Entity, label, visible
-from weir.pipeline.report.units import BYTES, number
+from weir.pipeline.report.units import OF_QUOTA, number, text
 
 ACTIONS: Final = 10
 FULL: Final = 0.8
@@ -25,8 +24,7 @@ _SAME_KIND: Final = 4
 """Number of actions of one kind before actions of other kinds come first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """One line of the list of actions."""
 
     verb: str
@@ -41,30 +39,27 @@ def actions(found: Findings) -> list[Action]:
     """Return at most `ACTIONS` actions: full brokers first, then clients that were held back, higher limits,
     first limits, lower limits, and uneven use of brokers.
     """
-    kinds: dict[str, list[Action]] = {
-        verb: [] for verb in ("Relieve", "Try", "Raise", "Limit", "Lower", "Spread")
-    }
     about_use = (_full(found, found.use), _uneven(found.use)) if found.use else ()
-    for action in chain(*about_use, _changes(found.proposals)):
-        kinds[action.verb].append(action)
-    for each in kinds.values():
-        each.sort(key=lambda action: -action.weight)
-    first = [action for each in kinds.values() for action in each[:_SAME_KIND]]
-    more = [action for each in kinds.values() for action in each[_SAME_KIND:]]
-    return (first + more)[:ACTIONS]
+    every = sorted(chain(*about_use, _changes(found.proposals)), key=lambda action: -action.weight)
+    kinds = [
+        [action for action in every if action.verb == verb]
+        for verb in ("Relieve", "Try", "Raise", "Limit", "Lower", "Spread")
+    ]
+    parts = slice(_SAME_KIND), slice(_SAME_KIND, None)
+    return [action for part in parts for each in kinds for action in each[part]][:ACTIONS]
 
 
 def _full(found: Findings, use: Use) -> Iterator[Action]:
     for broker in use.brokers:
-        for quota, capacity in found.capacity.items():
-            load = max(broker.loads.get(quota, ()), default=0.0)
+        for quota, capacity in found.wanted.capacity.items():
+            load, unit = use.highest(broker, quota), OF_QUOTA[quota]
             if load > FULL * capacity:
-                text = Markup("broker {}: {} % of its capacity").format(
-                    broker.broker, number(round(100 * load / capacity))
+                share = number(round(100 * load / capacity))
+                about = Markup("broker {}: {} % of its capacity").format(broker, share)
+                of = f"{text(load, unit)} of {text(capacity, unit)}"
+                yield Action(
+                    "Relieve", about, f"{quota}: {of} in the highest {use.columns.word}", load / capacity
                 )
-                of = f"{QUANTITIES[quota].text(load)} of {QUANTITIES[quota].text(capacity)}"
-                why = f"{quota}: {of} in the highest {use.columns.word}"
-                yield Action("Relieve", text, why, load / capacity)
 
 
 def _uneven(use: Use) -> Iterator[Action]:
@@ -74,9 +69,9 @@ def _uneven(use: Use) -> Iterator[Action]:
         if client.skew >= UNEVEN and excess > all_bytes / 100:
             why = (
                 f"broker {client.busiest_broker} carries {number(client.skew)} times the mean of its "
-                f"{client.brokers} brokers: {BYTES.text(excess)} more"
+                f"{client.brokers} brokers: {text(excess, 'B')} more"
             )
-            yield Action("Spread", label(client.entity).page(SHORT), why, excess)
+            yield Action("Spread", label(client.entity, SHORT), why, excess)
 
 
 def _changes(proposals: Sequence[Proposal]) -> Iterator[Action]:
@@ -88,12 +83,12 @@ def _changes(proposals: Sequence[Proposal]) -> Iterator[Action]:
         if each.changes:
             kinds.setdefault((_verb(each), each.entity), []).append(each)
     for (verb, entity), changes in kinds.items():
-        text = Markup("{}: {}").format(label(entity).page(SHORT), ", ".join(map(_change, changes)))
+        about = Markup("{}: {}").format(label(entity, SHORT), ", ".join(map(_change, changes)))
         if verb == "Try":
-            text += Markup(", in shadow mode or in steps")
+            about += Markup(", in shadow mode or in steps")
         why = dict.fromkeys(part for each in changes for part in (*each.flags, each.reason) if part)
         weights = (each.used / largest[each.quota] for each in changes if each.used)
-        yield Action(verb, text, visible("; ".join(why)), max(weights, default=0.0))
+        yield Action(verb, about, visible("; ".join(why)), max(weights, default=0.0))
 
 
 def _verb(proposal: Proposal) -> str:
@@ -105,5 +100,5 @@ def _verb(proposal: Proposal) -> str:
 
 
 def _change(proposal: Proposal) -> str:
-    texts = map(QUANTITIES[proposal.quota].text, (proposal.current, proposal.proposed))
-    return f"{proposal.quota} {' → '.join(text for text in texts if text != '-')}"
+    limits = [limit for limit in (proposal.current, proposal.proposed) if limit is not None]
+    return f"{proposal.quota} {' → '.join(text(limit, OF_QUOTA[proposal.quota]) for limit in limits)}"

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from weir.pipeline.outcome import Outcome
-from weir.pipeline.report.data import Wanted, clusters, find
+from weir.pipeline.report.data import clusters, find
+from weir.pipeline.report.model import Wanted
 from weir.pipeline.report.page import render
-from weir.pipeline.report.view import RUN, missing, view
+from weir.pipeline.report.view import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,8 @@ def report(
     shows the time `made` and Weir's `version`. Return the outcome of the job.
     """
     found = find(spark, lake, wanted)
-    write(render(view(found, made=made, version=version)))
-    notes = [RUN[job] for job in missing(found)]
+    write(render(found, made=made, version=version))
+    notes = list(missing(found).values())
     if found.use is None and (others := clusters(spark, lake)):
         notes.append(f"There are roll-ups of these clusters: {', '.join(others)}.")
     return Outcome(

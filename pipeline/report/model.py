@@ -1,31 +1,42 @@
-"""The values that the report shows; `data` reads them, `view` prepares them for the page."""
+"""The values that the report shows; `data` reads them, `view` and the template prepare them for the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import date
+from typing import Final, NamedTuple
 
 from weir.pipeline.report.names import Entity
-from weir.pipeline.report.units import BYTES_PER_S, PER_S, PERCENT, Quantity
+from weir.pipeline.report.units import moment
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 WEEK_MS: Final = 7 * DAY_MS
-HOURS_MAX: Final = 15 * 24
-"""Maximum number of hourly columns; a longer time has columns of days."""
-DAYS_MAX: Final = 400
-"""Maximum number of daily columns; the report of a longer time shows the latest days."""
-QUANTITIES: Final[Mapping[str, Quantity]] = {
-    "producer_byte_rate": BYTES_PER_S,
-    "consumer_byte_rate": BYTES_PER_S,
-    "request_percentage": PERCENT,
-    "controller_mutation_rate": PER_S,
-}
-"""Quantity, with its units, of each quota."""
 
 Series = tuple[float, ...]
 """One value per column."""
+Loads = Mapping[str, Series]
+"""By quota: rates in each column, over the recorded time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options of a report."""
+
+    cluster: str = "default"
+    days: tuple[date, date] | None = None
+    """First and last day (UTC); None for all days."""
+    level: str = "user-client-id"
+    top: int = 30
+    """Number of clients with a page of their own."""
+    capacity: Mapping[str, float] = field(default_factory=dict)
+    """Capacity of each broker by quota, in the quota's unit."""
+
+    @property
+    def limited(self) -> list[str]:
+        """Quotas for which brokers have a capacity; mutations are limited in the whole cluster."""
+        return [quota for quota in self.capacity if quota != "controller_mutation_rate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +63,10 @@ class Columns:
         """Length of a period in words: `hour` or `day`."""
         return "hour" if self.step_ms == HOUR_MS else "day"
 
-    def start(self, index: int) -> int:
-        """Return the time (ms) at which a column begins."""
-        return self.from_ms + index * self.step_ms
+    def when(self, index: int) -> str:
+        """Return the time at which a column begins as text."""
+        start_ms = self.from_ms + index * self.step_ms
+        return moment(start_ms, "%a %-d %b %H:%M" if self.step_ms == HOUR_MS else "%a %-d %b")
 
     def latest(self, count: int) -> Columns:
         """Return the last `count` columns."""
@@ -76,17 +88,7 @@ class Columns:
         return tuple(a / s if s else 0.0 for a, s in zip(amounts, self.recorded_s, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """The usage of one broker."""
-
-    broker: int
-    loads: Mapping[str, Series]
-    """By quota: sum of the rates of all entities in each column, over the recorded time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Numbers of entities in a week."""
 
     entities: int = 0
@@ -103,18 +105,18 @@ class Client:
     bytes_in: int
     bytes_out: int
     requests: int
-    throttle_s: Mapping[str, float]
-    """Sum (s) of the throttle times that the entity was told, by quota; without zeros."""
-    peaks: Mapping[str, float]
-    """Highest window at any broker, by quota; without zeros."""
     brokers: int
     busiest_broker: int | None
     skew: float
     """Bytes at the busiest broker / mean of the entity's brokers; 1 is even."""
+    throttle_s: Mapping[str, float]
+    """Sum (s) of the throttle times that the entity was told, by quota; without zeros."""
+    peaks: Mapping[str, float]
+    """Highest window at any broker, by quota; without zeros."""
     bytes_: Series
     """Bytes in and out in each column."""
-    means: Mapping[str, Series]
-    """By quota with use: rate at the column's busiest broker, over the recorded time."""
+    means: Loads
+    """Of quotas with use, at each column's busiest broker."""
     highs: Mapping[str, Series]
     """By quota with use: highest window at any broker in each column."""
 
@@ -131,7 +133,8 @@ class Use:
     columns: Columns
     bytes_: Series
     """Bytes in and out of all entities in each column."""
-    brokers: tuple[Broker, ...]
+    brokers: Mapping[int, Loads]
+    """Loads of each broker by all entities."""
     brokers_left: int
     clients: tuple[Client, ...]
     """The most important entities first: by their largest share of bytes, request time, mutations or throttle
@@ -141,6 +144,10 @@ class Use:
     """Number of all entities."""
     weeks: tuple[Counts, Counts]
     """The last seven days, and the seven days before them."""
+
+    def highest(self, broker: int, quota: str) -> float:
+        """Return the highest load of a broker in any column, in the quota's unit."""
+        return max(self.brokers[broker].get(quota, ()), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +162,9 @@ class Proposal:
     lower: float | None = None
     """Lower alternative to `proposed`, if the recommendation has one."""
     upper: float | None = None
-    in_default: bool = False
-    flags: tuple[str, ...] = ()
-    reason: str = ""
+    in_default: bool | None = False
+    flags: Sequence[str] = ()
+    reason: str | None = ""
 
     @property
     def changes(self) -> bool:
@@ -165,8 +172,7 @@ class Proposal:
         return not self.in_default and self.proposed is not None and self.proposed != self.current
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """A value that is known within bounds, such as the result for clients that quotas held back."""
 
     lower: float
@@ -174,8 +180,7 @@ class Bounds:
     """None if there is no known upper bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """Results of the replay under one candidate quota file."""
 
     name: str
@@ -187,14 +192,13 @@ class Candidate:
     """Number of requests that waited longer than the client's timeout."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ingested:
+class Ingested(NamedTuple):
     """The result of ingest for one kind of records."""
 
     kind: str
     good: int
     rejected: int
-    reasons: tuple[tuple[str, int], ...]
+    reasons: Sequence[tuple[str, int]]
     """(reason, number of lines), in descending order of the number."""
 
 
@@ -202,14 +206,8 @@ class Ingested:
 class Findings:
     """All values that the report shows. A part is None or empty if its table is missing."""
 
-    level: str
-    top: int
-    """Number of clients with a page of their own."""
-    cluster: str = ""
-    capacity: Mapping[str, float] = field(default_factory=dict)
-    """Capacity of each broker by quota, in the quota's unit."""
+    wanted: Wanted
     use: Use | None = None
-    proposals: tuple[Proposal, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    candidates_left: int = 0
-    ingested: tuple[Ingested, ...] = ()
+    proposals: Sequence[Proposal] = ()
+    candidates: Sequence[Candidate] = ()
+    ingested: Sequence[Ingested] = ()

@@ -8,7 +8,7 @@ no client can imitate them.
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -19,18 +19,13 @@ LONG: Final = 1000
 """Maximum length (characters) of a name outside labels: Kafka allows 32,767 bytes."""
 _SHORTEST: Final = 6
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp", "Zs"})
+_BY_CLIENT: Final = Markup("<bdi>{}</bdi>")
+_BY_WEIR: Final = Markup("<i>{}</i>")
+_Span = tuple[Markup, str]
+"""Piece of a label: its element, `_BY_CLIENT` or `_BY_WEIR`, and its text."""
 
 
-class Span(NamedTuple):
-    """A piece of a label: text that a client chose, such as a name, or text of Weir."""
-
-    text: str
-    ours: bool = False
-    """True if the text is Weir's; False if a client chose it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(NamedTuple):
     """An entity in the report. None as user or client-id stands for all users or client-ids."""
 
     user: str | None
@@ -39,61 +34,25 @@ class Entity:
     """Prefix of the client-ids that the entity covers, in place of one client-id; None without a prefix."""
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """Name of an entity."""
+def label(entity: Entity, room: int = LONG) -> Markup:
+    """Return the name of an entity as HTML, shortened to about `room` characters.
 
-    spans: tuple[Span, ...]
-
-    def page(self, room: int = LONG) -> Markup:
-        """Return the name as HTML for the page, shortened to about `room` characters."""
-        return Markup("").join(
-            Markup("<i>{}</i>").format(text) if ours else Markup("<bdi>{}</bdi>").format(text)
-            for text, ours in self._within(room)
-        )
-
-    def __str__(self) -> str:
-        return "".join(span.text for span in self.spans)
-
-    def _within(self, room: int) -> list[Span]:
-        """Return the pieces of the label, with names shortened so that the label has about `room` characters.
-        Short names leave their unused room to longer names.
-        """
-        left = room - sum(len(span.text) for span in self.spans if span.ours)
-        names = sorted((len(span.text), place) for place, span in enumerate(self.spans) if not span.ours)
-        result = list(self.spans)
-        for index, (_, place) in enumerate(names):
-            text = shorten(self.spans[place].text, max(left // (len(names) - index), _SHORTEST))
-            result[place] = Span(text)
-            left -= len(text)
-        return result
-
-
-def label(entity: Entity) -> Label:
-    """Return the label of an entity.
-
-    >>> print(label(Entity("alice", "")).page())
+    >>> print(label(Entity("alice", "")))
     <bdi>alice</bdi><i> / </i><i>(empty)</i>
     """
     user = [] if entity.user is None else [_name(entity.user)]
     client_id = [] if entity.client_id is None else [_name(entity.client_id)]
     if entity.client_id_prefix is not None:
-        client_id = [_name(entity.client_id_prefix), Span("*", ours=True)]
+        client_id = [_name(entity.client_id_prefix), (_BY_WEIR, "*")]
     if user and client_id:
-        return Label((*user, Span(" / ", ours=True), *client_id))
-    if user:
-        return Label((Span("user ", ours=True), *user))
-    return Label((Span("client-id ", ours=True), *client_id)) if client_id else ours("everyone")
+        return _html([*user, (_BY_WEIR, " / "), *client_id], room)
+    kind = "user " if user else "client-id " if client_id else "everyone"
+    return _html([(_BY_WEIR, kind), *user, *client_id], room)
 
 
-def ours(text: str) -> Label:
-    """Return a label that shows a text of Weir, not a client's name, in italics."""
-    return Label((Span(text, ours=True),))
-
-
-def named(text: str) -> Label:
-    """Return a label for a text that Weir did not choose, such as a candidate's file name or a reason."""
-    return Label((_name(text),))
+def named(text: str) -> Markup:
+    """Return a text that Weir did not choose, such as a file name or a reason, as HTML."""
+    return _html([_name(text)], LONG)
 
 
 def visible(text: str) -> str:
@@ -102,7 +61,12 @@ def visible(text: str) -> str:
     >>> visible("a\\u202eb\\n")
     'a\\\\u202eb\\\\n'
     """
-    return "".join(_seen(character) for character in text)
+    return "".join(
+        char.encode("unicode_escape").decode("ascii")
+        if char != " " and unicodedata.category(char) in _HIDDEN
+        else char
+        for char in text
+    )
 
 
 def shorten(text: str, room: int) -> str:
@@ -117,11 +81,17 @@ def shorten(text: str, room: int) -> str:
     return f"{text[: room - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def _name(text: str) -> Span:
-    return Span(visible(text)) if text else Span("(empty)", ours=True)
+def _name(text: str) -> _Span:
+    return (_BY_CLIENT, visible(text)) if text else (_BY_WEIR, "(empty)")
 
 
-def _seen(character: str) -> str:
-    if character == " " or unicodedata.category(character) not in _HIDDEN:
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+def _html(spans: Sequence[_Span], room: int) -> Markup:
+    """Return the pieces as HTML, with names (at most two) shortened so that all have about `room` characters.
+    A short name leaves its unused room to the other.
+    """
+    lengths = [len(text) for element, text in spans if element is _BY_CLIENT] or [0]
+    left = room - sum(len(text) for element, text in spans if element is _BY_WEIR)
+    most = max(left // len(lengths), left - min(lengths), _SHORTEST)
+    return Markup("").join(
+        element.format(shorten(text, most) if element is _BY_CLIENT else text) for element, text in spans
+    )

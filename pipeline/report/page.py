@@ -6,25 +6,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from weir.pipeline.report.model import QUANTITIES, Bounds
-from weir.pipeline.report.names import named
-from weir.pipeline.report.summary import when
-from weir.pipeline.report.units import BYTES, COUNT, SECONDS, number, plural, share
-
-if TYPE_CHECKING:
-    from weir.pipeline.report.view import View
+from weir.pipeline.report import view
+from weir.pipeline.report.actions import actions
+from weir.pipeline.report.model import Findings
+from weir.pipeline.report.names import SHORT, label, named
+from weir.pipeline.report.plot import area, thin
+from weir.pipeline.report.units import OF_QUOTA, number, plural, share, text
 
 _HERE: Final = Path(__file__).parent
 
 
-def render(view: View) -> str:
-    """Return the page as HTML."""
+def render(found: Findings, *, made: datetime, version: str) -> str:
+    """Return the page as HTML, which shows the time `made` and Weir's `version`."""
     style, script = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
     environment = Environment(
         loader=FileSystemLoader(_HERE),
@@ -34,31 +34,30 @@ def render(view: View) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "bytes": BYTES.text,
-        "count": COUNT.text,
-        "named": lambda text: named(text).page(),
+        "area": area,
+        "label": label,
+        "named": named,
         "number": number,
         "plural": plural,
-        "rate": lambda value, quota: QUANTITIES[quota].text(value),
-        "seconds": SECONDS.text,
         "share": share,
-        "when": when,
-        "within": _within,
+        "text": text,
+        "thin": thin,
     }
-    policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
-        "form-action 'none'"
+    return environment.get_template("page.html.j2").render(
+        found=found,
+        view=view,
+        noun="client" if found.wanted.level == "user-client-id" else found.wanted.level,
+        actions=actions(found),
+        missing=view.missing(found),
+        made=f"{made.astimezone(UTC):%Y-%m-%d %H:%M}",
+        version=version,
+        units=OF_QUOTA,
+        short=SHORT,
+        style=Markup(style),  # noqa: S704  # a file of this package
+        script=Markup(script),  # noqa: S704  # likewise
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
+        "form-action 'none'",
     )
-    own = {"style": Markup(style), "script": Markup(script)}  # noqa: S704  # files of this package
-    return environment.get_template("page.html.j2").render(view=view, policy=policy, **own)
-
-
-def _within(seconds: Bounds) -> str:
-    """Return a time (s) that is known within bounds as text."""
-    lower = SECONDS.text(seconds.lower)
-    if seconds.upper is None:
-        return f"at least {lower}" if seconds.lower else "unknown"
-    return lower if seconds.upper == seconds.lower else f"{lower} to {SECONDS.text(seconds.upper)}"
 
 
 def _hash(source: str) -> str:

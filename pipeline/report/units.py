@@ -2,61 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
+
+OF_QUOTA: Final[Mapping[str, str]] = {
+    "producer_byte_rate": "B/s",
+    "consumer_byte_rate": "B/s",
+    "request_percentage": "%",
+    "controller_mutation_rate": "/s",
+}
+"""Base unit of each quota."""
+_PREFIXES: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_UNITS: Final[Mapping[str, Mapping[str, float]]] = {
+    **{base: {prefix + base: size for prefix, size in _PREFIXES.items()} for base in ("B", "B/s")},
+    "s": {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0},
+    "": {"": 1.0, "million": 1e6, "billion": 1e9},
+}
+"""Names and sizes of units, by base unit; other base units have no multiples."""
 
 
-class Step(NamedTuple):
-    """One unit of a quantity, such as MB/s: its size in base units (bytes/s), and its name."""
-
-    size: float
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A kind of quantity, such as bytes/s, with its units from the smallest to the largest."""
-
-    steps: tuple[Step, ...]
-
-    def step(self, value: float) -> Step:
-        """Return the largest unit that is not larger than `value` (in base units); the base unit if all are
-        larger.
-        """
-        fitting = [step for step in self.steps if abs(value) >= step.size]
-        return fitting[-1] if fitting and value else self.base
-
-    def text(self, value: float | None) -> str:
-        """Return a value (in base units) with its unit as text; a dash for None.
-
-        >>> BYTES.text(1_234_567)
-        '1.23 MB'
-        """
-        if value is None:
-            return "-"
-        size, name = self.step(value)
-        return f"{number(value / size)}{name if name == '%' else f' {name}' if name else ''}"
-
-    @property
-    def base(self) -> Step:
-        """The unit of size 1."""
-        return next(step for step in self.steps if step.size == 1)
+def unit_of(value: float, base: str) -> tuple[float, str]:
+    """Return size and name of the largest unit that is not larger than `value` (in base units); the base unit
+    if all are larger.
+    """
+    fitting = [(size, name) for name, size in _UNITS.get(base, {}).items() if abs(value) >= size]
+    return max(fitting, default=(1.0, base))
 
 
-def _prefixed(unit: str) -> Quantity:
-    prefixes = (("", 1), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15))
-    return Quantity(tuple(Step(size, prefix + unit) for prefix, size in prefixes))
+def text(value: float | None, base: str = "") -> str:
+    """Return a value (in base units) with its unit as text; a dash for None.
 
-
-BYTES: Final = _prefixed("B")
-BYTES_PER_S: Final = _prefixed("B/s")
-SECONDS: Final = Quantity(
-    (Step(0.001, "ms"), Step(1, "s"), Step(60, "min"), Step(3600, "h"), Step(86400, "days"))
-)
-COUNT: Final = Quantity((Step(1, ""), Step(1e6, "million"), Step(1e9, "billion")))
-PER_S: Final = Quantity((Step(1, "/s"),))
-PERCENT: Final = Quantity((Step(1, "%"),))
+    >>> text(1_234_567, "B"), text(2, "%"), text(None)
+    ('1.23 MB', '2%', '-')
+    """
+    if value is None:
+        return "-"
+    size, name = unit_of(value, base)
+    return f"{number(value / size)}{name if name in ('', '%') else f' {name}'}"
 
 
 def number(value: float) -> str:
@@ -92,6 +75,6 @@ def plural(count: int, what: str) -> str:
     return f"{count:,} {what if count == 1 else many}"
 
 
-def moment(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+def moment(ms: int, form: str) -> str:
     """Return a time (ms) as text in UTC, in the form `form` of strftime."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)

@@ -1,38 +1,14 @@
-"""Prepare the report's page from the findings: figures, gauges, plots and pages of clients."""
+"""Prepare the parts of the report's page: figures, gauges, plots, the week, and rows of clients."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from markupsafe import Markup
-
-from weir.pipeline.report.actions import Action, actions
-from weir.pipeline.report.model import (
-    HOUR_MS,
-    QUANTITIES,
-    Client,
-    Columns,
-    Findings,
-    Proposal,
-    Use,
-)
-from weir.pipeline.report.names import SHORT, Entity, label, named
-from weir.pipeline.report.plot import SPARKS, Plot, plot, spark, thin
-from weir.pipeline.report.summary import (
-    BYTE_RATES,
-    NOUNS,
-    WORDS,
-    Figure,
-    Gauge,
-    figures,
-    gauges,
-    highest_load,
-    limited,
-)
-from weir.pipeline.report.units import BYTES_PER_S
+from weir.pipeline.report.model import HOUR_MS, Candidate, Client, Columns, Findings, Proposal, Use
+from weir.pipeline.report.names import Entity
+from weir.pipeline.report.plot import Plot, plot
+from weir.pipeline.report.units import OF_QUOTA, text
 
 RUN: Final = {
     "ingest": "No records have been ingested: run weir pipeline ingest.",
@@ -41,35 +17,43 @@ RUN: Final = {
     "replay": "There is no replay of this time: run weir pipeline replay.",
 }
 """Text that the report shows if a job's output is missing, by job."""
+WORDS: Final = {
+    "producer_byte_rate": "produce",
+    "consumer_byte_rate": "fetch",
+    "request_percentage": "request time",
+    "controller_mutation_rate": "mutations",
+}
+"""Short word for the use that a quota limits."""
 PLOTTED: Final = 8
 """Number of brokers with plots."""
+_BYTE_RATES: Final = ["producer_byte_rate", "consumer_byte_rate"]
+_COMPARED: Final = 0.5
+"""Least recorded time of the earlier week, as a share of the latest week's, for a comparison."""
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _SHADES: Final = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the table of clients, and the client's page if `plots` is not None."""
+class Figure(NamedTuple):
+    """One of the main numbers, with its change from the week before."""
 
-    id: str
-    client: Client
-    name: Markup
-    long_name: Markup
-    spark: str
+    name: str
+    value: str
+    note: str
+    change: str
+    tone: str = ""
+
+
+class Load(NamedTuple):
+    """The highest load of a broker for one quota, in the quota's unit."""
+
+    broker: int
+    quota: str
+    rate: float
     share: float
-    quota_share: float | None
-    """Highest window / limit, for the quota where this is highest; None without a limit."""
-    plots: tuple[Plot, ...] | None
-    proposals: tuple[Proposal, ...]
-
-    @property
-    def waited_s(self) -> float:
-        """Sum (s) of the throttle times that the client was told."""
-        return sum(self.client.throttle_s.values())
+    """Part (0 to 1, or above) of the capacity, or of the busiest broker's load if there is no capacity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell of the profile of the week."""
 
     shade: int
@@ -77,176 +61,139 @@ class Cell:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class UseView:
-    """The parts of the page about usage."""
+class Row(NamedTuple):
+    """A row of the table of clients, and the client's page if `plots` is not None."""
 
-    noun: str
-    """Word for one entity."""
-    figures: tuple[Figure, ...]
-    gauges: tuple[Gauge, ...]
-    has_capacity: bool
-    loads: tuple[Plot, ...]
-    week: tuple[tuple[str, tuple[Cell, ...]], ...]
-    """For each day of the week its name and hours; empty for a short time."""
-    rows: tuple[Row, ...]
-    rows_left: int
-    points: int
-    """Number of steps of a sparkline."""
+    id: str
+    client: Client
+    quota_share: float | None
+    """Highest window / limit, for the quota where this is highest; None without a limit."""
+    plots: Sequence[Plot] | None
+    proposals: Sequence[Proposal]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """All content of the page."""
-
-    cluster: Markup
-    made: str
-    version: str
-    use: UseView | None
-    actions: tuple[Action, ...]
-    found: Findings
-    quotas: tuple[str, ...]
-    """Quotas with replayed throttled time."""
-    missing: Mapping[str, str]
-    """Texts for missing tables, by job."""
-
-
-def view(found: Findings, *, made: datetime, version: str) -> View:
-    """Return the content of the page, which shows the time `made` and Weir's `version`."""
-    throttled = (quota for each in found.candidates for quota, s in each.throttled_s.items() if s.upper != 0)
-    return View(
-        cluster=named(found.cluster).page(),
-        made=made.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
-        version=version,
-        use=_use(found, found.use) if found.use else None,
-        actions=tuple(actions(found)),
-        found=found,
-        quotas=tuple(dict.fromkeys(throttled)),
-        missing={job: RUN[job] for job in missing(found)},
-    )
-
-
-def _use(found: Findings, use: Use) -> UseView:
-    brokers, rows = gauges(found, use), _rows(found, use)
-    return UseView(
-        noun=NOUNS[found.level],
-        figures=figures(use, NOUNS[found.level]),
-        gauges=brokers,
-        has_capacity=bool(limited(found)),
-        loads=_loads(found, use),
-        week=_week(use),
-        rows=rows,
-        rows_left=use.count - len(rows),
-        points=len(thin(use.bytes_, SPARKS)),
-    )
-
-
-def missing(found: Findings) -> list[str]:
-    """Return the names of the jobs whose output is missing."""
+def missing(found: Findings) -> dict[str, str]:
+    """Return the texts of `RUN` for the jobs whose output is missing."""
     there = {
-        "ingest": bool(found.ingested),
-        "rollup": found.use is not None,
-        "recommend": bool(found.proposals),
-        "replay": bool(found.candidates),
+        "ingest": found.ingested,
+        "rollup": found.use,
+        "recommend": found.proposals,
+        "replay": found.candidates,
     }
-    return [job for job, is_there in there.items() if not is_there]
+    return {job: RUN[job] for job, what in there.items() if not what}
 
 
-def _loads(found: Findings, use: Use) -> tuple[Plot, ...]:
-    quotas = limited(found) or list(BYTE_RATES)
-    return tuple(
+def figures(use: Use, noun: str) -> list[Figure]:
+    """Return the main numbers of the last seven days; `noun` is the word for one entity."""
+    columns, (week, before) = use.columns, use.weeks
+    now, then = columns.week(0), columns.week(1)
+    compared = sum(columns.recorded_s[then]) >= _COMPARED * sum(columns.recorded_s[now])
+    rates = columns.rates(use.bytes_)
+    top = max(range(columns.count)[now], key=lambda index: rates[index])
+
+    def changed(new: float, old: float) -> str:
+        if not compared:
+            return ""
+        if not old:
+            return "" if not new else "none the week before"
+        change = round(100 * (new / old - 1))
+        return "as the week before" if not change else f"{change:+,} % on the week before"
+
+    rate, waits = columns.rate(use.bytes_, now), changed(week.throttled, before.throttled)
+    faster = changed(rate, columns.rate(use.bytes_, then))
+    busier = changed(rates[top], max(rates[then], default=0))
+    more = changed(week.entities, before.entities)
+    told = f"{noun}s, told to wait {text(week.throttle_s, 's')}"
+    tone = "bad" if week.throttled > before.throttled else "good"
+    return [
+        Figure("Traffic", text(rate, "B/s"), "average over the recorded time", faster),
+        Figure(f"Busiest {columns.word}", text(rates[top], "B/s"), columns.when(top), busier),
+        Figure(f"{noun.capitalize()}s", f"{week.entities:,}", "active", more),
+        Figure("Throttled", f"{week.throttled:,}", told, waits, tone if waits else ""),
+    ]
+
+
+def gauges(found: Findings, use: Use) -> list[list[Load]]:
+    """Return the highest loads of each broker."""
+    quotas, capacity = found.wanted.limited or _BYTE_RATES, found.wanted.capacity
+    highest = max((use.highest(broker, quota) for broker in use.brokers for quota in quotas), default=0.0)
+
+    def load(broker: int, quota: str) -> Load:
+        rate, full = use.highest(broker, quota), capacity.get(quota) or highest
+        return Load(broker, quota, rate, rate / full if full else 0.0)
+
+    return [[load(broker, quota) for quota in quotas] for broker in use.brokers]
+
+
+def loads(found: Findings, use: Use) -> list[Plot]:
+    """Return the plots of the loads of brokers over time, with their capacity."""
+    return [
         plot(
-            f"Broker {broker.broker}, {WORDS[quota]}",
+            f"Broker {broker}, {WORDS[quota]}",
             use.columns,
-            QUANTITIES[quota],
-            {"load": broker.loads[quota]},
-            {"capacity": found.capacity[quota]} if quota in found.capacity else {},
+            OF_QUOTA[quota],
+            {"load": use.brokers[broker][quota]},
+            {"capacity": found.wanted.capacity.get(quota)},
         )
-        for broker in use.brokers[:PLOTTED]
-        for quota in quotas
-        if highest_load(broker, quota)
-    )
+        for broker in list(use.brokers)[:PLOTTED]
+        for quota in found.wanted.limited or _BYTE_RATES
+        if use.highest(broker, quota)
+    ]
 
 
-def _week(use: Use) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
-    """Return the average rate of each hour of the week; empty if there are fewer than two days of hours."""
+def week(use: Use) -> dict[str, list[Cell]]:
+    """Return the average rate of each hour of the week, by day; empty if there are fewer than two days of
+    hours.
+    """
     columns = use.columns
     if columns.step_ms != HOUR_MS or columns.count < 48:
-        return ()
-    sums = {(day, hour): [0.0, 0.0] for day in range(7) for hour in range(24)}
-    for index, (bytes_, seconds) in enumerate(zip(use.bytes_, columns.recorded_s, strict=True)):
-        hour = columns.start(index) // HOUR_MS
-        cell = sums[(hour // 24 + 3) % 7, hour % 24]  # day 0 of the epoch was a Thursday
-        cell[0] += bytes_
-        cell[1] += seconds
-    rates = {key: bytes_ / seconds for key, (bytes_, seconds) in sums.items() if seconds}
-    highest = max(rates.values(), default=0.0)
-    return tuple(
-        (name, tuple(_cell(name, hour, rates.get((day, hour)), highest) for hour in range(24)))
-        for day, name in enumerate(_DAYS)
-    )
+        return {}
+    first = columns.from_ms // HOUR_MS + 3 * 24  # hour 0 of the epoch was on a Thursday
+    every = [slice((hour - first) % 168, None, 168) for hour in range(168)]
+    rates = [columns.rate(use.bytes_, each) if sum(columns.recorded_s[each]) else None for each in every]
+    highest = max(rate or 0.0 for rate in rates)
+    return {
+        day: [_cell(f"{day} {hour:02}:00", rates[24 * number + hour], highest) for hour in range(24)]
+        for number, day in enumerate(_DAYS)
+    }
 
 
-def _cell(day: str, hour: int, rate: float | None, highest: float) -> Cell:
-    text = f"{day} {hour:02}:00"
+def _cell(hour: str, rate: float | None, highest: float) -> Cell:
     if rate is None:
-        return Cell(0, f"{text}: no records")
-    return Cell(
-        1 + round((_SHADES - 1) * rate / highest) if highest else 1, f"{text}: {BYTES_PER_S.text(rate)}"
-    )
+        return Cell(0, f"{hour}: no records")
+    return Cell(1 + round((_SHADES - 1) * rate / highest) if highest else 1, f"{hour}: {text(rate, 'B/s')}")
 
 
-def _rows(found: Findings, use: Use) -> tuple[Row, ...]:
-    by_entity: dict[Entity, list[Proposal]] = {}
+def rows(found: Findings, use: Use) -> list[Row]:
+    """Return the rows of the table of clients, those with the most bytes first."""
+    proposals: dict[Entity, list[Proposal]] = {}
     for proposal in found.proposals:
-        by_entity.setdefault(proposal.entity, []).append(proposal)
-    all_bytes = sum(use.bytes_)
-    paged = {client.entity for client in use.clients[: found.top]}
-    return tuple(
-        _row(
-            f"client-{index + 1}",
-            client,
-            by_entity.get(client.entity, []),
-            use.columns,
-            client.total / all_bytes if all_bytes else 0.0,
-            paged=client.entity in paged,
-        )
-        for index, client in enumerate(sorted(use.clients, key=lambda client: -client.total))
-    )
+        proposals.setdefault(proposal.entity, []).append(proposal)
+    paged = {client.entity for client in use.clients[: found.wanted.top]}
+    result: list[Row] = []
+    for client in sorted(use.clients, key=lambda client: -client.total):
+        own = proposals.get(client.entity, [])
+        shares = [client.peaks[p.quota] / p.current for p in own if p.current and p.quota in client.peaks]
+        plots = _plots(client, own, use.columns) if client.entity in paged else None
+        result.append(Row(f"client-{len(result) + 1}", client, max(shares, default=None), plots, own))
+    return result
 
 
-def _row(
-    id_: str, client: Client, proposals: Sequence[Proposal], columns: Columns, part: float, *, paged: bool
-) -> Row:
-    limits = {each.quota: each.current for each in proposals if each.current}
-    shares = [client.peaks[quota] / limit for quota, limit in limits.items() if quota in client.peaks]
-    return Row(
-        id_,
-        client,
-        label(client.entity).page(SHORT),
-        label(client.entity).page(),
-        spark(client.bytes_),
-        part,
-        max(shares, default=None),
-        _plots(client, proposals, columns) if paged else None,
-        tuple(proposals),
-    )
-
-
-def _plots(client: Client, proposals: Sequence[Proposal], columns: Columns) -> tuple[Plot, ...]:
-    lines: dict[str, dict[str, float]] = {quota: {} for quota in client.peaks}
-    for each in proposals:
-        if each.quota in lines:
-            values = {"quota": each.current, "proposed": each.proposed}
-            lines[each.quota] = {name: value for name, value in values.items() if value is not None}
-    where = "at its busiest broker"
-    return tuple(
+def _plots(client: Client, proposals: Sequence[Proposal], columns: Columns) -> list[Plot]:
+    limits = {each.quota: {"quota": each.current, "proposed": each.proposed} for each in proposals}
+    return [
         plot(
-            f"{quota} {where}" if quota != "controller_mutation_rate" else quota,
+            quota if quota == "controller_mutation_rate" else f"{quota} at its busiest broker",
             columns,
-            QUANTITIES[quota],
+            OF_QUOTA[quota],
             {"highest window": client.highs[quota], "average": client.means[quota]},
-            lines[quota],
+            limits.get(quota, {}),
         )
         for quota in client.peaks
-    )
+    ]
+
+
+def throttled(candidates: Sequence[Candidate]) -> list[str]:
+    """Return the quotas with throttled time under any candidate quota file."""
+    every = (quota for each in candidates for quota, time in each.throttled_s.items() if time.upper != 0)
+    return list(dict.fromkeys(every))

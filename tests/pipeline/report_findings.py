@@ -11,16 +11,17 @@ from weir.pipeline.report.model import (
     DAY_MS,
     HOUR_MS,
     Bounds,
-    Broker,
     Candidate,
     Client,
     Columns,
     Counts,
     Findings,
     Ingested,
+    Loads,
     Proposal,
     Series,
     Use,
+    Wanted,
 )
 from weir.pipeline.report.names import Entity
 
@@ -28,7 +29,7 @@ START_MS: Final = 1_795_737_600_000
 """2026-11-27 00:00 UTC (ms), a Friday."""
 HOUR_S: Final = 3600.0
 ALICE: Final = Entity("alice", "app")
-NOTHING: Final = Findings("user-client-id", 30)
+NOTHING: Final = Findings(Wanted())
 
 
 def hours(count: int, seconds: float = HOUR_S) -> Columns:
@@ -54,9 +55,9 @@ def client(entity: Entity, bytes_: Series, **values: object) -> Client:
     return Client(entity, bytes_=bytes_, **fields)  # type: ignore[arg-type]  # checked by the tests
 
 
-def broker(number: int, *loads: float, quota: str = "producer_byte_rate") -> Broker:
-    """Return a broker with these loads (bytes/s) by column."""
-    return Broker(number, {quota: loads})
+def brokers(*each: Series) -> dict[int, Loads]:
+    """Return the brokers 1, 2 and so on, which have these loads (bytes/s) of producers by column."""
+    return {number: {"producer_byte_rate": loads} for number, loads in enumerate(each, 1)}
 
 
 def findings(*entities: Entity) -> Findings:
@@ -68,13 +69,11 @@ def findings(*entities: Entity) -> Findings:
     waits = {"producer_byte_rate": 90.0, "request_percentage": 30.0}
     clients = tuple(client(each, bytes_, throttle_s=waits) for each in entities)
     return Findings(
-        "user-client-id",
-        30,
-        "default",
+        Wanted(),
         use=Use(
             hours(2),
             total,
-            (broker(1, *(value / HOUR_S for value in total)),),
+            brokers(tuple(value / HOUR_S for value in total)),
             0,
             clients,
             len(clients) + 3,
@@ -130,14 +129,11 @@ def large(*, clients: int, top: int, days: int = 15, brokers: int = 30) -> Findi
         )
     flags = (("held back",), (), ("never near",), ("outlier", "new"))
     return Findings(
-        "user-client-id",
-        top,
-        "production",
-        {"producer_byte_rate": 100e6, "consumer_byte_rate": 200e6},
+        Wanted("production", top=top, capacity={"producer_byte_rate": 100e6, "consumer_byte_rate": 200e6}),
         use=Use(
             columns,
             tuple(map(sum, zip(*(each.bytes_ for each in made), strict=True))),
-            tuple(_broker(number, day(9e7 / (number + 1), 8, 0.2)) for number in range(1, brokers + 1)),
+            {number: _loads(day(9e7 / (number + 1), 8, 0.2)) for number in range(1, brokers + 1)},
             0,
             tuple(made),
             clients * 3,
@@ -180,8 +176,8 @@ def large(*, clients: int, top: int, days: int = 15, brokers: int = 30) -> Findi
 _PARTS: Final = {"producer_byte_rate": 1.0, "consumer_byte_rate": 0.4}
 
 
-def _broker(number: int, load: Sequence[float]) -> Broker:
-    return Broker(number, {quota: tuple(v * part for v in load) for quota, part in _PARTS.items()})
+def _loads(load: Sequence[float]) -> Loads:
+    return {quota: tuple(v * part for v in load) for quota, part in _PARTS.items()}
 
 
 assert START_MS % DAY_MS == 0

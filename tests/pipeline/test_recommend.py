@@ -15,7 +15,6 @@ from weir.cli.main import weir
 from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read, replace
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.recommend import use
 from weir.pipeline.recommend.flags import CUT, HELD_BACK, NEVER_NEAR, NEW, ONE_OFF
 from weir.pipeline.recommend.job import recommend
 from weir.pipeline.recommend.plan import ANONYMOUS, Plan
@@ -140,6 +139,7 @@ def test_a_recommended_entry_is_a_percentile_times_headroom(run: Run) -> None:
         "producer_byte_rate = 4860000\n"
     ) in text
     assert text.startswith("# Recommended by `weir pipeline recommend`, 2026-11-22 02:00 UTC.\n")
+    assert "12:00 UTC to 2026-11-20 16:00 UTC; 1 entity, a user-client-id.\n" in text
     assert outcome.read == {"hours": 3, "entities": 1}
     assert outcome.wrote == {"entries": 1, "proposals": 2}
 
@@ -173,7 +173,7 @@ def test_every_recommended_name_has_an_entry_or_is_counted_as_omitted(run: Run) 
     }
     assert outcome.wrote["entries"] == 2 * len(HOSTILE) + 1
     assert {note for note in outcome.notes if "cannot have" in note} == {
-        "1 entities without a name: they cannot have an entry"
+        "1 entity without a name: it cannot have an entry"
     } | {
         f"2 entities {why}: they cannot have an entry"
         for why in (
@@ -189,6 +189,7 @@ def test_recommend_leaves_entities_below_the_floor_to_the_default(run: Run) -> N
     rows = [hour("a", "small", produce=1000.0), hour("a", "zero"), hour("a", "big", produce=2 * MB)]
     outcome, text = run(rows, percentile=100)
     assert own(parse(text)) == {(Entity("a", "big"), PRODUCE): 3 * MB}
+    assert "12:00 UTC to 2026-11-20 13:00 UTC; 3 entities, each user-client-id.\n" in text
     assert "# Entries: 1 of entities; 2 more are left to the default entry.\n" in text
     assert outcome.wrote == {"entries": 1, "proposals": 6}
 
@@ -343,7 +344,7 @@ def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: 
     assert text.count("; now ") == 2  # nothing limits what etl-2 fetches
     (note,) = (note for note in outcome.notes if "dropped" in note)
     assert note == (
-        "1 values of quotas.toml are dropped: defaults, or of another level than user-client-id; "
+        "1 value of quotas.toml is dropped: defaults, or of another level than user-client-id; "
         "the new entries replace them"
     )
 
@@ -407,12 +408,11 @@ def test_recommend_command_writes_a_quota_file_and_json(
     assert parse(file.read_text()) == QuotaTable({(EVERYBODY, FETCH): MB})
 
 
-def test_recommend_reads_only_the_chosen_days(run: Run, spark: SparkSession, tmp_path: Path) -> None:
-    run([hour("a", "b", produce=2 * MB), hour("a", "b", number=24, produce=9 * MB)])
-    lake = Lake(str(tmp_path / "lake"))
-    plan = Plan(now=NOW, days=(DAY, DAY))
-    rows = use.rows(spark, lake, plan, None)
-    assert [row["day"] for row in rows.select("day").collect()] == [DAY]
+def test_recommend_reads_only_the_chosen_days(run: Run) -> None:
+    rows = [hour("a", "b", produce=2 * MB), hour("a", "b", number=24, produce=9 * MB)]
+    outcome, text = run(rows, days=(DAY, DAY), percentile=100)
+    assert outcome.read == {"hours": 1, "entities": 1}
+    assert own(parse(text)) == {(Entity("a", "b"), PRODUCE): 3 * MB}
 
 
 def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:
@@ -502,7 +502,7 @@ def test_user_whose_clients_have_no_client_id_gets_an_entry_and_is_named_first(r
         "producer_byte_rate: 40.00 MB/s, the most of all, were used by clients of user bob without a "
         "client-id: no entry for client-ids limits them, so an entry for the user is proposed"
     )
-    assert "1 entities without a name: they cannot have an entry" in outcome.notes
+    assert "1 entity without a name: it cannot have an entry" in outcome.notes
 
 
 def test_busiest_clients_without_client_id_and_login_are_named_first(run: Run) -> None:
@@ -551,15 +551,16 @@ def test_recommendation_tells_tiers_and_the_entities_that_move_to_them(run: Run)
     current = parse(
         "".join(
             f'[[quota]]\nuser = "a"\nclient_id = "{name}"\nproducer_byte_rate = {quota}_000_000\n'
-            for name, quota in (("x", 2), ("y", 5), ("z", 50))
+            for name, quota in (("x", 2), ("w", 2), ("y", 5), ("z", 50))
         )
     )
-    rows = [hour("a", name, produce=size * MB) for name, size in (("x", 4), ("y", 5), ("z", 6), ("new", 30))]
+    sizes = {"x": 4, "y": 5, "z": 6, "new": 30, "w": 4}
+    rows = [hour("a", name, produce=size * MB) for name, size in sizes.items()]
     outcome, _text = run(rows, quotas=(PRODUCE,), headroom=1.0, percentile=100, current=current)
     (listing,) = (each for each in outcome.listings if "tiers" in each.title)
     # z needs 6 MB/s: 10 is the next of the series; y keeps its quota
     assert listing.rows == (
-        (PRODUCE.value, 5 * MB, 2, 1, 0, 0, "a x"),
+        (PRODUCE.value, 5 * MB, 3, 2, 0, 0, "a w, a x"),  # equally far: ordered by name
         (PRODUCE.value, 10 * MB, 1, 0, 1, 0, "a z"),
         (PRODUCE.value, 50 * MB, 1, 0, 0, 1, ""),
     )

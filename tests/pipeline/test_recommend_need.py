@@ -11,8 +11,8 @@ import pytest
 from weir.pipeline.recommend.flags import HELD_BACK, OUTLIER
 from weir.pipeline.recommend.need import NEED, POT, needs
 from weir.pipeline.recommend.plan import PAIRS, Plan
-from weir.pipeline.recommend.proposals import marked, proposed, wanted
-from weir.pipeline.recommend.reasons import Ground, reason
+from weir.pipeline.recommend.proposals import proposed, wanted
+from weir.pipeline.recommend.reasons import reason
 from weir.quotas import QuotaKey
 
 PRODUCE, REQUESTS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -58,11 +58,10 @@ def proposal(rows: pl.DataFrame, plan: Plan, current: float | None = None) -> di
             first_ms=pl.lit(FIRST_MS),
         )
     )
-    every = wanted(budgets, needs(rows, plan.hours_percentile), plan)
-    found = marked(proposed(every, plan, {}), plan, PAIRS, FIRST_MS, FIRST_MS + 14 * 24 * HOUR_MS)
+    every = wanted(budgets, needs(rows, plan.hours_percentile), plan, PAIRS)
+    found = proposed(every, plan, {}, FIRST_MS, FIRST_MS + 14 * 24 * HOUR_MS)
     (row,) = found.iter_rows(named=True)
-    (ground,) = found.select(Ground._fields).iter_rows()
-    return {**row, "reason": reason(Ground(*ground), plan, {})}
+    return {**row, "reason": reason(row, plan, {})}
 
 
 PLAN: Final = Plan(now=FIRST, quotas=(PRODUCE,))
@@ -164,7 +163,7 @@ def test_cut_proposals_are_rounded_down_and_stay_above_the_floor() -> None:
     rows = hours(40.0).with_columns(
         user=pl.lit("u"), client_id=pl.lit("a"), quota=pl.lit(REQUESTS.value), used=pl.lit(40.001)
     )
-    every = wanted(budgets, needs(rows, None), plan)
-    found = proposed(every, plan, {REQUESTS: 1 / 3}).sort("client_id")
+    every = wanted(budgets, needs(rows, None), plan, PAIRS)
+    found = proposed(every, plan, {REQUESTS: 1 / 3}, FIRST_MS, FIRST_MS + HOUR_MS).sort("client_id")
     assert every.sort("client_id")["wanted"].to_list() == [40.01, 5.0]
     assert found["proposed"].to_list() == [16.67, 5.0]  # 5 + 35.01 / 3

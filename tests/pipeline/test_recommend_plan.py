@@ -16,10 +16,11 @@ from weir.pipeline.outcome import PipelineError
 from weir.pipeline.recommend import capacity as recommend_capacity
 from weir.pipeline.recommend import plan as recommend_plan
 from weir.pipeline.recommend.capacity import fitting
-from weir.pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
-from weir.pipeline.recommend.file import Proposed, lines
+from weir.pipeline.recommend.current import CurrentLimit, Kept, current_limit, kept
+from weir.pipeline.recommend.file import lines
 from weir.pipeline.recommend.notes import of_run
 from weir.pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
+from weir.pipeline.recommend.reasons import Row
 from weir.quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from weir.quotas.table.entry_places import entry_spans
 from weir.quotas.table.options import PLAIN, Options, Pacing, Scope
@@ -156,7 +157,8 @@ def test_recommend_keeps_replaces_or_counts_every_current_quota(
     table: QuotaTable, level: str, with_default: bool
 ) -> None:
     plan = Plan(now=NOW, quotas=(PRODUCE, FETCH), with_default=with_default)
-    seen = candidates(table, plan, level)[::2]
+    replaceable = [of for of in table.values if of[1] in plan.quotas and is_of_level(of[0], level)]
+    seen = replaceable[::2]
     found = kept(table, plan, level, seen)
     stay = sum(map(len, found.rates.values()))
     assert stay + found.dropped + len(seen) == len(table.values)
@@ -167,6 +169,15 @@ def test_recommend_keeps_replaces_or_counts_every_current_quota(
 
 
 # The file.
+
+
+def proposal(
+    user: str, client_id: str | None, rate: float, reason: str, flags: list[str], prefix: str | None = None
+) -> Row:
+    """Return a proposal of a produce rate."""
+    pot = {"user": user, "client_id": client_id, "client_id_prefix": prefix}
+    return {**pot, "quota": PRODUCE.value, "proposed": rate, "reason": reason, "flags": flags}
+
 
 flags = st.lists(texts, max_size=2)
 reasons = st.text()
@@ -203,7 +214,7 @@ def test_a_recommended_file_holds_proposals_the_default_and_kept_entries(
     seen = [(Entity(*its_names), PRODUCE) for its_names in proposals]
     rest = kept(current, plan, PAIRS, seen)
     rows = [
-        Proposed(user, client_id, None, PRODUCE.value, rate, reason, its_flags)
+        proposal(user, client_id, rate, reason, its_flags)
         for (user, client_id), (rate, reason, its_flags) in proposals.items()
     ]
     table = parse("".join(lines([header], rows, plan, PAIRS, rest)))
@@ -219,8 +230,8 @@ def test_a_recommended_file_holds_proposals_the_default_and_kept_entries(
 
 def test_a_recommended_file_is_formatted_as_documented() -> None:
     rows = [
-        Proposed("alice", "app", None, PRODUCE.value, 4_860_000.0, "p99; x 1.5 headroom", ["new", "one-off"]),
-        Proposed("alice", None, "etl-", PRODUCE.value, 3e6, "sum", []),
+        proposal("alice", "app", 4_860_000.0, "p99; x 1.5 headroom", ["new", "one-off"]),
+        proposal("alice", None, 3e6, "sum", [], prefix="etl-"),
     ]
     rest = Kept({Entity("alice", "app"): {REQUESTS: 12.5}, Entity(topic="logs"): {PRODUCE: 5.0}})
     assert "".join(lines(["first", "second\nline"], rows, PLAN, PAIRS, rest)) == (
@@ -276,3 +287,14 @@ def test_kept_entries_keep_their_pacing_and_scope() -> None:
     rest = kept(current, plan, PAIRS, [])
     table = parse("".join(lines([], [], plan, PAIRS, rest)))
     assert table.options_of(bob) == table.options_of(bob, shadow=True) == said
+
+
+def test_the_entry_for_a_users_other_client_ids_keeps_its_options() -> None:
+    """The entry was written without them."""
+    others, said = Entity("bob", DEFAULT), Options(Pacing.SMOOTH, Scope.CLUSTER)
+    current = QuotaTable({(others, FETCH): 5.0}, options={(others, FETCH): said})
+    plan = Plan(now=NOW, quotas=(PRODUCE,))
+    rest = kept(current, plan, PAIRS, [])
+    table = parse("".join(lines([], [proposal("bob", None, 3e6, "p99", [])], plan, PAIRS, rest)))
+    assert table.values[others, FETCH] == 5
+    assert table.options_of(others) == said

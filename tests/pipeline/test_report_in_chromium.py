@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.chromium import DARK, LIGHT, NEEDS_CHROMIUM, opened, probed
-from tests.pipeline.report_findings import ALICE, broker, client, findings, hours, large
+from tests.pipeline.report_findings import ALICE, brokers, client, findings, hours, large
 from weir.pipeline.report.model import Findings
 from weir.pipeline.report.names import Entity
 from weir.pipeline.report.page import render
-from weir.pipeline.report.view import view
 
 pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM]
 
@@ -28,7 +27,7 @@ SHOWN = """[...document.querySelectorAll("#clients tbody tr")].filter((row) => r
 
 
 def rendered(found: Findings) -> str:
-    return render(view(found, made=datetime(2026, 12, 12, tzinfo=UTC), version="1"))
+    return render(found, made=datetime(2026, 12, 12, tzinfo=UTC), version="1")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def test_chromium_draws_the_chart_of_a_single_hour(tmp_path: Path) -> None:
     assert found.use is not None
     one = client(ALICE, (1e6,))
     use = replace(
-        found.use, columns=hours(1, 30.0), bytes_=(1e6,), clients=(one,), brokers=(broker(1, 3e4),), count=1
+        found.use, columns=hours(1, 30.0), bytes_=(1e6,), clients=(one,), brokers=brokers((3e4,)), count=1
     )
     drawn = probed(rendered(replace(found, use=use)), DRAWN, tmp_path).split(",")
     assert drawn == ["100xtrue", "100xtrue"]

@@ -16,7 +16,7 @@ from tests.pipeline.report_findings import (
     HOUR_S,
     NOTHING,
     START_MS,
-    broker,
+    brokers,
     client,
     findings,
     hours,
@@ -24,7 +24,7 @@ from tests.pipeline.report_findings import (
 )
 from tests.pipeline.report_pages import HOSTILE, Page
 from weir.pipeline.report.actions import ACTIONS, actions
-from weir.pipeline.report.data import columns_of, proposal
+from weir.pipeline.report.data import columns_of
 from weir.pipeline.report.model import (
     HOUR_MS,
     Bounds,
@@ -35,24 +35,24 @@ from weir.pipeline.report.model import (
     Ingested,
     Proposal,
     Use,
+    Wanted,
 )
 from weir.pipeline.report.names import Entity, visible
 from weir.pipeline.report.page import render
 from weir.pipeline.report.plot import HEIGHT, plot
-from weir.pipeline.report.units import BYTES_PER_S
-from weir.pipeline.report.view import RUN, Cell, missing, view
+from weir.pipeline.report.view import RUN, Cell, figures, missing, rows, week
 
 MADE: Final = datetime(2026, 11, 28, 12, 30, tzinfo=UTC)
 WEEK: Final = 7 * 24
 
 
 def rendered(found: Findings) -> str:
-    return render(view(found, made=MADE, version="1.2.3"))
+    return render(found, made=MADE, version="1.2.3")
 
 
 def text_of(found: Findings) -> str:
     """Return the page's text, with one space between words and between cells."""
-    apart = re.sub(r"</(p|t[dh]|d[dt]|li|div)>", r" </\1>", rendered(found))
+    apart = re.sub(r"</(p|t[dh]|d[dt]|li|div|span)>", r" </\1>", rendered(found))
     return " ".join(Page(apart).text.split())
 
 
@@ -62,10 +62,26 @@ def with_use(found: Findings, **values: object) -> Findings:
     return replace(found, use=replace(found.use, **values))  # type: ignore[arg-type]  # checked by the tests
 
 
+def with_capacity(found: Findings) -> Findings:
+    """Return the findings with a capacity of 100 bytes/s of each broker."""
+    return replace(found, wanted=Wanted(capacity={"producer_byte_rate": 100.0}))
+
+
+def gauges_of(found: Findings) -> list[tuple[str | None, ...]]:
+    """Return class, label and length of the arc of each gauge."""
+    elements = Page(rendered(found)).elements
+    classes = [attributes["class"] for name, attributes in elements if name == "li" and attributes]
+    labels = [
+        label for _, a in elements if (label := a.get("aria-label")) and re.match(r"Broker \d+:", label)
+    ]
+    arcs = [attributes["stroke-dasharray"] for _, attributes in elements if attributes.get("class") == "arc"]
+    return list(zip(classes, labels, arcs, strict=True))
+
+
 def test_the_report_page_without_tables_names_the_jobs_to_run() -> None:
     text = text_of(NOTHING)
     assert all(said in text for job, said in RUN.items() if job != "rollup")
-    assert missing(NOTHING) == ["ingest", "rollup", "recommend", "replay"]
+    assert list(missing(NOTHING)) == ["ingest", "rollup", "recommend", "replay"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +113,7 @@ def test_the_report_page_begins_with_three_sentences() -> None:
 def test_report_averages_are_over_the_recorded_time() -> None:
     """In half a minute 1 MB moved: 33.3 kB/s. An hour has 120 times as many seconds."""
     columns = hours(1, seconds=30.0)
-    found = with_use(findings(ALICE), columns=columns, bytes_=(1e6,), brokers=(broker(1, 33.3e3),))
+    found = with_use(findings(ALICE), columns=columns, bytes_=(1e6,), brokers=brokers((33.3e3,)))
     one = client(ALICE, (1e6,))
     found = with_use(found, clients=(one,), count=1)
     text = text_of(found)
@@ -125,14 +141,13 @@ def test_report_figures_show_the_change_from_the_week_before() -> None:
         findings(ALICE),
         columns=hours(2 * WEEK),
         bytes_=bytes_,
-        brokers=(),
+        brokers={},
         clients=(client(ALICE, bytes_),),
         weeks=(Counts(6, 1, 5.0), Counts(5, 2, 1.0)),
     )
     assert found.use is not None
-    shown = view(found, made=MADE, version="1").use
-    assert shown is not None
-    assert [(each.value, each.change, each.tone) for each in shown.figures] == [
+    shown = figures(found.use, "client")
+    assert [(each.value, each.change, each.tone) for each in shown] == [
         ("150 B/s", "+50 % on the week before", ""),
         ("150 B/s", "+50 % on the week before", ""),
         ("6", "+20 % on the week before", ""),
@@ -145,26 +160,22 @@ def test_report_figures_have_no_change_without_an_earlier_week() -> None:
 
 
 def test_report_gauges_compare_the_highest_hour_with_the_capacity() -> None:
-    brokers = (broker(1, 95.0, 20.0), broker(2, 10.0, 75.0), broker(3, 1.0, 2.0))
-    found = replace(with_use(findings(ALICE), brokers=brokers), capacity={"producer_byte_rate": 100.0})
-    shown = view(found, made=MADE, version="1").use
-    assert shown is not None
-    assert [(each.broker, each.text, each.tone) for each in shown.gauges] == [
-        (1, "95 %", "bad"),
-        (2, "75 %", "warn"),
-        (3, "2 %", "good"),
+    loads = brokers((95.0, 20.0), (10.0, 75.0), (1.0, 2.0))
+    found = with_capacity(with_use(findings(ALICE), brokers=loads))
+    assert gauges_of(found) == [
+        ("gauge bad", "Broker 1: 95 %", "95.0 200"),
+        ("gauge warn", "Broker 2: 75 %", "75.0 200"),
+        ("gauge good", "Broker 3: 2 %", "2.0 200"),
     ]
-    assert shown.loads[0].lines[0].text == "capacity 100 B/s"
+    assert "Broker 1, produce load capacity 100 B/s" in text_of(found)
     assert "Broker 1 is the fullest: 95 % of its produce capacity (95 B/s of 100 B/s)." in text_of(found)
 
 
 def test_report_gauges_compare_brokers_with_the_highest_load_without_a_capacity() -> None:
-    found = with_use(findings(ALICE), brokers=(broker(1, 50.0, 20.0), broker(2, 10.0, 25.0)))
-    shown = view(found, made=MADE, version="1").use
-    assert shown is not None
-    assert [(each.text, each.share, each.tone) for each in shown.gauges] == [
-        ("50 B/s", 1.0, ""),
-        ("25 B/s", 0.5, ""),
+    found = with_use(findings(ALICE), brokers=brokers((50.0, 20.0), (10.0, 25.0)))
+    assert gauges_of(found) == [
+        ("gauge", "Broker 1: 50 B/s", "100.0 200"),
+        ("gauge", "Broker 2: 25 B/s", "50.0 200"),
     ]
     assert "Broker 1 has the highest load of 2 brokers: 50 B/s of produce." in text_of(found)
 
@@ -174,13 +185,9 @@ def test_report_actions_begin_with_full_brokers_and_clients_that_were_held_back(
         entity = Entity("u", name)
         return Proposal(entity, "producer_byte_rate", 1000.0, current, proposed, flags=flags, reason="why")
 
+    uneven = client(Entity("u", "uneven"), (1e6, 0.0), skew=2.5, brokers=4)
     found = replace(
-        with_use(
-            findings(ALICE),
-            brokers=(broker(1, 90.0),),
-            clients=(client(Entity("u", "uneven"), (1e6, 0.0), skew=2.5, brokers=4),),
-        ),
-        capacity={"producer_byte_rate": 100.0},
+        with_capacity(with_use(findings(ALICE), brokers=brokers((90.0,)), clients=(uneven,))),
         proposals=(
             proposed("lower", 5e3, 2e3, "never near"),
             proposed("new", None, 2e3),
@@ -208,40 +215,28 @@ def test_report_actions_are_at_most_ten_of_several_kinds() -> None:
     assert len({each.verb for each in found}) >= 3
 
 
-def test_a_proposal_is_read_from_a_row_with_missing_and_further_columns() -> None:
-    row = {
-        "user": "u",
-        "client_id": None,
-        "quota": "consumer_byte_rate",
-        "proposed": 5.0,
-        "upper": 9.0,
-        "x": 1,
-    }
-    assert proposal(row) == Proposal(Entity("u", None), "consumer_byte_rate", proposed=5.0, upper=9.0)
-
-
 def test_a_report_plot_of_one_period_fills_its_box() -> None:
     """A heat map of one column was blank."""
-    made = plot("one", hours(1, 30.0), BYTES_PER_S, {"load": [1e6]})
+    made = plot("one", hours(1, 30.0), "B/s", {"load": [1e6]}, {})
     path = re.fullmatch(rf"M0 {HEIGHT}V(\d+)h{made.count}V{HEIGHT}Z", made.areas["load"])
     assert path is not None
     assert int(path[1]) < HEIGHT / 2
     assert made.count == 1
-    assert made.times[0].text == "27 Nov"
+    assert made.times[0][1] == "27 Nov"
 
 
 def test_a_report_plot_has_lines_of_quotas_and_names_those_far_above() -> None:
-    made = plot("p", hours(2), BYTES_PER_S, {"load": [50.0, 100.0]}, {"quota": 200.0, "capacity": 1e9})
-    assert [(each.at is None, each.text) for each in made.lines] == [
-        (False, "quota 200 B/s"),
-        (True, "capacity 1 GB/s, far above"),
-    ]
-    assert made.top >= 200
+    one = client(ALICE, (1.0, 1.0), highs={"producer_byte_rate": (50.0, 100.0)})
+    limits = Proposal(ALICE, "producer_byte_rate", current=200.0, proposed=1e9)
+    found = replace(with_use(findings(ALICE), clients=(one,)), proposals=(limits,))
+    assert "highest window average quota 200 B/s proposed 1 GB/s, far above" in text_of(found)
+    classes = [attributes.get("class") or "" for _, attributes in Page(rendered(found)).elements]
+    assert [each for each in classes if each.startswith("limit ")] == ["limit l-quota"]
 
 
 def test_a_report_plot_of_a_long_time_keeps_the_highest_values() -> None:
     columns = hours(360)
-    made = plot("p", columns, BYTES_PER_S, {"load": [0.0] * 359 + [7.0]})
+    made = plot("p", columns, "B/s", {"load": [0.0] * 359 + [7.0]}, {})
     assert (made.count, made.step_ms) == (180, 2 * HOUR_MS)
     assert made.areas["load"].endswith(f"h179V{HEIGHT - round(HEIGHT * 7 / made.top)}h1V{HEIGHT}Z")
 
@@ -256,31 +251,40 @@ def test_report_columns_of_weeks() -> None:
 
 def test_the_report_page_has_a_table_and_a_page_of_each_top_client() -> None:
     entities = [Entity("u", f"c{index}") for index in range(3)]
-    page = Page(rendered(replace(findings(*entities), top=2)))
+    page = Page(rendered(replace(findings(*entities), wanted=Wanted(top=2))))
     pages = [attributes["id"] for name, attributes in page.elements if name == "article"]
     links = [a["href"] for name, a in page.elements if name == "a" and a["href"] != "#overview"]
     assert links == [f"#{name}" for name in pages] == ["#client-1", "#client-2"]
-    rows = [name for name, attributes in page.elements if attributes.get("class") == "spark"]
-    assert len(rows) == 3
+    sparks = [name for name, attributes in page.elements if attributes.get("class") == "spark"]
+    assert len(sparks) == 3
     assert "3 more clients used less." in page.text
 
 
+def test_the_report_page_tells_one_left_out_broker_and_quota_file_in_the_singular() -> None:
+    found = with_use(findings(ALICE), brokers_left=1)
+    file = Candidate("next.toml", {}, 0, 0)
+    one, two = (text_of(replace(found, candidates=(file,) * count)) for count in (7, 8))
+    assert "1 broker with less use is not shown." in one
+    assert "1 more quota file was replayed." in one
+    assert "2 more quota files were replayed." in two
+
+
 def test_a_clients_page_has_its_quota_and_the_proposal_as_lines() -> None:
-    shown = view(findings(ALICE), made=MADE, version="1").use
-    assert shown is not None
-    (row,) = shown.rows
+    found = findings(ALICE)
+    assert found.use is not None
+    (row,) = rows(found, found.use)
     assert row.plots is not None
-    assert [each.text for each in row.plots[0].lines] == ["quota 4 kB/s", "proposed 2 kB/s"]
+    assert row.plots[0].lines == {"quota": 4000, "proposed": 2000}
+    assert "quota 4 kB/s proposed 2 kB/s" in text_of(found)
     assert row.quota_share == 2000 / 4000
 
 
 def test_the_profile_of_the_week_has_the_average_of_each_hour() -> None:
     count = 3 * 24  # from Friday 00:00 to Sunday 24:00
     bytes_ = tuple(HOUR_S * (900 if hour == 25 else 100) for hour in range(count))
-    found = with_use(findings(ALICE), columns=hours(count), bytes_=bytes_, brokers=(), clients=())
-    shown = view(found, made=MADE, version="1").use
-    assert shown is not None
-    days = dict(shown.week)
+    found = with_use(findings(ALICE), columns=hours(count), bytes_=bytes_, brokers={}, clients=())
+    assert found.use is not None
+    days = week(found.use)
     assert (days["Sat"][1].shade, days["Sat"][1].text) == (9, "Sat 01:00: 900 B/s")
     assert days["Sat"][0].text == "Sat 00:00: 100 B/s"
     assert days["Mon"][0] == Cell(0, "Mon 00:00: no records")
@@ -307,7 +311,7 @@ def hostile() -> Findings:
     found = findings(*entities)
     return replace(
         found,
-        cluster=HOSTILE[0],
+        wanted=Wanted(HOSTILE[0]),
         proposals=tuple(replace(p, reason=p.entity.user or "", flags=(HOSTILE[1],)) for p in found.proposals),
         candidates=tuple(Candidate(name, {"producer_byte_rate": Bounds(1, 1)}, 0, 0) for name in HOSTILE),
         ingested=(Ingested("usage", 90, 6, tuple((name, 1) for name in HOSTILE)),),
@@ -358,7 +362,7 @@ def test_the_report_of_idle_clients_has_no_division_by_zero() -> None:
         findings(ALICE),
         columns=hours(2, 0.0),
         bytes_=nothing,
-        brokers=(broker(1, *nothing),),
+        brokers=brokers(nothing),
         clients=(idle,),
     )
     assert isinstance(found.use, Use)

@@ -24,8 +24,8 @@ from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake
 from weir.pipeline.recommend.job import recommend
 from weir.pipeline.recommend.plan import Plan as Recommendation
-from weir.pipeline.report.data import Wanted
 from weir.pipeline.report.job import report
+from weir.pipeline.report.model import Wanted
 from weir.pipeline.rollup.job import rollup
 from weir.pipeline.spark import session
 from weir.quotas import Entity, QuotaKey, QuotaTable
