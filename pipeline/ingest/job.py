@@ -10,9 +10,9 @@ import hashlib
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from weir.pipeline.ingest.batch import Batches
 from weir.pipeline.ingest.parse import KINDS, RULES, Rules, parsed
+from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.outcome import Outcome, PipelineError
 
 if TYPE_CHECKING:
@@ -35,16 +36,6 @@ LOOK_S: Final = 0.2
 """Time (s) between two checks of Spark's streams for their end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Settings that say how often ingest runs a batch, and when it ends."""
-
-    every_s: float | None = None
-    """Time (s) between batches; None to ingest the records that exist and then end."""
-    stop: threading.Event | None = None
-    """Event that ends the run after the batches in progress; None if only signals end it."""
-
-
 def ingest(
     spark: SparkSession,
     lake: Lake,
@@ -52,30 +43,35 @@ def ingest(
     *,
     kinds: Sequence[str] = tuple(KINDS),
     cluster: str = "default",
-    pace: Pace = Pace(),
+    every_s: float | None = None,
+    stop: threading.Event | None = None,
     rules: Rules = RULES,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
-    """Ingest the records of these `kinds` (usage, trace) of a Kafka cluster into the tables, until all
-    existing records are read or `pace.stop` is set. `say` is called with one line of text per batch, and
-    per sort of files that are not read. Raises PipelineError if the source or the directory of the tables is
-    unsuitable, or Spark fails.
+    """Ingest the records of these `kinds` (usage, trace) of a Kafka cluster into the tables. Without
+    `every_s`, end when all existing records are read; else run a batch every `every_s` (s). A signal or the
+    event `stop` ends the run after the batches in progress. `say` is called with one line of text per batch,
+    and per sort of files that are not read. Raises PipelineError if the source or the directory of the
+    tables is unsuitable, or Spark fails.
     """
-    unread = tuple(source.unread(spark))
+    unread = tuple(source.unread(spark)) if isinstance(source, Directory) else ()
     for line in unread:
         say(line)
     takers = {kind: Batches(lake, KINDS[kind], cluster, say) for kind in kinds}
-    stop = pace.stop or threading.Event()
+    stop = stop or threading.Event()
     queries: list[StreamingQuery] = []
     with _until_signalled(stop):
         try:
             for kind, taker in takers.items():
-                rows = parsed(source.stream(spark, kind), KINDS[kind], rules, files=source.is_files)
+                rows = source.stream(spark, kind)
+                files, skip_lost = isinstance(source, Directory), source.skip_lost
+                rows = parsed(rows, KINDS[kind], rules, files=files, skip_lost=skip_lost)
                 # Each source has a checkpoint of its own.
                 name = hashlib.sha256(f"{cluster}\n{source.name(kind)}".encode()).hexdigest()[:16]
-                path = lake.checkpoint("ingest", f"{kind}-{name}")
+                path = lake.path("checkpoint", "ingest", f"{kind}-{name}")
                 writer = rows.writeStream.queryName(f"ingest {kind}").option("checkpointLocation", path)
-                queries.append(_started(writer, taker, pace))
+                queries.append(_paced(writer.foreachBatch(taker.take), every_s).start())
+                taker.app_id.set_result(queries[-1].id)
             _wait(queries, stop)
         except StreamingQueryException as error:
             failures = [taker.failure for taker in takers.values() if taker.failure is not None]
@@ -86,14 +82,10 @@ def ingest(
     return _outcome(lake, takers, unread)
 
 
-def _started(writer: DataStreamWriter, taker: Batches, pace: Pace) -> StreamingQuery:
-    writer = writer.foreachBatch(taker.take)
-    if pace.every_s is None:
-        query = writer.trigger(availableNow=True).start()
-    else:
-        query = writer.trigger(processingTime=f"{round(pace.every_s * 1000)} milliseconds").start()
-    taker.app_id.set_result(query.id)
-    return query
+def _paced(writer: DataStreamWriter, every_s: float | None) -> DataStreamWriter:
+    if every_s is None:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
 
 
 def _wait(queries: Sequence[StreamingQuery], stop: threading.Event) -> None:
@@ -102,7 +94,7 @@ def _wait(queries: Sequence[StreamingQuery], stop: threading.Event) -> None:
     """
     running = list(queries)
     while running:
-        stop.wait(LOOK_S) if not stop.is_set() else threading.Event().wait(LOOK_S)
+        time.sleep(LOOK_S)
         for query in tuple(running):
             if not query.isActive:
                 query.awaitTermination()  # raises the stream's exception
@@ -135,28 +127,21 @@ def _until_signalled(stop: threading.Event) -> Iterator[None]:
 
 
 def _outcome(lake: Lake, takers: Mapping[str, Batches], unread: Sequence[str]) -> Outcome:
-    wrote, where = dict[str, int](), dict[str, str]()
+    wrote, where, notes = dict[str, int](), dict[str, str](), list(unread)
     for kind, taker in takers.items():
-        wrote[f"{kind} records"], where[f"{kind} records"] = taker.counts.new, lake.path(kind)
-        if taker.counts.rejected:
-            wrote[f"rejected {kind}"], where[f"rejected {kind}"] = taker.counts.rejected, lake.rejected
-    return Outcome(
-        "ingest",
-        read={f"{kind} lines": taker.counts.read for kind, taker in takers.items()},
-        wrote=wrote,
-        where=where,
-        notes=(*unread, *_notes(takers)),
-    )
-
-
-def _notes(takers: Mapping[str, Batches]) -> Iterator[str]:
-    for kind, taker in takers.items():
-        if taker.counts.rejected:
-            yield f"rejected {kind}: lines that are no valid records; the column reason has the reasons"
-        if taker.counts.duplicates:
-            yield f"duplicates: {taker.counts.duplicates:,} {kind} records were in the tables already"
-    if not any(taker.counts.read for taker in takers.values()):
-        yield "nothing new"
+        seen = taker.counts
+        wrote[f"{kind} records"], where[f"{kind} records"] = seen.new, lake.path(kind)
+        if seen.rejected:
+            wrote[f"rejected {kind}"], where[f"rejected {kind}"] = seen.rejected, lake.rejected
+            notes.append(
+                f"rejected {kind}: lines that are no valid records; the column reason has the reasons"
+            )
+        if seen.duplicates:
+            notes.append(f"duplicates: {seen.duplicates:,} {kind} records were in the tables already")
+    read = {f"{kind} lines": taker.counts.read for kind, taker in takers.items()}
+    if not any(read.values()):
+        notes.append("nothing new")
+    return Outcome("ingest", read, wrote, where, tuple(notes))
 
 
 _KNOWN: Final = (
