@@ -97,6 +97,7 @@ def _end_java(spark: SparkSession) -> None:
     """Terminate the JVM, if this process started it, without calling it: after an interrupt, the connection
     to the JVM may be in the middle of a response.
     """
+    # PySpark has no public handle of the process that it starts, and any other way asks the JVM itself.
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is not None:
         process.terminate()

@@ -53,10 +53,10 @@ RATES: Final = {
     "request_percentage": Rate("request_time_us", 1e-4),
     "controller_mutation_rate": Rate("mutations"),
 }
-SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """Percentiles of windows, as shares of 1."""
 
-RATE: Final = StructType([StructField(name, DoubleType()) for name in (*SHARES, "max")])
+RATE: Final = StructType([StructField(name, DoubleType()) for name in SHARES])
 """A rate of one entity at one broker in one period: percentiles and maximum over the windows in which the
 rate was above 0; null without use.
 """

@@ -168,14 +168,18 @@ BAD: list[tuple[str | bytes | None, str]] = [
     (having(api="x" * 2_000_000), f"Expected `str` of length <= {TEXT_MAX} - at `.*api"),
     (
         having(time_ms=0),
-        r"time_ms 0 \(1970-01-01 00:00:00.000\+00:00\) is not within "
-        r"1420070400000 \(2015-01-01 00:00:00.000\+00:00\) and",
+        (
+            r"time_ms 0 \(1970-01-01 00:00:00.000\+00:00\) is not within "
+            r"1420070400000 \(2015-01-01 00:00:00.000\+00:00\) and"
+        ),
     ),
     (having(time_ms=-(2**63)), f"time_ms {-(2**63)} is not within"),
     (
         having(time_ms=TAKEN_MS + DAY_MS + 1),
-        rf"time_ms {TAKEN_MS + DAY_MS + 1} \(2023-11-15 22:13:20.001\+00:00\) is not within .* and "
-        rf"{TAKEN_MS + DAY_MS} \(2023-11-15 22:13:20.000\+00:00\)",
+        (
+            rf"time_ms {TAKEN_MS + DAY_MS + 1} \(2023-11-15 22:13:20.001\+00:00\) is not within .* and "
+            rf"{TAKEN_MS + DAY_MS} \(2023-11-15 22:13:20.000\+00:00\)"
+        ),
     ),
     (having(time_ms=2**63 - 1), f"time_ms {2**63 - 1} is not within"),
 ]
