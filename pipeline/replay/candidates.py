@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,8 +36,7 @@ entry, as written in a quota file. `in_force` is the limit of the same budget in
 CLIENT: Final = ("user", "client_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A candidate quota file: its name in results, and its text."""
 
     name: str
@@ -47,21 +47,13 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
     """Read quota files; give each a unique name: its file name, or its path if another file has the same
     name. Raises PipelineError if a file cannot be read or parsed.
     """
-    names: dict[str, int] = {RECORDED: 1}
-    twice = {path.name for path in paths if sum(other.name == path.name for other in paths) > 1}
-    found = []
+    files, names, found = Counter(path.name for path in paths), Counter([RECORDED]), list[Candidate]()
     for path in paths:
-        name = _said(str(path) if path.name in twice else path.name)
-        names[name] = names.get(name, 0) + 1
+        name = path.name if files[path.name] == 1 else str(path)
+        name = name.encode("utf-8", "replace").decode()  # Spark and JSON accept only UTF-8
+        names[name] += 1
         found.append(Candidate(name if names[name] == 1 else f"{name} #{names[name]}", _text(path)))
     return found
-
-
-def _said(name: str) -> str:
-    """Return a file's name for results, with a question mark for each byte that is not UTF-8, because Spark
-    and JSON accept only UTF-8.
-    """
-    return name.encode("utf-8", "replace").decode()
 
 
 def _text(path: Path) -> str:
@@ -168,11 +160,9 @@ def _draws(
             if candidate is candidates[0]:
                 in_force[key] = limit
             other = in_force.get(key)
-            is_same = other is not None and (
-                (other.tags, other.pacing, other.scope) == (limit.tags, limit.pacing, limit.scope)
-            )
             names = candidate.name, key.value, user, client_id, *limit.tags[:3]
             options = limit.pacing.value, limit.scope.value
+            is_same = other is not None and other._replace(value=limit.value) == limit
             yield (*names, limit.value, *options, other.value if other is not None and is_same else None)
 
 
@@ -192,9 +182,5 @@ def _table(text: str, pacing: Pacing) -> QuotaTable:
 
 
 def _recorded(entity: Entity) -> Entity:
-    user, client_id = entity.user, entity.client_id
-    return replace(
-        entity,
-        user=shortened(user) if isinstance(user, str) else user,
-        client_id=shortened(client_id) if isinstance(client_id, str) else client_id,
-    )
+    names = {name: getattr(entity, name) for name in CLIENT}
+    return replace(entity, **{name: shortened(of) for name, of in names.items() if isinstance(of, str)})
