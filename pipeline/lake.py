@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-ALL: Final = "true"
-"""Condition for `replace` that every row fulfils."""
 _VERSIONS: Final = 20
 """Number of versions of a table in which `append_once` looks for its rows."""
 _ATTEMPTS: Final = 5
@@ -147,11 +145,11 @@ def sql_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def replace(rows: DataFrame, path: str, where: str = ALL) -> None:
+def replace(rows: DataFrame, path: str, where: str | None = None) -> None:
     """Replace those rows of the table at `path` that fulfil the SQL condition `where`, by default all rows.
     Raises AnalysisException if a new row does not fulfil it.
     """
-    writer = _writer(rows) if where == ALL else _writer(rows).option("replaceWhere", where)
+    writer = _writer(rows) if where is None else _writer(rows).option("replaceWhere", where)
     _save(writer.mode("overwrite"), path)
 
 

@@ -27,7 +27,6 @@ from weir.pipeline.outcome import Outcome, PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from weir.pipeline.ingest.sources import Source
     from weir.pipeline.lake import Lake
@@ -70,7 +69,11 @@ def ingest(
                 name = hashlib.sha256(f"{cluster}\n{source.name(kind)}".encode()).hexdigest()[:16]
                 path = lake.path("checkpoint", "ingest", f"{kind}-{name}")
                 writer = rows.writeStream.queryName(f"ingest {kind}").option("checkpointLocation", path)
-                queries.append(_paced(writer.foreachBatch(taker.take), every_s).start())
+                if every_s is None:
+                    writer = writer.trigger(availableNow=True)
+                else:
+                    writer = writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
+                queries.append(writer.foreachBatch(taker.take).start())
                 taker.app_id.set_result(queries[-1].id)
             _wait(queries, stop)
         except StreamingQueryException as error:
@@ -80,12 +83,6 @@ def ingest(
             for query in queries:
                 query.stop()
     return _outcome(lake, takers, unread)
-
-
-def _paced(writer: DataStreamWriter, every_s: float | None) -> DataStreamWriter:
-    if every_s is None:
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
 
 
 def _wait(queries: Sequence[StreamingQuery], stop: threading.Event) -> None:

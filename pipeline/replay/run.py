@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from weir.pipeline import arrow
 from weir.pipeline.replay.candidates import RECORDED, Drawn
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-PERIOD: Final = StructType([StructField(name, LongType()) for name in ("bucket", "period")])
-PACKED: Final = StructType([*PERIOD.fields, StructField("rows", BinaryType())])
+PERIOD: Final = ("bucket", "period")
+_PACKED: Final = StructType().add("bucket", "long").add("period", "long").add("rows", "binary")
 RECORDS_AT_ONCE: Final = 500_000
 """Number of records that a task converts at once."""
 _SAFE: Final = 0.999
@@ -119,42 +119,32 @@ def hours(
     recorded throttle times. Return the hours of each budget (`tables.REPLAY`).
     """
     pack = partial(_packed, drawn=drawn, buckets=buckets, period_ms=period_ms)
-    packed = needed(records).mapInArrow(pack, PACKED).repartition(buckets, "bucket")
+    packed = needed(records).mapInArrow(pack, _PACKED).repartition(buckets, "bucket")
     replay = partial(_replayed, budgets=drawn.budgets, settings=settings, period_ms=period_ms)
-    return packed.sortWithinPartitions(*PERIOD.names).mapInArrow(replay, REPLAY)
+    return packed.sortWithinPartitions(*PERIOD).mapInArrow(replay, REPLAY)
 
 
 def _packed(
     batches: Iterator[pa.RecordBatch], drawn: Drawn, buckets: int, period_ms: int
 ) -> Iterator[pa.RecordBatch]:
     for records in arrow.frames(batches, RECORDS_AT_ONCE):
-        at = {"bucket": _home() % buckets, "period": pl.col("time_ms") // period_ms}
-        found = uses(records, drawn).with_columns(**{name: to.cast(pl.Int64) for name, to in at.items()})
-        yield from arrow.packed(found.drop("home"), PERIOD.names)
-
-
-def _home() -> pl.Expr:
-    return pl.struct("home", "cluster", "broker").hash()
+        home = pl.struct("home", "cluster", "broker").hash()
+        found = uses(records, drawn).with_columns(
+            bucket=(home % buckets).cast(pl.Int64), period=pl.col("time_ms") // period_ms
+        )
+        yield from arrow.packed(found.drop("home"), PERIOD)
 
 
 def _replayed(
     batches: Iterable[pa.RecordBatch], budgets: pl.DataFrame, settings: BudgetSettings, period_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    for periods in _buckets(batches, period_ms):
-        yield from arrow.batches(replayed(periods, budgets, settings), REPLAY)
-
-
-def _buckets(
-    batches: Iterable[pa.RecordBatch], period_ms: int
-) -> Iterator[Iterator[tuple[int, pl.DataFrame]]]:
-    """Yield the periods of each bucket: the end (ms) of a period, and its uses."""
     rows = (row for batch in batches for row in zip(*batch.columns, strict=True))
     for _bucket, parts in groupby(rows, key=lambda row: row[0]):
-        by_period = groupby(parts, key=lambda row: row[1].as_py())
-        yield (
+        periods = (
             ((period + 1) * period_ms, pl.concat(arrow.unpacked(each[2]) for each in of_period))
-            for period, of_period in by_period
+            for period, of_period in groupby(parts, key=lambda row: row[1].as_py())
         )
+        yield from arrow.batches(replayed(periods, budgets, settings), REPLAY)
 
 
 def replayed(

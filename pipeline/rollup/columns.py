@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from weir.pipeline.tables import BY_QUOTA, CLUSTER, DAY, SECONDS, USAGE_RECORD
 from weir.usage.groups import Group
@@ -65,10 +65,6 @@ ENTITY: Final = ("cluster", "level", "user", "client_id")
 """Columns that identify an entity of a roll-up."""
 
 
-def _kind(name: str) -> DataType:
-    return USAGE_RECORD[name].dataType if name in TOTALS else LongType()
-
-
 ROLLUP: Final = StructType(
     [
         CLUSTER,
@@ -80,7 +76,8 @@ ROLLUP: Final = StructType(
         StructField("broker", LongType()),
         StructField("start_ms", LongType()),
         StructField("window_s", LongType()),  # length of the windows
-        *(StructField(name, _kind(name)) for name in AMOUNTS),
+        *(USAGE_RECORD[name] for name in TOTALS),
+        *(StructField(name, LongType()) for name in CHARGED),
         *(StructField(name, RATE) for name in RATES),
         StructField("active_s", DoubleType()),  # total length of the windows with records
         StructField("throttle_ms", BY_QUOTA),  # null if all are 0; so are the next two
