@@ -1,7 +1,5 @@
-"""Write one micro-batch into the tables.
-
-After a kill, Spark repeats a batch with the same content until its checkpoint has the batch. The tables add
-the rows of a batch once: the name of a checkpoint (`app_id`) and the number of the batch identify them.
+"""Write micro-batches into the tables. The name of a checkpoint (`app_id`) and the number of the batch
+identify a batch that Spark repeats after a kill.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Ingest records from files or topics into tables, each exactly once, with Spark's Structured Streaming.
-
-`sources` reads files or messages, `lines` splits files, `parse` validates records, `batch` writes tables.
-This module runs the streams until they end.
+"""Run the streams of ingest until they end: `sources` reads files or messages, `lines` splits files, `parse`
+validates records, `batch` writes tables.
 """
 
 from __future__ import annotations

@@ -130,10 +130,11 @@ def drawn(
     recorded = recorded.with_columns(candidate=pl.lit(RECORDED), ranged=False)
     both = pl.concat([limited, recorded], how="diagonal")
     prefix = pl.when(pl.col("of_prefix") != "").then(pl.col("of_prefix") + "*")
+    of_user, of_client_id = (pl.when(pl.col(name) != "").then(name) for name in OF[:2])
     own = pl.col("has_limit").is_null()
     both = both.with_columns(
-        name=pl.when(own).then("user").otherwise(_named("of_user")),
-        name_id=pl.when(own).then("client_id").otherwise(pl.coalesce(prefix, _named("of_client_id"))),
+        name=pl.when(own).then("user").otherwise(of_user),
+        name_id=pl.when(own).then("client_id").otherwise(pl.coalesce(prefix, of_client_id)),
     )
     same = ("candidate", "quota", "name", "name_id", *OF, "limit", "pacing", "scope", "in_force", "ranged")
     budgets = both.select(same).unique().with_row_index("budget")
@@ -141,10 +142,6 @@ def drawn(
     names = pl.struct("candidate", "quota", "name", "name_id").hash()
     renamed = budgets.with_columns(home=names).drop(OF).rename({"name": "user", "name_id": "client_id"})
     return Drawn(draws, renamed)
-
-
-def _named(part: str) -> pl.Expr:
-    return pl.when(pl.col(part) != "").then(part)
 
 
 def _draws(

@@ -1,10 +1,8 @@
 """Run `quotas.replay` inside Spark, which turns records into the hours of each budget.
 
-Spark reads the records once. Each of its tasks finds the uses of budgets with polars, and packs them into
-buckets of budgets; Spark shuffles the buckets, a few large binary values. The tasks after the shuffle receive
-the uses of their budgets in periods, one after the other, and keep the state of the budgets from one period
-to the next, so that memory holds the uses of only one period. The charges of one budget are replayed in
-sequence, on one core.
+The tasks before Spark's shuffle find the uses of budgets, and pack them into buckets of budgets. The tasks
+after the shuffle receive the uses of their budgets in periods, one after the other, and keep the state of the
+budgets from one period to the next.
 
 Most budgets are never near their limit. A *segment*, the uses of a budget between two silences in which a
 limiter forgets all earlier charges, is not replayed if it cannot exceed the limit: its charges are counted.
@@ -28,12 +26,15 @@ from weir.pipeline.replay.charges import (
     CHARGES_PER_RECORD,
     OWNER,
     charges,
+    counted,
+    hour,
     in_order,
     needed,
     number,
+    throttled,
     uses,
+    waits,
 )
-from weir.pipeline.replay.recorded import counted, hour, throttled, waits
 from weir.pipeline.tables import REPLAY
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -65,8 +66,7 @@ _RESULT: Final = {
 }
 """Columns of the hours of an owner (a budget at one broker and instance); `demand` is an index of `_DEMANDS`.
 """
-
-
+_OWNER: Final = dict(zip(OWNER, (pl.UInt32, pl.String, pl.String, pl.Int64), strict=True))
 _TOLD: Final = dict.fromkeys(("start_ms", "throttle_ms", "throttled_ms"), pl.Int64)
 
 
@@ -319,11 +319,7 @@ class _Bucket:
         rows = [_row(number, outlook) for number, owner in self._owners.items() for outlook in owner.finish()]
         loud = pl.DataFrame(rows, _RESULT, orient="row")
         each = pl.concat([loud, *self._quiet], how="diagonal_relaxed")
-        owners = pl.DataFrame(
-            list(self._numbers),
-            dict(zip(OWNER, (pl.UInt32, pl.String, pl.String, pl.Int64), strict=True)),
-            orient="row",
-        ).with_row_index("owner")
+        owners = pl.DataFrame(list(self._numbers), _OWNER, orient="row").with_row_index("owner")
         replays = each.join(owners.with_columns(pl.col("owner").cast(pl.Int64)), on="owner")
         told = pl.concat([pl.DataFrame(schema=_TOLD), *self._recorded], how="diagonal_relaxed")
         told = told.with_columns(pl.col(name[:-6]).alias(name) for name in _BOUNDS)
