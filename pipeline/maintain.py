@@ -54,9 +54,7 @@ def maintain(
 
 
 def _taken_again(lines: DataFrame, lake: Lake, kind: Kind, cluster: str, rules: Rules) -> int:
-    """Parse rejected lines again, move those that are valid by now to the kind's table, and return their
-    number.
-    """
+    """Parse rejected lines again, move those that are valid by now to their table; return their number."""
     number = fn.monotonically_increasing_id().cast("string")
     with kept(lines.withColumn("number", number)) as numbered:
         sources = numbered.select(fn.col("number").alias("source"), fn.col("line").cast("binary"), "taken_ms")
@@ -81,9 +79,7 @@ def _delete(lines: DataFrame, lake: Lake, kind: Kind, cluster: str) -> None:
 
 
 def _expired(spark: SparkSession, lake: Lake, oldest_ms: int) -> int:
-    """Delete the days before the day of `oldest_ms` (Unix time), and lines that were rejected before it.
-    Return the number of rows.
-    """
+    """Delete days before that of `oldest_ms`, and lines rejected before it; return the number of rows."""
     day = datetime.fromtimestamp(oldest_ms / 1000, UTC).date()
     before = dict.fromkeys((lake.usage, lake.trace, lake.rollup), f"day < date'{day}'")
     before[lake.rejected] = f"taken_ms < {oldest_ms}"

@@ -28,9 +28,7 @@ _ROWS_PER_FILE: Final = 250_000
 
 
 class Counts(NamedTuple):
-    """Numbers of lines of one kind (usage or trace) that ingest has read: all, new records, records that the
-    tables had already, and rejected lines.
-    """
+    """Numbers of lines of one kind: read, new records, records that the tables had, and rejected lines."""
 
     read: int = 0
     new: int = 0
@@ -42,9 +40,7 @@ class Counts(NamedTuple):
 
 
 class Batches:
-    """Writes the batches of one kind of records (usage or traces) of one cluster into the tables, and sums up
-    the batches' numbers of lines.
-    """
+    """Writes the batches of one kind of records of one cluster, and sums up their numbers of lines."""
 
     def __init__(self, lake: Lake, kind: Kind, cluster: str, say: Callable[[str], None]) -> None:
         self._lake, self._kind, self._cluster, self._say = lake, kind, cluster, say
@@ -55,9 +51,7 @@ class Batches:
         """Exception that ended the stream; kept because Spark's own exception has only its text."""
 
     def take(self, rows: DataFrame, batch: int) -> None:
-        """Write the lines of a micro-batch into the tables; Spark's `foreachBatch` calls this method. Keep an
-        exception in `failure`, then raise it.
-        """
+        """Write a micro-batch (for Spark's `foreachBatch`). Keep an exception in `failure`, and raise it."""
         try:
             began_s = time.monotonic()
             # Spark disables it for streams because of state, which this query lacks.
@@ -71,9 +65,7 @@ class Batches:
 
 
 def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
-    """Add parsed lines (`Kind.parsed`) to the tables, unless this batch of `app_id` was added before; return
-    their numbers.
-    """
+    """Add parsed lines (`Kind.parsed`) to the tables once per batch of `app_id`; return their numbers."""
     with kept(parsed) as rows:
         counts = take_records(rows, lake, kind, cluster, app_id, batch)
         if counts.rejected:
@@ -84,9 +76,7 @@ def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, b
 
 
 def take_records(rows: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
-    """Add the records among parsed lines to the table of their kind, as `take` does; return the numbers of
-    all lines.
-    """
+    """Add the records among parsed lines to their table, as `take` does; return the numbers of all lines."""
     counted = rows.agg(fn.count("*"), fn.count("line"), fn.min("time_ms"), fn.max("time_ms")).collect()
     ((read_, rejected, *extent_ms),) = counted
     good = read_ - rejected

@@ -100,9 +100,7 @@ def _wait(queries: Sequence[StreamingQuery], stop: threading.Event) -> None:
 
 @contextmanager
 def _until_signalled(stop: threading.Event) -> Iterator[None]:
-    """During the block, set `stop` at SIGINT or SIGTERM; raise KeyboardInterrupt at a second signal. Do
-    nothing outside the main thread.
-    """
+    """In the main thread, set `stop` at SIGINT or SIGTERM; raise KeyboardInterrupt at a second signal."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -169,9 +167,7 @@ def explained(error: Exception, source: Source) -> Exception:
 
 
 def _cause(text: str) -> str:
-    """Return the innermost exception of a Java stack trace, or the first line of another text; at most 300
-    characters.
-    """
+    """Return the innermost exception of a stack trace, or a text's first line; at most 300 characters."""
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     line: str = causes[-1] if causes else text.strip().partition("\n")[0]
     return line[:300]

@@ -32,15 +32,11 @@ OLDEST_MS: Final = 1_420_070_400_000
 """Lowest valid time (ms) of a record: the beginning of 2015, before Weir existed."""
 DAY_MS: Final = 24 * 3600 * 1000
 AHEAD_MS_MAX: Final = DAY_MS
-"""Time (ms) by which a record may be ahead of the clock of Spark's batch; a record further ahead is
-rejected.
-"""
+"""Maximum time (ms) by which a valid record may be ahead of the clock of Spark's batch."""
 COUNT_MAX: Final = 10**13
 """Maximum of any number in a valid record, so low that sums of records fit into 64 bits."""
 TEXT_MAX: Final = 1_000
-"""Maximum length (characters) of a name, longer than any that Weir writes. A name of megabytes could exhaust
-the memory of a job.
-"""
+"""Maximum length (characters) of a name, so that no name exhausts a job's memory; Weir's are shorter."""
 LINE_MAX: Final = 10_000
 """Number of bytes of a rejected line that the table `rejected` keeps."""
 REJECTED_MAX: Final = 1_000_000
@@ -80,9 +76,7 @@ class Kind:
 
     @property
     def parsed(self) -> StructType:
-        """Spark schema of parsed lines: the columns of a record, and those of a rejected line. Either are
-        null.
-        """
+        """Spark schema of parsed lines: the columns of a record, then of a rejected line. Either are null."""
         return StructType([*self.columns.fields, *_ABOUT])
 
 

@@ -41,21 +41,16 @@ _FILE: Final = "path string, modificationTime timestamp, length bigint, content 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory of finished files of records. Spark ignores files whose names begin with a dot or an
-    underscore.
-    """
+    """A directory of finished files of records. Spark ignores names that begin with a dot or underscore."""
 
     path: str
     batch_bytes: int = BATCH_BYTES
-    """Approximate size (bytes) of the files in one batch. Files are not split, so that a batch may be larger.
-    """
+    """Approximate size (bytes) of the files in one batch. Files are not split: a batch may be larger."""
     skip_lost: bool = False
     """True to ignore files that were deleted before they were read."""
 
     def name(self, kind: str) -> str:
-        """Return the text that identifies the place from which records of a kind (usage or trace) are
-        read.
-        """
+        """Return the text that identifies the place from which records of a kind are read."""
         return f"files {self.path.rstrip('/')}/{kind}-*.jsonl"
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
@@ -72,9 +67,7 @@ class Directory:
         return small.select(fn.col("path").alias("source"), content, _taken())
 
     def unread(self, spark: SparkSession) -> Iterator[str]:
-        """Yield one line of text about each sort of content that is not read. Raises PipelineError if the
-        source cannot be read.
-        """
+        """Yield a line per sort of content that is not read. Raises PipelineError if none can be read."""
         if re.search(_PATTERN, self.path):
             raise PipelineError(
                 f"{self.path}: Spark takes such a name for a pattern and reads files twice: use a directory "
@@ -105,9 +98,7 @@ class Directory:
         return FILE_BYTES_MAX if self._is_local else REMOTE_BYTES_MAX
 
     def _why(self, name: Column) -> Column:
-        """Return the column with the reason why a file is not read; null for files that are read. `name` is
-        its path below the directory.
-        """
+        """Return the reason why a file is not read, by its path below the directory; null for other files."""
         age = fn.unix_timestamp() - fn.unix_timestamp("modificationTime")
         endings = "|".join(re.escape(end) for end in COMPRESSIONS)
         return (

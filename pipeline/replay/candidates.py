@@ -71,9 +71,7 @@ def _text(path: Path) -> str:
 
 
 def not_replayed(candidate: Candidate) -> list[str]:
-    """Return lines for the operator about entries of the candidate file that a replay ignores: one line per
-    type of entry, with the number of entries.
-    """
+    """Return lines with the number of entries that a replay ignores, one for each type of entry."""
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
     addresses = sum(entity.ip is not None for entity, _key in table.values)
@@ -165,9 +163,7 @@ def _draws(
 
 @lru_cache(maxsize=16)
 def _table(text: str, pacing: Pacing) -> QuotaTable:
-    """Parse the text of a quota file, once per Python process of Spark, and shorten long names like the names
-    in records.
-    """
+    """Parse a quota file, once per Python process of Spark, and shorten long names like those in records."""
     table = parse(text)
     return QuotaTable(
         {(_recorded(entity), key): value for (entity, key), value in table.values.items()},

@@ -29,9 +29,7 @@ CHARGES_PER_RECORD: Final = 10
 accurate (docs/how-to/pipeline/replay.md).
 """
 SESSIONS_MAX: Final = 10_000
-"""Maximum number of connections that a replay assumes for one usage record; each connection takes at least
-one row.
-"""
+"""Maximum number of connections that a replay assumes for a usage record; each takes a row or more."""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """For each API that creates or deletes topics or partitions, the first version that can answer with error 89
@@ -45,9 +43,7 @@ own budgets; a restarted Weir is a new instance.
 CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "told_ms", "note", "took_ms", "waited_ms")
 """Columns of charges, in the order of the parameters of `quotas.replay_demand.RangedReplay.feed`."""
 WAITS_PER_RECORD: Final = 100
-"""Maximum number of throttle times, one after the other, into which the recorded throttle time of one usage
-record is split.
-"""
+"""Maximum number of throttle times into which the throttle time of a usage record is split."""
 WAIT_MS_MAX: Final = 2**31 - 1
 """Maximum throttle time (ms): the protocol's field has 32 bits."""
 BUDGET: Final = ("budget", "cluster", "broker", "start_ms")

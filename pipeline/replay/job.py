@@ -56,9 +56,7 @@ class Options:
     pacing: Pacing = Pacing.KAFKA
     """Kind of limiter (Kafka's or smooth) of byte rates whose entry in the quota file sets no pacing."""
     compare_sources: bool = False
-    """True to replay traces and usage records of the traced clients, and to report the difference between
-    both results.
-    """
+    """True to replay traces and usage records of the traced clients, and to compare the results."""
     top: int = TOP
 
 
@@ -130,18 +128,14 @@ def _extent(rows: DataFrame) -> _Extent:
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
-    """Return the records of the cluster and days to replay, from the table of traces or of usage; Spark opens
-    no files of others.
-    """
+    """Return the records (traces or usage) to replay; Spark opens no files of other clusters and days."""
     rows = read(spark, lake.path(source), USAGE if source == "usage" else TRACE)
     rows = rows.where(F.col("cluster") == options.cluster)
     return rows if options.days is None else rows.where(F.col("day").between(*map(F.lit, options.days)))
 
 
 def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], options: Options) -> DataFrame:
-    """Return the hours (`tables.REPLAY`) of all budgets: as computed under each candidate quota file, and as
-    recorded.
-    """
+    """Return the hours (`tables.REPLAY`) of all budgets, under each candidate quota file and as recorded."""
     if not extent.records:
         return empty(rows.sparkSession, REPLAY)
     of_all = drawn(extent.clients, files, options.unnamed, options.pacing)
@@ -151,9 +145,7 @@ def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], opti
 
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
-    """Return one line that tells the share of requests that have a trace; no line if the number of requests
-    is unknown.
-    """
+    """Return a line with the share of requests that have a trace; no line if the number is unknown."""
     used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
     if used is None or not used[0]:
         return []

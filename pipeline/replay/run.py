@@ -72,9 +72,7 @@ _TOLD: Final = dict.fromkeys(("start_ms", "throttle_ms", "throttled_ms"), pl.Int
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettings:
-    """Settings that all replayed budgets share: those of the configuration of `weir run`, and the assumed
-    timeout of clients.
-    """
+    """Settings that all budgets share: those of `weir run`'s configuration, and the clients' timeout."""
 
     num_samples: int = NUM_SAMPLES_DEFAULT
     window_s: int = WINDOW_S_DEFAULT
@@ -179,9 +177,7 @@ class _Owner:
         self._end_ms = 0
 
     def feed(self, found: pl.DataFrame, end_ms: int, until_ms: int = NEVER) -> None:
-        """Simulate the charges of a segment that ends at `end_ms`, except those from `until_ms` on: they may
-        not be the next ones.
-        """
+        """Simulate a segment that ends at `end_ms`; keep charges from `until_ms` on: they may not be next."""
         if self._later is not None:
             found = in_order(pl.concat([self._later, found]).with_columns(segment=pl.lit(0, pl.UInt32)))
         self._end_ms, self._later = max(self._end_ms, end_ms), None
@@ -192,9 +188,7 @@ class _Owner:
         self._replay.feed(*(found[name].to_list() for name in columns))
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return True if no charge so far matters for a charge at `now_ms`. A charge may be later than its
-        record's segment, because requests wait.
-        """
+        """Return True if no charge so far matters at `now_ms`; charges may be later than their segment."""
         if isinstance(self._replay, RangedReplay) or now_ms < self._end_ms:
             return False
         if self._later is not None:

@@ -80,9 +80,7 @@ def by_budget(hours: DataFrame) -> pl.DataFrame:
 
 
 def totals(budgets: pl.DataFrame, names: Sequence[str]) -> list[Total]:
-    """Return the totals of `by_budget`, ordered by quota, and then by candidate quota file in the order of
-    `names`.
-    """
+    """Return the totals of `by_budget`, in the order of quotas, and then of `names` (of candidates)."""
 
     def of(bound: str) -> pl.Expr:
         return pl.when("held_back").then(f"throttle_ms_{bound}").otherwise("violations")
@@ -177,9 +175,7 @@ def share(part: float, whole: float) -> str:
 
 
 def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[str]:
-    """Return one line per candidate quota file and quota that compares two replays of the same clients: from
-    usage records, and from traces.
-    """
+    """Return a line per candidate and quota that compares replays of the same clients from two sources."""
     trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
     return [
         f"{name}, {quota}: throttle times {_than(usage[name, quota].throttle, total.throttle)},"

@@ -17,9 +17,7 @@ PERIODS: Final = {"hour": HOUR_S, "day": DAY_S}
 LEVELS: Final = ("user-client-id", "user", "client-id")
 """Levels of entities: pairs of user and client-id, users, client-ids."""
 ANY_BROKER: Final = -1
-"""Broker id in rows of mutations, which Kafka limits in the whole cluster, and in rows of records without a
-known broker.
-"""
+"""Broker id of mutations, which Kafka limits in the whole cluster, and of records without a broker."""
 
 TOTALS: Final = ("requests", "bytes_in", "bytes_out", "request_time_us", "mutations", "errors")
 """Fields of usage records that roll-ups sum up."""

@@ -186,9 +186,7 @@ def _sizes(usage: DataFrame) -> dict[Day, _Size]:
 
 
 def _passes(sizes: dict[Day, _Size]) -> Iterator[list[Day]]:
-    """Group the days into passes of bounded size, so that shuffles stay small, and completed passes survive a
-    kill.
-    """
+    """Group days into passes of bounded size, so that shuffles are small and a kill loses one pass."""
     some, records = list[Day](), 0
     for day, size in sizes.items():
         if some and records + size.records > _RECORDS_AT_ONCE:
