@@ -1,10 +1,8 @@
 """Replay: compute which clients candidate quota files would have throttled, when, and for how long.
 
-The job reads traces or usage records, and runs the classes that enforce quotas (`quotas.replay`) for each
-candidate. The table `replay` gets one row per budget and hour, with the computed throttle times, and the same
-rows with the recorded throttle times. For clients that quotas held back in the recording, the throttle times
-are a range from models of demand (`quotas.replay_demand`). docs/how-to/pipeline/replay.md describes the
-models of clients and their accuracy.
+The table `replay` gets one row per budget and hour under each candidate, and the same rows with the recorded
+throttle times. For clients that quotas held back in the recording, the throttle times are a range from models
+of demand (`quotas.replay_demand`). docs/how-to/pipeline/replay.md describes the models and their accuracy.
 """
 
 from __future__ import annotations

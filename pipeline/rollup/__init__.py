@@ -4,5 +4,4 @@
   1 s. A shorter peak violates no quota.
 - Quotas are per broker, so rows are, too. `reading` has sums over brokers and entities for other jobs.
 - `job` chooses the days; `compute` computes them with polars in Spark's tasks.
-- Percentiles are exact, because an entity has at most 8,640 windows per day and broker.
 """

@@ -62,7 +62,6 @@ SECONDS_BY_QUOTA: Final = StructType([StructField(quota, DoubleType()) for quota
 ENTITY: Final = ("cluster", "level", "user", "client_id")
 """Columns that identify an entity of a roll-up."""
 
-
 ROLLUP: Final = StructType(
     [
         CLUSTER,
