@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weir.demo.client_specs import CLIENTS, quota_table
-from weir.pipeline.ingest.job import Pace, ingest
+from weir.pipeline.ingest.job import ingest
 from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake
 from weir.pipeline.recommend.job import recommend
@@ -43,7 +43,7 @@ def jobs(files: Files, version: str) -> dict[str, Job]:
     stop = threading.Event()
 
     def ingested(spark: SparkSession) -> Outcome:
-        outcome = ingest(spark, lake, Directory(str(files.records)), pace=Pace(stop=stop))
+        outcome = ingest(spark, lake, Directory(str(files.records)), stop=stop)
         if stop.is_set():  # a signal arrived, and ingest has finished its batch
             raise KeyboardInterrupt
         return outcome

@@ -32,9 +32,7 @@ def frames(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pl.DataFram
 
 
 def packed(rows: pl.DataFrame, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield one row for each value of the columns `by` (numbers), with the other columns in the binary column
-    `rows`.
-    """
+    """Yield a row per value of the columns `by` (numbers); its binary column `rows` has the other columns."""
     for values, part in rows.partition_by(by, as_dict=True, include_key=False).items():
         file = io.BytesIO()
         part.write_ipc_stream(file, compression="lz4")

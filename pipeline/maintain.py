@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -22,58 +21,40 @@ HISTORY_DAYS: Final = 7
 """Number of days for which earlier versions of the tables can be read; the least that Delta Lake permits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retained:
-    """Settings of how long data are kept."""
-
-    days: int | None = None
-    """Number of days for which rows are kept; None to keep all. Days are deleted as a whole."""
-    history_days: int = HISTORY_DAYS
-    """Number of days for which earlier versions of the tables can be read, at least `HISTORY_DAYS`."""
-
-    @property
-    def keep_ms(self) -> int | None:
-        """Age (ms) beyond which records are rejected."""
-        return None if self.days is None else self.days * DAY_MS
-
-
-def maintain(spark: SparkSession, lake: Lake, retained: Retained, now_ms: int) -> Outcome:
-    """Maintain all tables. `now_ms` is the present Unix time (ms). A kill at any time loses nothing, and
-    other jobs may run meanwhile.
+def maintain(
+    spark: SparkSession,
+    lake: Lake,
+    now_ms: int,
+    *,
+    keep_days: int | None = None,
+    history_days: int = HISTORY_DAYS,
+) -> Outcome:
+    """Maintain all tables. `now_ms` is the present Unix time (ms). Rows are kept for `keep_days` days, by
+    default for ever; days are deleted as a whole. Earlier versions of the tables can be read for
+    `history_days` days, at least `HISTORY_DAYS`. A kill at any time loses nothing, and other jobs may run
+    meanwhile.
     """
-    again = {
-        f"{kind.name} records": _taken_again(spark, lake, kind, retained, now_ms) for kind in KINDS.values()
-    }
+    keep_ms = None if keep_days is None else keep_days * DAY_MS
+    again = {f"{kind} records": 0 for kind in KINDS}
+    if (version := latest(spark, lake.rejected)) is not None:
+        lines = read(spark, lake.rejected, tables.REJECTED, version)
+        for kind, cluster in lines.select("kind", "cluster").distinct().collect():
+            of_cluster = lines.where((fn.col("kind") == kind) & (fn.col("cluster") == cluster))
+            rules = Rules(keep_ms, now_ms)
+            again[f"{kind} records"] += _taken_again(of_cluster, lake, KINDS[kind], cluster, rules)
     notes = list[str]()
-    if retained.keep_ms is not None:
-        deleted = _expired(spark, lake, now_ms - retained.keep_ms)
-        notes.append(f"deleted: {deleted:,} rows older than {retained.days} days")
-    for path in _paths(lake):
-        if compacted := _compacted(spark, path, retained.history_days):
-            notes.append(compacted)
-    where = {name: lake.path(name.split()[0]) for name in again}
+    if keep_ms is not None:
+        deleted = _expired(spark, lake, now_ms - keep_ms)
+        notes.append(f"deleted: {deleted:,} rows older than {keep_days} days")
+    for path in (lake.usage, lake.trace, lake.rejected, lake.rollup, lake.recommendation, lake.replay):
+        if exists(spark, path):
+            notes.append(_compacted(spark, path, history_days))
+    where = {f"{kind} records": lake.path(kind) for kind in KINDS}
     return Outcome("maintain", wrote=again, where=where, notes=tuple(notes))
 
 
-def _paths(lake: Lake) -> list[str]:
-    return [lake.usage, lake.trace, lake.rejected, lake.rollup, lake.recommendation, lake.replay]
-
-
-def _taken_again(spark: SparkSession, lake: Lake, kind: Kind, retained: Retained, now_ms: int) -> int:
-    """Parse the rejected lines of a kind again, move those that are valid by now to the kind's table, and
-    return their number.
-    """
-    if (version := latest(spark, lake.rejected)) is None:
-        return 0
-    lines = read(spark, lake.rejected, tables.REJECTED, version).where(fn.col("kind") == kind.name)
-    clusters = [row["cluster"] for row in lines.select("cluster").distinct().collect()]
-    rules = Rules(retained.keep_ms, now_ms=now_ms)
-    return sum(
-        _of_cluster(lines.where(fn.col("cluster") == name), lake, kind, name, rules) for name in clusters
-    )
-
-
-def _of_cluster(lines: DataFrame, lake: Lake, kind: Kind, cluster: str, rules: Rules) -> int:
+def _taken_again(lines: DataFrame, lake: Lake, kind: Kind, cluster: str, rules: Rules) -> int:
+    """Parse rejected lines again, move those that are valid by now to their table; return their number."""
     number = fn.monotonically_increasing_id().cast("string")
     with kept(lines.withColumn("number", number)) as numbered:
         sources = numbered.select(fn.col("number").alias("source"), fn.col("line").cast("binary"), "taken_ms")
@@ -98,12 +79,9 @@ def _delete(lines: DataFrame, lake: Lake, kind: Kind, cluster: str) -> None:
 
 
 def _expired(spark: SparkSession, lake: Lake, oldest_ms: int) -> int:
-    """Delete the days before the day of `oldest_ms` (Unix time), and lines that were rejected before it.
-    Return the number of rows.
-    """
+    """Delete days before that of `oldest_ms`, and lines rejected before it; return the number of rows."""
     day = datetime.fromtimestamp(oldest_ms / 1000, UTC).date()
-    by_day = (lake.usage, lake.trace, lake.rollup)
-    before = dict.fromkeys(by_day, f"day < date'{day}'")
+    before = dict.fromkeys((lake.usage, lake.trace, lake.rollup), f"day < date'{day}'")
     before[lake.rejected] = f"taken_ms < {oldest_ms}"
     deleted = 0
     for path, where in before.items():
@@ -114,12 +92,8 @@ def _expired(spark: SparkSession, lake: Lake, oldest_ms: int) -> int:
     return deleted
 
 
-def _compacted(spark: SparkSession, path: str, history_days: int) -> str | None:
-    """Compact the files of a table and delete the files of old versions; return a remark, None if there is no
-    such table.
-    """
-    if not exists(spark, path):
-        return None
+def _compacted(spark: SparkSession, path: str, history_days: int) -> str:
+    """Compact the files of a table and delete the files of old versions; return a remark."""
     (row,) = spark.sql(f"OPTIMIZE {sql_name(path)}").select("metrics.*").collect()
     spark.sql(f"VACUUM {sql_name(path)} RETAIN {history_days * 24} HOURS").collect()
     return f"{path}: {row['numFilesRemoved']:,} files became {row['numFilesAdded']:,}"

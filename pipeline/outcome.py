@@ -20,9 +20,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one run of a job, for printing: counts and paths by kind of input or output, remarks and
-    tables.
-    """
+    """Result of one run of a job, for printing: counts and paths by kind, remarks and tables."""
 
     job: str
     read: dict[str, int] = field(default_factory=dict)

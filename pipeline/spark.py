@@ -37,7 +37,9 @@ SETTINGS: Final = {
 }
 
 JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-"""Environment variables with options that Java, or Spark's script, adds to those of the driver."""
+"""Environment variables with options that Java, or Spark's script, adds to those of the driver, such as the
+choice of a garbage collector.
+"""
 
 
 @contextmanager
@@ -97,6 +99,7 @@ def _end_java(spark: SparkSession) -> None:
     """Terminate the JVM, if this process started it, without calling it: after an interrupt, the connection
     to the JVM may be in the middle of a response.
     """
+    # PySpark has no public handle of the process that it starts, and any other way asks the JVM itself.
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is not None:
         process.terminate()
@@ -123,17 +126,6 @@ def _stdout_as_stderr() -> Iterator[None]:
         os.close(saved)
 
 
-def _java_options(log_configuration: str) -> Iterator[str]:
-    """Yield the options of the driver's Java: the URI of its log configuration, and the parallel collector.
-
-    That collector takes less time of few cores than Java's default. Java does not start with two, so the
-    variables `JAVA_OPTIONS` may choose another.
-    """
-    yield f"-Dlog4j2.configurationFile={log_configuration}"
-    if not any("GC" in os.environ.get(name, "") for name in JAVA_OPTIONS):
-        yield "-XX:+UseParallelGC"
-
-
 def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
     with ExitStack() as until_started:
         if not submitted():
@@ -141,9 +133,13 @@ def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkS
 
             until_started.enter_context(launcher(local=master is not None and master.startswith("local")))
             quiet = until_started.enter_context(as_file(files("weir.pipeline").joinpath("log4j2.properties")))
-            java = {"spark.driver.extraJavaOptions": " ".join(_java_options(quiet.as_uri()))}
+            # Java's optimizing compiler (C2) takes more time of few cores than its code saves in one job.
+            java = f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:TieredStopAtLevel=1"
+            if not any("GC" in os.environ.get(name, "") for name in JAVA_OPTIONS):
+                # It takes less time of few cores than Java's default. Java does not start with two.
+                java += " -XX:+UseParallelGC"
             jars = {} if JARS in settings else loading(provided())
-            settings = {**java, **jars, **settings}
+            settings = {"spark.driver.extraJavaOptions": java, **jars, **settings}
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 

@@ -99,7 +99,6 @@ def ingest(
     properties = {} if kafka_config is None else _properties(kafka_config)
 
     def job(spark: SparkSession) -> Outcome:
-        from weir.pipeline.ingest.job import Pace
         from weir.pipeline.ingest.job import ingest as take
         from weir.pipeline.ingest.parse import DAY_MS, Rules
         from weir.pipeline.ingest.sources import Directory, Topic
@@ -116,9 +115,9 @@ def ingest(
             Lake(root),
             source,
             kinds=("usage", "trace") if kind == "both" else (kind,),
-            pace=Pace(None if once else every_s),
+            every_s=None if once else every_s,
             cluster=cluster,
-            rules=Rules(retention_days and retention_days * DAY_MS, skip_lost),
+            rules=Rules(retention_days and retention_days * DAY_MS),
             say=_nobody if as_json else click.echo,
         )
 

@@ -41,10 +41,9 @@ def maintain(
 
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake
-        from weir.pipeline.maintain import Retained
         from weir.pipeline.maintain import maintain as clean
 
-        retained = Retained(retention_days, history_days)
-        return clean(spark, Lake(root), retained, round(time.time() * 1000))
+        now_ms = round(time.time() * 1000)
+        return clean(spark, Lake(root), now_ms, keep_days=retention_days, history_days=history_days)
 
     run_job("maintain", job, master=master, as_json=as_json)

@@ -100,16 +100,19 @@ def newest(job: str, context: click.Context, spark: SparkSession) -> dict[str, d
     """Return the newest data that the job has written, by metric and cluster (Unix time, s), if the command
     has the option `--metrics-file`.
     """
-    from weir.pipeline.lag import newest_hours, newest_records
-    from weir.pipeline.lake import Lake
+    from weir.pipeline import lake as tables_of
+    from weir.pipeline.rollup import reading
+    from weir.pipeline.tables import USAGE
 
-    lake = Lake(context.params["root"])
+    lake = tables_of.Lake(context.params["root"])
     if context.meta.get(_OPTION) is None:
         return {}
     if job == "rollup":
-        return {"weir_pipeline_newest_hour_timestamp_seconds": newest_hours(spark, lake)}
+        hours = tables_of.newest(reading.rows(spark, lake), "start_ms")
+        return {"weir_pipeline_newest_hour_timestamp_seconds": hours}
     if job == "ingest":  # each cluster has an ingest, and a file, of its own
-        mine, found = context.params["cluster"], newest_records(spark, lake)
+        mine = context.params["cluster"]
+        found = tables_of.newest(tables_of.read(spark, lake.usage, USAGE), "time_ms")
         times = {mine: found[mine]} if mine in found else {}
         return {"weir_pipeline_newest_record_timestamp_seconds": times}
     return {}

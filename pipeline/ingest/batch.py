@@ -1,13 +1,11 @@
-"""Write one micro-batch into the tables.
-
-After a kill, Spark repeats a batch with the same content until its checkpoint has the batch. The tables add
-the rows of a batch once: the name of a checkpoint (`app_id`) and the number of the batch identify them.
+"""Write micro-batches into the tables. The name of a checkpoint (`app_id`) and the number of the batch
+identify a batch that Spark repeats after a kill.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,22 +14,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as fn
+from pyspark.sql.types import StructType
 
 from weir.pipeline import tables
-from weir.pipeline.ingest.parse import Kind, day
+from weir.pipeline.ingest.parse import Kind
 from weir.pipeline.lake import Lake, append_once, read
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _ROWS_PER_FILE: Final = 250_000
 """Number of rows of a file of a table, roughly; more files are written in parallel."""
 
 
 class Counts(NamedTuple):
-    """Numbers of lines of one kind (usage or trace) that ingest has read: all, new records, records that the
-    tables had already, and rejected lines.
-    """
+    """Numbers of lines of one kind: read, new records, records that the tables had, and rejected lines."""
 
     read: int = 0
     new: int = 0
@@ -43,9 +40,7 @@ class Counts(NamedTuple):
 
 
 class Batches:
-    """Writes the batches of one kind of records (usage or traces) of one cluster into the tables, and sums up
-    the batches' numbers of lines.
-    """
+    """Writes the batches of one kind of records of one cluster, and sums up their numbers of lines."""
 
     def __init__(self, lake: Lake, kind: Kind, cluster: str, say: Callable[[str], None]) -> None:
         self._lake, self._kind, self._cluster, self._say = lake, kind, cluster, say
@@ -56,9 +51,7 @@ class Batches:
         """Exception that ended the stream; kept because Spark's own exception has only its text."""
 
     def take(self, rows: DataFrame, batch: int) -> None:
-        """Write the lines of a micro-batch into the tables; Spark's `foreachBatch` calls this method. Keep an
-        exception in `failure`, then raise it.
-        """
+        """Write a micro-batch (for Spark's `foreachBatch`). Keep an exception in `failure`, and raise it."""
         try:
             began_s = time.monotonic()
             # Spark disables it for streams because of state, which this query lacks.
@@ -72,9 +65,7 @@ class Batches:
 
 
 def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
-    """Add parsed lines (`Kind.parsed`) to the tables, unless this batch of `app_id` was added before; return
-    their numbers.
-    """
+    """Add parsed lines (`Kind.parsed`) to the tables once per batch of `app_id`; return their numbers."""
     with kept(parsed) as rows:
         counts = take_records(rows, lake, kind, cluster, app_id, batch)
         if counts.rejected:
@@ -85,34 +76,29 @@ def take(parsed: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, b
 
 
 def take_records(rows: DataFrame, lake: Lake, kind: Kind, cluster: str, app_id: str, batch: int) -> Counts:
-    """Add the records among parsed lines to the table of their kind, as `take` does; return the numbers of
-    all lines.
-    """
+    """Add the records among parsed lines to their table, as `take` does; return the numbers of all lines."""
     counted = rows.agg(fn.count("*"), fn.count("line"), fn.min("time_ms"), fn.max("time_ms")).collect()
-    ((read, rejected, first_ms, last_ms),) = counted
-    good = read - rejected
+    ((read_, rejected, *extent_ms),) = counted
+    good = read_ - rejected
     if not good:
-        return Counts(read, rejected=rejected)
-    new = new_records(rows, lake, kind, cluster, first_ms, last_ms).coalesce(1 + good // _ROWS_PER_FILE)
-    added = append_once(new, lake.path(kind.name), app_id, batch)
-    return Counts(read, added, good - added, rejected)
+        return Counts(read_, rejected=rejected)
+    day = fn.to_date(fn.timestamp_millis("time_ms"))
+    records = rows.where("line is null").select(
+        *kind.columns.names, fn.lit(cluster).alias("cluster"), day.alias("day")
+    )
+    path = lake.path(kind.name)
+    old = read(rows.sparkSession, path, StructType([*kind.columns.fields, tables.CLUSTER, tables.DAY]))
+    days = (datetime.fromtimestamp(ms // 1000, UTC).date() for ms in extent_ms)
+    # Delta reads only files that may have such records.
+    old = old.where(
+        (fn.col("cluster") == cluster) & fn.col("day").between(*days) & fn.col("time_ms").between(*extent_ms)
+    )
+    new = _without_duplicates(records, old, list(kind.key)).coalesce(1 + good // _ROWS_PER_FILE)
+    added = append_once(new, path, app_id, batch)
+    return Counts(read_, added, good - added, rejected)
 
 
-def new_records(
-    rows: DataFrame, lake: Lake, kind: Kind, cluster: str, first_ms: int, last_ms: int
-) -> DataFrame:
-    """Return the records among parsed lines, whose times are from `first_ms` to `last_ms`, that the tables
-    lack.
-    """
-    columns = tables.USAGE if kind.name == "usage" else tables.TRACE
-    good = rows.where(fn.col("line").isNull())
-    good = good.withColumns({"cluster": fn.lit(cluster), "day": day()}).select(*columns.names)
-    old = read(rows.sparkSession, lake.path(kind.name), columns)
-    old = old.where((fn.col("cluster") == cluster) & _between(first_ms, last_ms))
-    return _without_duplicates(good, old, kind.key)
-
-
-def _without_duplicates(good: DataFrame, old: DataFrame, key: Sequence[str]) -> DataFrame:
+def _without_duplicates(good: DataFrame, old: DataFrame, key: list[str]) -> DataFrame:
     """Return one record of each key that `old` does not have. Hashes of the keys show whether any duplicate
     exists, so that usually no whole record is sorted or shuffled.
     """
@@ -120,15 +106,7 @@ def _without_duplicates(good: DataFrame, old: DataFrame, key: Sequence[str]) -> 
     (found,) = hashes.agg(fn.count("*").alias("all"), fn.count_distinct("hash").alias("distinct")).collect()
     if found["all"] == found["distinct"]:
         return good
-    return good.dropDuplicates(list(key)).join(old.select(*key), list(key), "left_anti").select(*good.columns)
-
-
-def _between(first_ms: int, last_ms: int) -> Column:
-    """Return the condition for records of this time; Delta reads only files that may have such records."""
-    days = fn.col("day").between(
-        *(datetime.fromtimestamp(ms // 1000, UTC).date() for ms in (first_ms, last_ms))
-    )
-    return days & fn.col("time_ms").between(first_ms, last_ms)
+    return good.dropDuplicates(key).join(old.select(*key), key, "left_anti").select(*good.columns)
 
 
 @contextmanager

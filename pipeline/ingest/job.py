@@ -1,7 +1,5 @@
-"""Ingest records from files or topics into tables, each exactly once, with Spark's Structured Streaming.
-
-`sources` reads files or messages, `lines` splits files, `parse` validates records, `batch` writes tables.
-This module runs the streams until they end.
+"""Run the streams of ingest until they end: `sources` reads files or messages, `lines` splits files, `parse`
+validates records, `batch` writes tables.
 """
 
 from __future__ import annotations
@@ -10,9 +8,9 @@ import hashlib
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -21,28 +19,18 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from weir.pipeline.ingest.batch import Batches
 from weir.pipeline.ingest.parse import KINDS, RULES, Rules, parsed
+from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.outcome import Outcome, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from weir.pipeline.ingest.sources import Source
     from weir.pipeline.lake import Lake
 
 LOOK_S: Final = 0.2
 """Time (s) between two checks of Spark's streams for their end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Settings that say how often ingest runs a batch, and when it ends."""
-
-    every_s: float | None = None
-    """Time (s) between batches; None to ingest the records that exist and then end."""
-    stop: threading.Event | None = None
-    """Event that ends the run after the batches in progress; None if only signals end it."""
 
 
 def ingest(
@@ -52,30 +40,39 @@ def ingest(
     *,
     kinds: Sequence[str] = tuple(KINDS),
     cluster: str = "default",
-    pace: Pace = Pace(),
+    every_s: float | None = None,
+    stop: threading.Event | None = None,
     rules: Rules = RULES,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
-    """Ingest the records of these `kinds` (usage, trace) of a Kafka cluster into the tables, until all
-    existing records are read or `pace.stop` is set. `say` is called with one line of text per batch, and
-    per sort of files that are not read. Raises PipelineError if the source or the directory of the tables is
-    unsuitable, or Spark fails.
+    """Ingest the records of these `kinds` (usage, trace) of a Kafka cluster into the tables. Without
+    `every_s`, end when all existing records are read; else run a batch every `every_s` (s). A signal or the
+    event `stop` ends the run after the batches in progress. `say` is called with one line of text per batch,
+    and per sort of files that are not read. Raises PipelineError if the source or the directory of the
+    tables is unsuitable, or Spark fails.
     """
-    unread = tuple(source.unread(spark))
+    unread = tuple(source.unread(spark)) if isinstance(source, Directory) else ()
     for line in unread:
         say(line)
     takers = {kind: Batches(lake, KINDS[kind], cluster, say) for kind in kinds}
-    stop = pace.stop or threading.Event()
+    stop = stop or threading.Event()
     queries: list[StreamingQuery] = []
     with _until_signalled(stop):
         try:
             for kind, taker in takers.items():
-                rows = parsed(source.stream(spark, kind), KINDS[kind], rules, files=source.is_files)
+                rows = source.stream(spark, kind)
+                files, skip_lost = isinstance(source, Directory), source.skip_lost
+                rows = parsed(rows, KINDS[kind], rules, files=files, skip_lost=skip_lost)
                 # Each source has a checkpoint of its own.
                 name = hashlib.sha256(f"{cluster}\n{source.name(kind)}".encode()).hexdigest()[:16]
-                path = lake.checkpoint("ingest", f"{kind}-{name}")
+                path = lake.path("checkpoint", "ingest", f"{kind}-{name}")
                 writer = rows.writeStream.queryName(f"ingest {kind}").option("checkpointLocation", path)
-                queries.append(_started(writer, taker, pace))
+                if every_s is None:
+                    writer = writer.trigger(availableNow=True)
+                else:
+                    writer = writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
+                queries.append(writer.foreachBatch(taker.take).start())
+                taker.app_id.set_result(queries[-1].id)
             _wait(queries, stop)
         except StreamingQueryException as error:
             failures = [taker.failure for taker in takers.values() if taker.failure is not None]
@@ -86,23 +83,13 @@ def ingest(
     return _outcome(lake, takers, unread)
 
 
-def _started(writer: DataStreamWriter, taker: Batches, pace: Pace) -> StreamingQuery:
-    writer = writer.foreachBatch(taker.take)
-    if pace.every_s is None:
-        query = writer.trigger(availableNow=True).start()
-    else:
-        query = writer.trigger(processingTime=f"{round(pace.every_s * 1000)} milliseconds").start()
-    taker.app_id.set_result(query.id)
-    return query
-
-
 def _wait(queries: Sequence[StreamingQuery], stop: threading.Event) -> None:
     """Wait until all streams have ended. If the event `stop` is set meanwhile, end each stream after its
     current batch. Raises StreamingQueryException if a stream fails.
     """
     running = list(queries)
     while running:
-        stop.wait(LOOK_S) if not stop.is_set() else threading.Event().wait(LOOK_S)
+        time.sleep(LOOK_S)
         for query in tuple(running):
             if not query.isActive:
                 query.awaitTermination()  # raises the stream's exception
@@ -113,9 +100,7 @@ def _wait(queries: Sequence[StreamingQuery], stop: threading.Event) -> None:
 
 @contextmanager
 def _until_signalled(stop: threading.Event) -> Iterator[None]:
-    """During the block, set `stop` at SIGINT or SIGTERM; raise KeyboardInterrupt at a second signal. Do
-    nothing outside the main thread.
-    """
+    """In the main thread, set `stop` at SIGINT or SIGTERM; raise KeyboardInterrupt at a second signal."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -135,28 +120,21 @@ def _until_signalled(stop: threading.Event) -> Iterator[None]:
 
 
 def _outcome(lake: Lake, takers: Mapping[str, Batches], unread: Sequence[str]) -> Outcome:
-    wrote, where = dict[str, int](), dict[str, str]()
+    wrote, where, notes = dict[str, int](), dict[str, str](), list(unread)
     for kind, taker in takers.items():
-        wrote[f"{kind} records"], where[f"{kind} records"] = taker.counts.new, lake.path(kind)
-        if taker.counts.rejected:
-            wrote[f"rejected {kind}"], where[f"rejected {kind}"] = taker.counts.rejected, lake.rejected
-    return Outcome(
-        "ingest",
-        read={f"{kind} lines": taker.counts.read for kind, taker in takers.items()},
-        wrote=wrote,
-        where=where,
-        notes=(*unread, *_notes(takers)),
-    )
-
-
-def _notes(takers: Mapping[str, Batches]) -> Iterator[str]:
-    for kind, taker in takers.items():
-        if taker.counts.rejected:
-            yield f"rejected {kind}: lines that are no valid records; the column reason has the reasons"
-        if taker.counts.duplicates:
-            yield f"duplicates: {taker.counts.duplicates:,} {kind} records were in the tables already"
-    if not any(taker.counts.read for taker in takers.values()):
-        yield "nothing new"
+        seen = taker.counts
+        wrote[f"{kind} records"], where[f"{kind} records"] = seen.new, lake.path(kind)
+        if seen.rejected:
+            wrote[f"rejected {kind}"], where[f"rejected {kind}"] = seen.rejected, lake.rejected
+            notes.append(
+                f"rejected {kind}: lines that are no valid records; the column reason has the reasons"
+            )
+        if seen.duplicates:
+            notes.append(f"duplicates: {seen.duplicates:,} {kind} records were in the tables already")
+    read = {f"{kind} lines": taker.counts.read for kind, taker in takers.items()}
+    if not any(read.values()):
+        notes.append("nothing new")
+    return Outcome("ingest", read, wrote, where, tuple(notes))
 
 
 _KNOWN: Final = (
@@ -189,9 +167,7 @@ def explained(error: Exception, source: Source) -> Exception:
 
 
 def _cause(text: str) -> str:
-    """Return the innermost exception of a Java stack trace, or the first line of another text; at most 300
-    characters.
-    """
+    """Return the innermost exception of a stack trace, or a text's first line; at most 300 characters."""
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     line: str = causes[-1] if causes else text.strip().partition("\n")[0]
     return line[:300]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
@@ -41,23 +41,16 @@ _FILE: Final = "path string, modificationTime timestamp, length bigint, content 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory of finished files of records. Spark ignores files whose names begin with a dot or an
-    underscore.
-    """
+    """A directory of finished files of records. Spark ignores names that begin with a dot or underscore."""
 
     path: str
     batch_bytes: int = BATCH_BYTES
-    """Approximate size (bytes) of the files in one batch. Files are not split, so that a batch may be larger.
-    """
+    """Approximate size (bytes) of the files in one batch. Files are not split: a batch may be larger."""
     skip_lost: bool = False
     """True to ignore files that were deleted before they were read."""
-    is_files: ClassVar[bool] = True
-    """True if each row of the stream is a file, False if it is a line."""
 
     def name(self, kind: str) -> str:
-        """Return the text that identifies the place from which records of a kind (usage or trace) are
-        read.
-        """
+        """Return the text that identifies the place from which records of a kind are read."""
         return f"files {self.path.rstrip('/')}/{kind}-*.jsonl"
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
@@ -74,9 +67,7 @@ class Directory:
         return small.select(fn.col("path").alias("source"), content, _taken())
 
     def unread(self, spark: SparkSession) -> Iterator[str]:
-        """Yield one line of text about each sort of content that is not read. Raises PipelineError if the
-        source cannot be read.
-        """
+        """Yield a line per sort of content that is not read. Raises PipelineError if none can be read."""
         if re.search(_PATTERN, self.path):
             raise PipelineError(
                 f"{self.path}: Spark takes such a name for a pattern and reads files twice: use a directory "
@@ -89,15 +80,13 @@ class Directory:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             raise PipelineError(f"{self.path}: no such directory; does Weir write usage there yet?") from None
-        found = files.select(fn.col("path"), self._why().alias("why")).where("why is not null")
-        by_reason = found.groupBy("why").agg(
-            fn.count("*").alias("count"), fn.sort_array(fn.collect_list("path")).alias("paths")
-        )
-        rows = by_reason.select("why", "count", fn.slice("paths", 1, _NAMED).alias("paths"))
-        for row in rows.orderBy("why").collect():
-            names = ", ".join(path.rpartition(self.path.rstrip("/") + "/")[2] for path in row["paths"])
-            sort, more = "file" if row["count"] == 1 else "files", ", …" if row["count"] > _NAMED else ""
-            yield f"not read: {row['count']:,} {sort} {row['why']}: {names}{more}"
+        below = fn.substring_index("path", self.path.rstrip("/") + "/", -1)
+        found = files.select(self._why(below).alias("why"), below.alias("name")).where("why is not null")
+        first = fn.slice(fn.sort_array(fn.collect_list("name")), 1, _NAMED)
+        rows = found.groupBy("why").agg(fn.count("*"), first).orderBy("why")
+        for why, count, names in rows.collect():
+            sort, more = "file" if count == 1 else "files", ", …" if count > _NAMED else ""
+            yield f"not read: {count:,} {sort} {why}: {', '.join(names)}{more}"
 
     @property
     def _is_local(self) -> bool:
@@ -108,14 +97,12 @@ class Directory:
     def _bytes_max(self) -> int:
         return FILE_BYTES_MAX if self._is_local else REMOTE_BYTES_MAX
 
-    def _why(self) -> Column:
-        """Return the column with the reason why a file is not read; null for files that are read."""
-        path, age = fn.col("path"), fn.unix_timestamp() - fn.unix_timestamp("modificationTime")
-        name = fn.substring_index(path, "/", -1)
-        below = fn.substring_index(path, self.path.rstrip("/") + "/", -1)
+    def _why(self, name: Column) -> Column:
+        """Return the reason why a file is not read, by its path below the directory; null for other files."""
+        age = fn.unix_timestamp() - fn.unix_timestamp("modificationTime")
         endings = "|".join(re.escape(end) for end in COMPRESSIONS)
         return (
-            fn.when(fn.contains(below, fn.lit("/")), "in subdirectories")
+            fn.when(name.contains("/"), "in subdirectories")
             .when(name.rlike(r"\.(tmp|part)$") & (age < _UNFINISHED_S), None)
             .when(name.rlike(r"\.(tmp|part)$"), "unfinished for over an hour")
             .when(~name.rlike(rf"^(usage|trace)-.*({endings})$"), "with other names")
@@ -134,14 +121,9 @@ class Topic:
     batch_records: int = BATCH_RECORDS
     skip_lost: bool = False
     """True to continue where Kafka has deleted records before they were read."""
-    is_files: ClassVar[bool] = False
 
     def name(self, kind: str) -> str:
         return f"topic {self._topic(kind)}"
-
-    def unread(self, spark: SparkSession) -> Iterator[str]:  # noqa: ARG002  # a directory needs it
-        """Yield nothing: every record of a topic is read."""
-        return iter(())
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
         options = {f"kafka.{key}": value for key, value in self.properties.items()} | {

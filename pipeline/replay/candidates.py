@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,8 +36,7 @@ entry, as written in a quota file. `in_force` is the limit of the same budget in
 CLIENT: Final = ("user", "client_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A candidate quota file: its name in results, and its text."""
 
     name: str
@@ -47,21 +47,13 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
     """Read quota files; give each a unique name: its file name, or its path if another file has the same
     name. Raises PipelineError if a file cannot be read or parsed.
     """
-    names: dict[str, int] = {RECORDED: 1}
-    twice = {path.name for path in paths if sum(other.name == path.name for other in paths) > 1}
-    found = []
+    files, names, found = Counter(path.name for path in paths), Counter([RECORDED]), list[Candidate]()
     for path in paths:
-        name = _said(str(path) if path.name in twice else path.name)
-        names[name] = names.get(name, 0) + 1
+        name = path.name if files[path.name] == 1 else str(path)
+        name = name.encode("utf-8", "replace").decode()  # Spark and JSON accept only UTF-8
+        names[name] += 1
         found.append(Candidate(name if names[name] == 1 else f"{name} #{names[name]}", _text(path)))
     return found
-
-
-def _said(name: str) -> str:
-    """Return a file's name for results, with a question mark for each byte that is not UTF-8, because Spark
-    and JSON accept only UTF-8.
-    """
-    return name.encode("utf-8", "replace").decode()
 
 
 def _text(path: Path) -> str:
@@ -79,9 +71,7 @@ def _text(path: Path) -> str:
 
 
 def not_replayed(candidate: Candidate) -> list[str]:
-    """Return lines for the operator about entries of the candidate file that a replay ignores: one line per
-    type of entry, with the number of entries.
-    """
+    """Return lines with the number of entries that a replay ignores, one for each type of entry."""
     table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
     addresses = sum(entity.ip is not None for entity, _key in table.values)
@@ -138,10 +128,11 @@ def drawn(
     recorded = recorded.with_columns(candidate=pl.lit(RECORDED), ranged=False)
     both = pl.concat([limited, recorded], how="diagonal")
     prefix = pl.when(pl.col("of_prefix") != "").then(pl.col("of_prefix") + "*")
+    of_user, of_client_id = (pl.when(pl.col(name) != "").then(name) for name in OF[:2])
     own = pl.col("has_limit").is_null()
     both = both.with_columns(
-        name=pl.when(own).then("user").otherwise(_named("of_user")),
-        name_id=pl.when(own).then("client_id").otherwise(pl.coalesce(prefix, _named("of_client_id"))),
+        name=pl.when(own).then("user").otherwise(of_user),
+        name_id=pl.when(own).then("client_id").otherwise(pl.coalesce(prefix, of_client_id)),
     )
     same = ("candidate", "quota", "name", "name_id", *OF, "limit", "pacing", "scope", "in_force", "ranged")
     budgets = both.select(same).unique().with_row_index("budget")
@@ -149,10 +140,6 @@ def drawn(
     names = pl.struct("candidate", "quota", "name", "name_id").hash()
     renamed = budgets.with_columns(home=names).drop(OF).rename({"name": "user", "name_id": "client_id"})
     return Drawn(draws, renamed)
-
-
-def _named(part: str) -> pl.Expr:
-    return pl.when(pl.col(part) != "").then(part)
 
 
 def _draws(
@@ -168,19 +155,15 @@ def _draws(
             if candidate is candidates[0]:
                 in_force[key] = limit
             other = in_force.get(key)
-            is_same = other is not None and (
-                (other.tags, other.pacing, other.scope) == (limit.tags, limit.pacing, limit.scope)
-            )
             names = candidate.name, key.value, user, client_id, *limit.tags[:3]
             options = limit.pacing.value, limit.scope.value
+            is_same = other is not None and other._replace(value=limit.value) == limit
             yield (*names, limit.value, *options, other.value if other is not None and is_same else None)
 
 
 @lru_cache(maxsize=16)
 def _table(text: str, pacing: Pacing) -> QuotaTable:
-    """Parse the text of a quota file, once per Python process of Spark, and shorten long names like the names
-    in records.
-    """
+    """Parse a quota file, once per Python process of Spark, and shorten long names like those in records."""
     table = parse(text)
     return QuotaTable(
         {(_recorded(entity), key): value for (entity, key), value in table.values.items()},
@@ -192,9 +175,5 @@ def _table(text: str, pacing: Pacing) -> QuotaTable:
 
 
 def _recorded(entity: Entity) -> Entity:
-    user, client_id = entity.user, entity.client_id
-    return replace(
-        entity,
-        user=shortened(user) if isinstance(user, str) else user,
-        client_id=shortened(client_id) if isinstance(client_id, str) else client_id,
-    )
+    names = {name: getattr(entity, name) for name in CLIENT}
+    return replace(entity, **{name: shortened(of) for name, of in names.items() if isinstance(of, str)})

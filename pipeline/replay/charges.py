@@ -1,5 +1,5 @@
-"""Convert traces or usage records into uses of budgets, and uses into charges: the units that one request
-costs of one quota.
+"""Convert traces or usage records into uses of budgets. Convert uses into charges, the units that one request
+costs of one quota, for the replay; and sum up their recorded throttle times, for comparison with it.
 
 Usage records do not have single requests. A record becomes equal charges on as many connections as its field
 `sessions` says: at most one charge per request, and at most `charges_per_record`, or `sessions` if that is
@@ -18,6 +18,7 @@ from weir.pipeline.replay.candidates import CLIENT, KEYS, Drawn
 from weir.pipeline.tables import BY_QUOTA
 from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
+from weir.quotas.replay_hours import HOUR_MS
 from weir.usage.groups import Group
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ CHARGES_PER_RECORD: Final = 10
 accurate (docs/how-to/pipeline/replay.md).
 """
 SESSIONS_MAX: Final = 10_000
-"""Maximum number of connections that a replay assumes for one usage record; each connection takes at least
-one row.
-"""
+"""Maximum number of connections that a replay assumes for a usage record; each takes a row or more."""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """For each API that creates or deletes topics or partitions, the first version that can answer with error 89
@@ -43,6 +42,12 @@ own budgets; a restarted Weir is a new instance.
 """
 CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "told_ms", "note", "took_ms", "waited_ms")
 """Columns of charges, in the order of the parameters of `quotas.replay_demand.RangedReplay.feed`."""
+WAITS_PER_RECORD: Final = 100
+"""Maximum number of throttle times into which the throttle time of a usage record is split."""
+WAIT_MS_MAX: Final = 2**31 - 1
+"""Maximum throttle time (ms): the protocol's field has 32 bits."""
+BUDGET: Final = ("budget", "cluster", "broker", "start_ms")
+"""Columns that identify an hour of a budget."""
 _QUOTAS: Final = tuple(BY_QUOTA.names)
 
 
@@ -176,3 +181,60 @@ def in_order(charges: pl.DataFrame) -> pl.DataFrame:
     """Return charges in the order that `quotas.replay.rank` defines; equal ones stay in their order."""
     rank = pl.col("told_ms"), pl.col("value") == 0
     return charges.sort("segment", "at_ms", *rank, "connection", maintain_order=True)
+
+
+def hour(when_ms: pl.Expr) -> pl.Expr:
+    """Return the time (ms) at which the hour of a time begins."""
+    return when_ms - when_ms % HOUR_MS
+
+
+def counted(uses: pl.DataFrame) -> pl.DataFrame:
+    """Return the recorded sums of uses by hour and budget."""
+    from_ms = pl.col("time_ms") + pl.col("service_ms")
+    violated = from_ms.filter(pl.col("violated") > 0)
+    return uses.group_by(*BUDGET[:3], start_ms=hour(from_ms)).agg(
+        charged=pl.col("value").sum(),
+        charges=pl.col("requests").sum(),
+        violations=pl.col("violated").sum(),
+        throttle_ms=pl.col("told_ms").sum(),
+        first_ms=violated.min(),
+        last_ms=violated.max(),
+    )
+
+
+def waits(uses: pl.DataFrame) -> pl.DataFrame:
+    """Return the recorded throttle times: `OWNER`, `from_ms` and `until_ms`.
+
+    A usage record has only the sum and number of its throttle times; the function assumes that they are
+    equally long and evenly spread over the record's interval.
+    """
+    wait_ms = (pl.col("told_ms") / pl.col("violated")).ceil().clip(upper_bound=WAIT_MS_MAX).cast(pl.Int64)
+    count = pl.col("violated").clip(upper_bound=WAITS_PER_RECORD)
+    each = uses.filter((pl.col("told_ms") > 0) & (pl.col("violated") > 0)).select(
+        *OWNER,
+        "interval_ms",
+        from_ms=pl.col("time_ms") + pl.col("service_ms"),
+        wait_ms=wait_ms,
+        count=count,
+        one=pl.int_ranges(0, count),
+    )
+    part = ((pl.col("one") + 0.5) * pl.col("interval_ms") / pl.col("count")).floor().cast(pl.Int64)
+    spread = each.explode("one").with_columns(from_ms=pl.col("from_ms") + part)
+    return spread.select(*OWNER, "from_ms", until_ms=pl.col("from_ms") + pl.col("wait_ms"))
+
+
+def throttled(waits: pl.DataFrame, before: pl.DataFrame | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the time `throttled_ms` of each hour in which at least one client of a budget waited, and the
+    latest end of the waits, which is `before` for later waits.
+    """
+    all_waits = waits if before is None else pl.concat([before, waits])
+    found = all_waits.sort(*OWNER, "from_ms", "until_ms").with_columns(
+        begin=pl.max_horizontal("from_ms", pl.col("until_ms").cum_max().shift(1).over(OWNER).fill_null(0))
+    )
+    ends = found.group_by(OWNER).agg(from_ms=pl.lit(0, pl.Int64), until_ms=pl.col("until_ms").max())
+    spans = found.filter((pl.col("from_ms") > 0) & (pl.col("until_ms") > pl.col("begin")))
+    hours = pl.int_ranges(hour(pl.col("begin")), pl.col("until_ms"), HOUR_MS)
+    of_hours = spans.with_columns(start_ms=hours).explode("start_ms")
+    end = pl.min_horizontal("until_ms", pl.col("start_ms") + HOUR_MS)
+    part = end - pl.max_horizontal("begin", "start_ms")
+    return of_hours.group_by(BUDGET).agg(throttled_ms=part.sum()), ends

@@ -1,10 +1,8 @@
 """Replay: compute which clients candidate quota files would have throttled, when, and for how long.
 
-The job reads traces or usage records, and runs the classes that enforce quotas (`quotas.replay`) for each
-candidate. The table `replay` gets one row per budget and hour, with the computed throttle times, and the same
-rows with the recorded throttle times. For clients that quotas held back in the recording, the throttle times
-are a range from models of demand (`quotas.replay_demand`). docs/how-to/pipeline/replay.md describes the
-models of clients and their accuracy.
+The table `replay` gets one row per budget and hour under each candidate, and the same rows with the recorded
+throttle times. For clients that quotas held back in the recording, the throttle times are a range from models
+of demand (`quotas.replay_demand`). docs/how-to/pipeline/replay.md describes the models and their accuracy.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 from weir.pipeline.arrow import collected
 from weir.pipeline.lake import empty, read, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
-from weir.pipeline.replay import charges as replay_charges
 from weir.pipeline.replay.candidates import CLIENT, RECORDED, Candidate, drawn, not_replayed, read_candidates
+from weir.pipeline.replay.charges import CLIENT_COLUMNS, by_quota
 from weir.pipeline.replay.run import BudgetSettings, hours
 from weir.pipeline.replay.summary import Total, by_budget, differences, held_back, listed, share, top, totals
 from weir.pipeline.tables import REPLAY, TRACE, USAGE
@@ -56,49 +54,44 @@ class Options:
     pacing: Pacing = Pacing.KAFKA
     """Kind of limiter (Kafka's or smooth) of byte rates whose entry in the quota file sets no pacing."""
     compare_sources: bool = False
-    """True to replay traces and usage records of the traced clients, and to report the difference between
-    both results.
-    """
+    """True to replay traces and usage records of the traced clients, and to compare the results."""
     top: int = TOP
 
 
 def replay(
-    spark: SparkSession, lake: Lake, candidates: Sequence[Path], options: Options | None = None
+    spark: SparkSession, lake: Lake, candidates: Sequence[Path], options: Options = Options()
 ) -> Outcome:
     """Replay the records under each candidate quota file, write the table `replay`, and return the
     comparison.
 
     Raises PipelineError if there are no candidates, or if a file cannot be read or parsed.
     """
-    options = options or Options()
     if not candidates:
         raise PipelineError("no candidate: name a quota file")
     files = read_candidates(candidates)
     rows = _source(spark, lake, options.source, options)
     extent = _extent(rows)
-    count = extent.records
-    of_all = _replayed(rows, extent, files, options) if count else empty(spark, REPLAY)
     of_cluster = f"cluster = {sql_text(options.cluster)}"
-    replace(of_all, lake.replay, of_cluster)
+    replace(_replayed(rows, extent, files, options), lake.replay, of_cluster)
     names = [RECORDED, *(file.name for file in files)]
     budgets = by_budget(read(spark, lake.replay, REPLAY).where(of_cluster))
     found = totals(budgets, names)
     notes = [line for file in files for line in not_replayed(file)] + held_back(found, extent.span_s)
-    if options.source == "trace" and count:
-        notes += _coverage(spark, lake, count, options)
-    if options.compare_sources and count:
+    if options.source == "trace" and extent.records:
+        notes += _coverage(spark, lake, extent.records, options)
+    if options.compare_sources and extent.records:
         notes += _compared(spark, lake, files, options, found)
     what = "records" if options.source == "usage" else "requests"
-    if not count:
+    if not extent.records:
         notes.append(
             f"nothing to replay: there are no {what} of these days in cluster {options.cluster}; was `weir "
             "pipeline ingest` run?"
         )
     return Outcome(
         "replay",
-        read={what: count},
+        read={what: extent.records},
         wrote={"hours": sum(total.hours for total in found)},
-        where={what: lake.usage if options.source == "usage" else lake.trace, "hours": lake.replay},
+        where={what: lake.path(options.source), "hours": lake.replay},
         notes=tuple(notes),
         listings=(listed(found), top(budgets, names, options.top)),
     )
@@ -117,7 +110,7 @@ class _Extent(NamedTuple):
 def _extent(rows: DataFrame) -> _Extent:
     names = (F.coalesce(name, F.lit("")).alias(name) for name in CLIENT)
     end = F.col("time_ms") + (F.col("interval_ms") if "interval_ms" in rows.columns else F.lit(0))
-    longest_ms = F.greatest(*replay_charges.by_quota("throttle_ms"))
+    longest_ms = F.greatest(*by_quota("throttle_ms"))
     each = rows.groupBy(*names).agg(
         F.count("*").alias("count"),
         F.min("time_ms").alias("first"),
@@ -133,18 +126,16 @@ def _extent(rows: DataFrame) -> _Extent:
 
 
 def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
-    """Return the records of the cluster and days to replay, from the table of traces or of usage; Spark opens
-    no files of others.
-    """
-    rows = read(spark, lake.usage, USAGE) if source == "usage" else read(spark, lake.trace, TRACE)
+    """Return the records (traces or usage) to replay; Spark opens no files of other clusters and days."""
+    rows = read(spark, lake.path(source), USAGE if source == "usage" else TRACE)
     rows = rows.where(F.col("cluster") == options.cluster)
     return rows if options.days is None else rows.where(F.col("day").between(*map(F.lit, options.days)))
 
 
 def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], options: Options) -> DataFrame:
-    """Return the hours (`tables.REPLAY`) of all budgets: as computed under each candidate quota file, and as
-    recorded.
-    """
+    """Return the hours (`tables.REPLAY`) of all budgets, under each candidate quota file and as recorded."""
+    if not extent.records:
+        return empty(rows.sparkSession, REPLAY)
     of_all = drawn(extent.clients, files, options.unnamed, options.pacing)
     settings = dc_replace(options.settings, end_ms=extent.end_ms)
     period_ms = DAY_MS if "interval_ms" in rows.columns else HOUR_MS
@@ -152,9 +143,7 @@ def _replayed(rows: DataFrame, extent: _Extent, files: Sequence[Candidate], opti
 
 
 def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
-    """Return one line that tells the share of requests that have a trace; no line if the number of requests
-    is unknown.
-    """
+    """Return a line with the share of requests that have a trace; no line if the number is unknown."""
     used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
     if used is None or not used[0]:
         return []
@@ -169,10 +158,8 @@ def _compared(
     """
     names = [RECORDED, *(file.name for file in files)]
     traces = _source(spark, lake, "trace", options)
-    clients = traces.select(*replay_charges.CLIENT_COLUMNS).distinct()
-    usage = _source(spark, lake, "usage", options).join(
-        clients, [*replay_charges.CLIENT_COLUMNS], "left_semi"
-    )
+    clients = traces.select(*CLIENT_COLUMNS).distinct()
+    usage = _source(spark, lake, "usage", options).join(clients, [*CLIENT_COLUMNS], "left_semi")
 
     def of(rows: DataFrame) -> list[Total]:
         return totals(by_budget(_replayed(rows, _extent(rows), files, options)), names)

@@ -1,10 +1,8 @@
 """Run `quotas.replay` inside Spark, which turns records into the hours of each budget.
 
-Spark reads the records once. Each of its tasks finds the uses of budgets with polars, and packs them into
-buckets of budgets; Spark shuffles the buckets, a few large binary values. The tasks after the shuffle receive
-the uses of their budgets in periods, one after the other, and keep the state of the budgets from one period
-to the next, so that memory holds the uses of only one period. The charges of one budget are replayed in
-sequence, on one core.
+The tasks before Spark's shuffle find the uses of budgets, and pack them into buckets of budgets. The tasks
+after the shuffle receive the uses of their budgets in periods, one after the other, and keep the state of the
+budgets from one period to the next.
 
 Most budgets are never near their limit. A *segment*, the uses of a budget between two silences in which a
 limiter forgets all earlier charges, is not replayed if it cannot exceed the limit: its charges are counted.
@@ -19,7 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from weir.pipeline import arrow
 from weir.pipeline.replay.candidates import RECORDED, Drawn
@@ -28,12 +26,15 @@ from weir.pipeline.replay.charges import (
     CHARGES_PER_RECORD,
     OWNER,
     charges,
+    counted,
+    hour,
     in_order,
     needed,
     number,
+    throttled,
     uses,
+    waits,
 )
-from weir.pipeline.replay.recorded import counted, hour, throttled, waits
 from weir.pipeline.tables import REPLAY
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from weir.quotas.limiters.throttle import INT32_MAX
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-PERIOD: Final = StructType([StructField(name, LongType()) for name in ("bucket", "period")])
-PACKED: Final = StructType([*PERIOD.fields, StructField("rows", BinaryType())])
+PERIOD: Final = ("bucket", "period")
+_PACKED: Final = StructType().add("bucket", "long").add("period", "long").add("rows", "binary")
 RECORDS_AT_ONCE: Final = 500_000
 """Number of records that a task converts at once."""
 _SAFE: Final = 0.999
@@ -65,16 +66,13 @@ _RESULT: Final = {
 }
 """Columns of the hours of an owner (a budget at one broker and instance); `demand` is an index of `_DEMANDS`.
 """
-
-
+_OWNER: Final = dict(zip(OWNER, (pl.UInt32, pl.String, pl.String, pl.Int64), strict=True))
 _TOLD: Final = dict.fromkeys(("start_ms", "throttle_ms", "throttled_ms"), pl.Int64)
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettings:
-    """Settings that all replayed budgets share: those of the configuration of `weir run`, and the assumed
-    timeout of clients.
-    """
+    """Settings that all budgets share: those of `weir run`'s configuration, and the clients' timeout."""
 
     num_samples: int = NUM_SAMPLES_DEFAULT
     window_s: int = WINDOW_S_DEFAULT
@@ -119,42 +117,32 @@ def hours(
     recorded throttle times. Return the hours of each budget (`tables.REPLAY`).
     """
     pack = partial(_packed, drawn=drawn, buckets=buckets, period_ms=period_ms)
-    packed = needed(records).mapInArrow(pack, PACKED).repartition(buckets, "bucket")
+    packed = needed(records).mapInArrow(pack, _PACKED).repartition(buckets, "bucket")
     replay = partial(_replayed, budgets=drawn.budgets, settings=settings, period_ms=period_ms)
-    return packed.sortWithinPartitions(*PERIOD.names).mapInArrow(replay, REPLAY)
+    return packed.sortWithinPartitions(*PERIOD).mapInArrow(replay, REPLAY)
 
 
 def _packed(
     batches: Iterator[pa.RecordBatch], drawn: Drawn, buckets: int, period_ms: int
 ) -> Iterator[pa.RecordBatch]:
     for records in arrow.frames(batches, RECORDS_AT_ONCE):
-        at = {"bucket": _home() % buckets, "period": pl.col("time_ms") // period_ms}
-        found = uses(records, drawn).with_columns(**{name: to.cast(pl.Int64) for name, to in at.items()})
-        yield from arrow.packed(found.drop("home"), PERIOD.names)
-
-
-def _home() -> pl.Expr:
-    return pl.struct("home", "cluster", "broker").hash()
+        home = pl.struct("home", "cluster", "broker").hash()
+        found = uses(records, drawn).with_columns(
+            bucket=(home % buckets).cast(pl.Int64), period=pl.col("time_ms") // period_ms
+        )
+        yield from arrow.packed(found.drop("home"), PERIOD)
 
 
 def _replayed(
     batches: Iterable[pa.RecordBatch], budgets: pl.DataFrame, settings: BudgetSettings, period_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    for periods in _buckets(batches, period_ms):
-        yield from arrow.batches(replayed(periods, budgets, settings), REPLAY)
-
-
-def _buckets(
-    batches: Iterable[pa.RecordBatch], period_ms: int
-) -> Iterator[Iterator[tuple[int, pl.DataFrame]]]:
-    """Yield the periods of each bucket: the end (ms) of a period, and its uses."""
     rows = (row for batch in batches for row in zip(*batch.columns, strict=True))
     for _bucket, parts in groupby(rows, key=lambda row: row[0]):
-        by_period = groupby(parts, key=lambda row: row[1].as_py())
-        yield (
+        periods = (
             ((period + 1) * period_ms, pl.concat(arrow.unpacked(each[2]) for each in of_period))
-            for period, of_period in by_period
+            for period, of_period in groupby(parts, key=lambda row: row[1].as_py())
         )
+        yield from arrow.batches(replayed(periods, budgets, settings), REPLAY)
 
 
 def replayed(
@@ -189,9 +177,7 @@ class _Owner:
         self._end_ms = 0
 
     def feed(self, found: pl.DataFrame, end_ms: int, until_ms: int = NEVER) -> None:
-        """Simulate the charges of a segment that ends at `end_ms`, except those from `until_ms` on: they may
-        not be the next ones.
-        """
+        """Simulate a segment that ends at `end_ms`; keep charges from `until_ms` on: they may not be next."""
         if self._later is not None:
             found = in_order(pl.concat([self._later, found]).with_columns(segment=pl.lit(0, pl.UInt32)))
         self._end_ms, self._later = max(self._end_ms, end_ms), None
@@ -202,9 +188,7 @@ class _Owner:
         self._replay.feed(*(found[name].to_list() for name in columns))
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return True if no charge so far matters for a charge at `now_ms`. A charge may be later than its
-        record's segment, because requests wait.
-        """
+        """Return True if no charge so far matters at `now_ms`; charges may be later than their segment."""
         if isinstance(self._replay, RangedReplay) or now_ms < self._end_ms:
             return False
         if self._later is not None:
@@ -329,11 +313,7 @@ class _Bucket:
         rows = [_row(number, outlook) for number, owner in self._owners.items() for outlook in owner.finish()]
         loud = pl.DataFrame(rows, _RESULT, orient="row")
         each = pl.concat([loud, *self._quiet], how="diagonal_relaxed")
-        owners = pl.DataFrame(
-            list(self._numbers),
-            dict(zip(OWNER, (pl.UInt32, pl.String, pl.String, pl.Int64), strict=True)),
-            orient="row",
-        ).with_row_index("owner")
+        owners = pl.DataFrame(list(self._numbers), _OWNER, orient="row").with_row_index("owner")
         replays = each.join(owners.with_columns(pl.col("owner").cast(pl.Int64)), on="owner")
         told = pl.concat([pl.DataFrame(schema=_TOLD), *self._recorded], how="diagonal_relaxed")
         told = told.with_columns(pl.col(name[:-6]).alias(name) for name in _BOUNDS)

@@ -80,46 +80,46 @@ def by_budget(hours: DataFrame) -> pl.DataFrame:
 
 
 def totals(budgets: pl.DataFrame, names: Sequence[str]) -> list[Total]:
-    """Return the totals of `by_budget`, ordered by quota, and then by candidate quota file in the order of
-    `names`.
-    """
+    """Return the totals of `by_budget`, in the order of quotas, and then of `names` (of candidates)."""
 
     def of(bound: str) -> pl.Expr:
         return pl.when("held_back").then(f"throttle_ms_{bound}").otherwise("violations")
 
-    known = {name: pl.col(name).sum() for name in ("throttle_ms_lower", "throttled_s_lower")}
     upper = (pl.col(name) for name in ("throttle_ms_upper", "throttled_s_upper"))
     found = budgets.group_by("candidate", "quota").agg(
-        pl.col("hours", "held_back", "violations", "given_up").sum(),
+        pl.col(
+            "hours", "held_back", "violations", "given_up", "throttle_ms_lower", "throttled_s_lower"
+        ).sum(),
         *(pl.when(each.is_not_null().all()).then(each.sum()) for each in upper),
         sure=(of("lower") > 0).sum(),
         possible=pl.len() - (of("upper") == 0).fill_null(value=False).sum(),
-        **known,
     )
     in_order = [key.value for key in KEYS]
-    return sorted(
-        map(_total, found.to_dicts()),
-        key=lambda total: (in_order.index(total.quota), names.index(total.candidate)),
+    rows = sorted(
+        found.to_dicts(), key=lambda row: (in_order.index(row["quota"]), names.index(row["candidate"]))
     )
-
-
-def _total(row: dict[str, Any]) -> Total:
-    return Total(
-        row["quota"],
-        row["candidate"],
-        row["hours"],
-        (row["sure"], row["possible"]),
-        row["held_back"],
-        None if row["held_back"] else row["violations"],
-        Range.of_ms(row),
-        Range(row["throttled_s_lower"], row["throttled_s_upper"]),
-        None if row["held_back"] else row["given_up"],
-    )
+    return [
+        Total(
+            row["quota"],
+            row["candidate"],
+            row["hours"],
+            (row["sure"], row["possible"]),
+            row["held_back"],
+            None if row["held_back"] else row["violations"],
+            Range.of_ms(row),
+            Range(row["throttled_s_lower"], row["throttled_s_upper"]),
+            None if row["held_back"] else row["given_up"],
+        )
+        for row in rows
+    ]
 
 
 def listed(found: Sequence[Total]) -> Listing:
     """Return the totals by quota and candidate quota file as a table for the command line to print."""
-    columns = ("quota", "quotas of", "throttled", "held back", "violations", "throttle times s")
+    columns = (
+        *("quota", "quotas of", "throttled", "held back", "violations"),
+        *("throttle times s", "throttled s", "given up"),
+    )
     rows = tuple(
         (
             total.quota,
@@ -133,24 +133,21 @@ def listed(found: Sequence[Total]) -> Listing:
         )
         for total in found
     )
-    return Listing(
-        "throttled budgets, violations and times by quota", (*columns, "throttled s", "given up"), rows
-    )
+    return Listing("throttled budgets, violations and times by quota", columns, rows)
 
 
 def top(budgets: pl.DataFrame, names: Sequence[str], most: int) -> Listing:
     """Return a table of the `most` budgets with the longest throttled time (s) under any candidate quota
-    file, with one column per file. A time without upper bound comes before the others.
+    file, with one column per file. A time without upper bound comes before the others, unless its lower
+    bound is 0: then nothing is known of the budget under this file.
     """
-    longest = pl.col("throttled_s_upper").fill_null(inf).max().over(BUDGET)
+    without_bound = pl.when(pl.col("throttled_s_lower") > 0).then(inf).otherwise(0.0)
+    longest = pl.coalesce("throttled_s_upper", without_bound).max().over(BUDGET)
     ranked = budgets.with_columns(longest=longest).filter(pl.col("longest") > 0)
-    ranked = ranked.sort(-pl.col("longest"), *BUDGET)
     found: dict[tuple[Any, ...], dict[str, str]] = {}
-    for row in ranked.iter_rows(named=True):
+    for row in ranked.sort(-pl.col("longest"), *BUDGET).head(most * len(names)).iter_rows(named=True):
         time = Range(row["throttled_s_lower"], row["throttled_s_upper"])
         found.setdefault(tuple(row[name] for name in BUDGET), {})[row["candidate"]] = str(time)
-        if len(found) > most:
-            break
     rows = tuple(
         (*names_of, None if broker is None else str(broker), *map(times.get, names))
         for (*names_of, broker), times in list(found.items())[:most]
@@ -178,9 +175,7 @@ def share(part: float, whole: float) -> str:
 
 
 def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[str]:
-    """Return one line per candidate quota file and quota that compares two replays of the same clients: from
-    usage records, and from traces.
-    """
+    """Return a line per candidate and quota that compares replays of the same clients from two sources."""
     trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
     return [
         f"{name}, {quota}: throttle times {_than(usage[name, quota].throttle, total.throttle)},"

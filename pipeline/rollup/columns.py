@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from weir.pipeline.tables import BY_QUOTA, CLUSTER, DAY, SECONDS, USAGE_RECORD
 from weir.usage.groups import Group
@@ -17,9 +17,7 @@ PERIODS: Final = {"hour": HOUR_S, "day": DAY_S}
 LEVELS: Final = ("user-client-id", "user", "client-id")
 """Levels of entities: pairs of user and client-id, users, client-ids."""
 ANY_BROKER: Final = -1
-"""Broker id in rows of mutations, which Kafka limits in the whole cluster, and in rows of records without a
-known broker.
-"""
+"""Broker id of mutations, which Kafka limits in the whole cluster, and of records without a broker."""
 
 TOTALS: Final = ("requests", "bytes_in", "bytes_out", "request_time_us", "mutations", "errors")
 """Fields of usage records that roll-ups sum up."""
@@ -53,21 +51,16 @@ RATES: Final = {
     "request_percentage": Rate("request_time_us", 1e-4),
     "controller_mutation_rate": Rate("mutations"),
 }
-SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """Percentiles of windows, as shares of 1."""
 
-RATE: Final = StructType([StructField(name, DoubleType()) for name in (*SHARES, "max")])
+RATE: Final = StructType([StructField(name, DoubleType()) for name in SHARES])
 """A rate of one entity at one broker in one period: percentiles and maximum over the windows in which the
 rate was above 0; null without use.
 """
 SECONDS_BY_QUOTA: Final = StructType([StructField(quota, DoubleType()) for quota in QUOTAS])
 ENTITY: Final = ("cluster", "level", "user", "client_id")
 """Columns that identify an entity of a roll-up."""
-
-
-def _kind(name: str) -> DataType:
-    return USAGE_RECORD[name].dataType if name in TOTALS else LongType()
-
 
 ROLLUP: Final = StructType(
     [
@@ -80,7 +73,8 @@ ROLLUP: Final = StructType(
         StructField("broker", LongType()),
         StructField("start_ms", LongType()),
         StructField("window_s", LongType()),  # length of the windows
-        *(StructField(name, _kind(name)) for name in AMOUNTS),
+        *(USAGE_RECORD[name] for name in TOTALS),
+        *(StructField(name, LongType()) for name in CHARGED),
         *(StructField(name, RATE) for name in RATES),
         StructField("active_s", DoubleType()),  # total length of the windows with records
         StructField("throttle_ms", BY_QUOTA),  # null if all are 0; so are the next two

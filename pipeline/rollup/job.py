@@ -9,10 +9,9 @@ one of them computes its days again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
@@ -22,7 +21,7 @@ from weir.pipeline import lake as delta
 from weir.pipeline import tables
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.rollup.columns import HOUR_S, PERIODS, ROLLUP
-from weir.pipeline.rollup.spread import rolled
+from weir.pipeline.rollup.compute import rolled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,50 +47,79 @@ _NAMED: Final = 10
 """Maximum number of days that a remark for the operator lists one by one; more days become a range."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Day:
+class Day(NamedTuple):
     """One day (UTC) of a cluster."""
 
     cluster: str
     day: date
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    day: Day
+class _Size(NamedTuple):
+    """Size of a day's usage records."""
+
     records: int
     longest_ms: int
-    """Longest interval (ms) that one of the usage records covers."""
+    """Longest interval (ms) that one of the records covers."""
 
 
-@dataclass(slots=True)
 class _Job:
-    """One run of the roll-up, and the counts of its outcome."""
+    """One run of the roll-up, and the days that it has rolled up."""
 
-    spark: SparkSession
-    lake: Lake
-    window_s: int
-    done: list[_Source] = field(default_factory=list)
+    def __init__(self, spark: SparkSession, lake: Lake, window_s: int) -> None:
+        self.spark, self.lake, self.window_s = spark, lake, window_s
+        self.done: dict[Day, _Size] = {}
+
+    def usage(self, days: Sequence[Day]) -> DataFrame:
+        return delta.read(self.spark, self.lake.usage, tables.USAGE).where(condition(days))
 
     def take(self, new: DataFrame, _batch: int) -> None:
         """Roll up the days of new usage records."""
         self.roll_days(_days(new))
 
     def roll_days(self, days: Sequence[Day]) -> None:
-        """Roll up these days."""
         if days:
-            usage = delta.read(self.spark, self.lake.usage, tables.USAGE)
-            self.roll(_sources(usage.where(condition(days))))
+            self.roll(_sizes(self.usage(days)))
 
-    def roll(self, sources: Sequence[_Source]) -> None:
+    def roll(self, sizes: dict[Day, _Size]) -> None:
         """Compute these days from all of their records, and replace their rows."""
-        usage = delta.read(self.spark, self.lake.usage, tables.USAGE)
-        for some in _passes(sources):
-            of_pass = condition([source.day for source in some])
-            tasks_per_day = ceil(max(source.records for source in some) / _RECORDS_PER_TASK)
-            rows = rolled(usage.where(of_pass), self.window_s, len(some), tasks_per_day)
-            delta.replace(rows, self.lake.rollup, of_pass)
-            self.done += some
+        for days in _passes(sizes):
+            tasks_per_day = ceil(max(sizes[day].records for day in days) / _RECORDS_PER_TASK)
+            rows = rolled(self.usage(days), self.window_s, len(days), tasks_per_day)
+            delta.replace(rows, self.lake.rollup, condition(days))
+            self.done |= {day: sizes[day] for day in days}
+
+    def follow(self) -> None:
+        """Roll up the days of the records that were added since the last run."""
+        new = (
+            self.spark.readStream.format("delta")
+            .option("skipChangeCommits", True)  # deleted records leave the roll-ups as they are
+            .option("maxFilesPerTrigger", _FILES_AT_ONCE)
+            .load(self.lake.usage)
+        )
+        query = (
+            new.writeStream.queryName("rollup")
+            .foreachBatch(self.take)
+            .option("checkpointLocation", self.lake.path("checkpoint", "rollup", "usage"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def outdated(self) -> list[Day]:
+        """Return the days that were rolled up with windows of another length."""
+        rows = delta.read(self.spark, self.lake.rollup, ROLLUP)
+        return _days(rows.where(fn.col("window_s") != self.window_s))
+
+    def written(self) -> dict[str, int]:
+        """Return the number of the rows of each kind of period that are there for the days of this run."""
+        if not self.done:
+            return dict.fromkeys(PERIODS, 0)
+        rows = delta.read(self.spark, self.lake.rollup, ROLLUP).where(condition([*self.done]))
+        counts = dict(map(tuple, rows.groupBy("seconds").count().collect()))
+        return {name: counts.get(seconds, 0) for name, seconds in PERIODS.items()}
 
 
 def rollup(
@@ -119,14 +147,21 @@ def rollup(
         spark.conf.set(name, value)
     try:
         if again or days is not None:
-            job.roll(sources := _sources(usage))
-            present = [source.day for source in sources]
+            job.roll(sizes := _sizes(usage))
+            present = [*sizes]
         elif present := _days(usage):
-            _follow(job)
-            job.roll_days(_outdated(job, present))
+            job.follow()
+            job.roll_days([day for day in job.outdated() if day in present])
     except PySparkException as error:
         raise _explained(error) from None
-    return _outcome(job, present)
+    counts = {f"{name}s of entities": count for name, count in job.written().items()}
+    return Outcome(
+        "rollup",
+        read={"records": sum(size.records for size in job.done.values()), "days": len(job.done)},
+        wrote=counts,
+        where={"records": lake.usage, **dict.fromkeys(counts, lake.rollup)},
+        notes=tuple(_notes(job, present)),
+    )
 
 
 def condition(days: Sequence[Day]) -> str:
@@ -141,55 +176,24 @@ def condition(days: Sequence[Day]) -> str:
 
 
 def _days(rows: DataFrame) -> list[Day]:
-    found = rows.select("cluster", "day").distinct().collect()
-    return sorted(Day(row["cluster"], row["day"]) for row in found)
+    return sorted(Day(*row) for row in rows.select("cluster", "day").distinct().collect())
 
 
-def _follow(job: _Job) -> None:
-    """Roll up the days of the records that were added since the last run."""
-    new = (
-        job.spark.readStream.format("delta")
-        .option("skipChangeCommits", True)  # deleted records leave the roll-ups as they are
-        .option("maxFilesPerTrigger", _FILES_AT_ONCE)
-        .load(job.lake.usage)
-    )
-    query = (
-        new.writeStream.queryName("rollup")
-        .foreachBatch(job.take)
-        .option("checkpointLocation", job.lake.checkpoint("rollup", "usage"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
+def _sizes(usage: DataFrame) -> dict[Day, _Size]:
+    longest_ms = fn.coalesce(fn.max("interval_ms"), fn.lit(0))
+    rows = usage.groupBy("cluster", "day").agg(fn.count("*"), longest_ms).collect()
+    return {Day(cluster, day): _Size(*size) for cluster, day, *size in sorted(rows)}
 
 
-def _outdated(job: _Job, present: Sequence[Day]) -> list[Day]:
-    """Return the days that were rolled up with windows of another length."""
-    rows = delta.read(job.spark, job.lake.rollup, ROLLUP)
-    return [day for day in _days(rows.where(fn.col("window_s") != job.window_s)) if day in present]
-
-
-def _sources(usage: DataFrame) -> list[_Source]:
-    rows = usage.groupBy("cluster", "day").agg(
-        fn.count(fn.lit(1)).alias("records"), fn.max("interval_ms").alias("longest_ms")
-    )
-    found = sorted(rows.collect(), key=lambda row: (row["cluster"], row["day"]))
-    return [_Source(Day(row["cluster"], row["day"]), row["records"], row["longest_ms"] or 0) for row in found]
-
-
-def _passes(sources: Sequence[_Source]) -> Iterator[list[_Source]]:
-    """Group the days into passes of bounded size, so that shuffles stay small, and completed passes survive a
-    kill.
-    """
-    some: list[_Source] = []
-    for source in sources:
-        if some and sum(each.records for each in some) + source.records > _RECORDS_AT_ONCE:
+def _passes(sizes: dict[Day, _Size]) -> Iterator[list[Day]]:
+    """Group days into passes of bounded size, so that shuffles are small and a kill loses one pass."""
+    some, records = list[Day](), 0
+    for day, size in sizes.items():
+        if some and records + size.records > _RECORDS_AT_ONCE:
             yield some
-            some = []
-        some.append(source)
+            some, records = [], 0
+        some.append(day)
+        records += size.records
     if some:
         yield some
 
@@ -201,41 +205,15 @@ def _explained(error: PySparkException) -> Exception:
     return error
 
 
-def _outcome(job: _Job, present: Sequence[Day]) -> Outcome:
-    return Outcome(
-        "rollup",
-        read={
-            "records": sum(source.records for source in job.done),
-            "days": len({source.day for source in job.done}),
-        },
-        wrote={f"{name}s of entities": count for name, count in _written(job).items()},
-        where={"records": job.lake.usage, **{f"{name}s of entities": job.lake.rollup for name in PERIODS}},
-        notes=tuple(_notes(job, present)),
-    )
-
-
-def _written(job: _Job) -> dict[str, int]:
-    """Return the number of the rows of each kind of period that are there for the days of this run."""
-    if not job.done:
-        return dict.fromkeys(PERIODS, 0)
-    rows = delta.read(job.spark, job.lake.rollup, ROLLUP).where(
-        condition([source.day for source in job.done])
-    )
-    counts = {row["seconds"]: row["count"] for row in rows.groupBy("seconds").count().collect()}
-    return {name: counts.get(seconds, 0) for name, seconds in PERIODS.items()}
-
-
 def _notes(job: _Job, present: Sequence[Day]) -> Iterator[str]:
     if not present:
         yield "no usage found: run ingest first, or check --lake and --days"
         return
-    done = {source.day for source in job.done}
-    unchanged = [day for day in present if day not in done]
-    if done:
-        yield f"rolled up: {_named(sorted(done))}"
-    if unchanged:
+    if job.done:
+        yield f"rolled up: {_named(sorted(job.done))}"
+    if unchanged := [day for day in present if day not in job.done]:
         yield f"unchanged: {_named(unchanged)}"
-    longest_ms = max((source.longest_ms for source in job.done), default=0)
+    longest_ms = max((size.longest_ms for size in job.done.values()), default=0)
     if longest_ms > job.window_s * 1000:
         yield (
             f"some records span {longest_ms / 1000:g} s, longer than windows of {job.window_s} s, and "

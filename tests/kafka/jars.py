@@ -1,4 +1,4 @@
-"""The jars that one Kafka version runs on, by a lock file; `pipeline.locked_jars` fetches and verifies them.
+"""The jars that one Kafka version runs on, by a lock file; `pipeline.jars` fetches and verifies them.
 
 A lock file is `jars/<version>.txt`. `python -m tests.kafka lock VERSION` writes it.
 """
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weir.pipeline.locked_jars import Jar, JarError, fetch_jar, fetched, parse_lock
+from weir.pipeline.jars import Jar, JarError, fetch_jar, fetched, parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,8 @@ from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read
 from weir.pipeline.rollup import reading
 from weir.pipeline.rollup.columns import AMOUNTS
+from weir.pipeline.rollup.compute import merged, rolled, windows
 from weir.pipeline.rollup.job import Day, condition, rollup
-from weir.pipeline.rollup.spread import rolled
-from weir.pipeline.rollup.windows import merged, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

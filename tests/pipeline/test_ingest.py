@@ -17,7 +17,7 @@ import pytest
 from tests.pipeline.usage_files import NOON_MS, clients, put, traced, usage
 from weir.pipeline import tables
 from weir.pipeline.ingest.batch import take
-from weir.pipeline.ingest.job import Pace, ingest
+from weir.pipeline.ingest.job import ingest
 from weir.pipeline.ingest.parse import DAY_MS, SOURCE, USAGE, Rules, parsed
 from weir.pipeline.ingest.sources import Directory
 from weir.pipeline.lake import Lake, read
@@ -150,7 +150,7 @@ def test_continuous_ingest_finishes_its_batch_when_stopped(spark: SparkSession, 
         else:
             stop.set()
 
-    assert usage_of(spark, lake, directory, pace=Pace(0.1, stop), say=say) == [2, 2]
+    assert usage_of(spark, lake, directory, every_s=0.1, stop=stop, say=say) == [2, 2]
     assert clients(spark, lake.usage) == Counter("ab")
 
 

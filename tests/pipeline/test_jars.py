@@ -8,7 +8,7 @@ import pyspark
 import pytest
 
 from weir.pipeline import jars
-from weir.pipeline.locked_jars import JarError
+from weir.pipeline.jars import JarError
 from weir.pipeline.outcome import PipelineError
 
 

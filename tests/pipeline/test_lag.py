@@ -9,9 +9,10 @@ import pytest
 from tests.pipeline.usage_files import NOON_MS, put, usage
 from weir.pipeline.ingest.job import ingest
 from weir.pipeline.ingest.sources import Directory
-from weir.pipeline.lag import newest_hours, newest_records
-from weir.pipeline.lake import Lake
+from weir.pipeline.lake import Lake, newest, read
+from weir.pipeline.rollup import reading
 from weir.pipeline.rollup.job import rollup
+from weir.pipeline.tables import USAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 DAY_MS = 86_400_000
+
+
+def newest_records(spark: SparkSession, lake: Lake) -> dict[str, float]:
+    return newest(read(spark, lake.usage, USAGE), "time_ms")
+
+
+def newest_hours(spark: SparkSession, lake: Lake) -> dict[str, float]:
+    return newest(reading.rows(spark, lake), "start_ms")
 
 
 def test_newest_record_and_newest_hour_are_told_for_each_cluster(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from weir.pipeline import tables
 from weir.pipeline.ingest.batch import take
 from weir.pipeline.ingest.parse import DAY_MS, LINE_MAX, SOURCE, USAGE, parsed
 from weir.pipeline.lake import Lake, read
-from weir.pipeline.maintain import Retained, maintain
+from weir.pipeline.maintain import maintain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -37,9 +37,9 @@ def test_rejected_lines_that_are_valid_by_now_are_taken_in(spark: SparkSession, 
     rejected = lines(spark, NOON_MS, ahead, b"never", usage(NOON_MS, "a"))
     assert take(rejected, lake, USAGE, "east", "stream", 0).rejected == 2
     assert take(lines(spark, NOON_MS, ahead), lake, USAGE, "west", "stream of west", 0).rejected == 1
-    assert maintain(spark, lake, Retained(), NOON_MS + 1).wrote == {"usage records": 0, "trace records": 0}
+    assert maintain(spark, lake, NOON_MS + 1).wrote == {"usage records": 0, "trace records": 0}
 
-    later = maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+    later = maintain(spark, lake, NOON_MS + 2 * DAY_MS)
     assert later.wrote == {"usage records": 2, "trace records": 0}
     assert clients(spark, lake.usage) == Counter({"a": 1, "ahead": 2})
     (row,) = read(spark, lake.rejected, tables.REJECTED).collect()
@@ -58,10 +58,10 @@ def test_rejected_lines_taken_in_by_a_killed_maintain_are_taken_in_once(
 
     monkeypatch.setattr("weir.pipeline.maintain._delete", die)
     with pytest.raises(KeyboardInterrupt):
-        maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+        maintain(spark, lake, NOON_MS + 2 * DAY_MS)
     monkeypatch.undo()
     assert clients(spark, lake.usage) == Counter(["ahead"])
-    maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+    maintain(spark, lake, NOON_MS + 2 * DAY_MS)
     assert clients(spark, lake.usage) == Counter(["ahead"])
     assert read(spark, lake.rejected, tables.REJECTED).count() == 0
 
@@ -80,7 +80,7 @@ def test_lines_that_ingest_rejects_while_maintain_runs_stay(
             take(lines(spark, NOON_MS, meanwhile.pop()), lake, USAGE, "east", "other stream", 0)
 
     monkeypatch.setattr(delta, "_save", slow_save)
-    maintain(spark, lake, Retained(), NOON_MS + 2 * DAY_MS)
+    maintain(spark, lake, NOON_MS + 2 * DAY_MS)
     assert clients(spark, lake.usage) == Counter(["ahead"])
     rows = read(spark, lake.rejected, tables.REJECTED).orderBy("line").collect()
     assert [row.line[:9] for row in rows] == [r"\xff\xff\xff"[:9], "meanwhile"]
@@ -93,7 +93,7 @@ def test_maintain_deletes_old_days_and_compacts_the_others(spark: SparkSession, 
         take(lines(spark, NOON_MS, new, old), lake, USAGE, "default", "stream", batch)
     take(lines(spark, NOON_MS - 10 * DAY_MS, b"old and bad"), lake, USAGE, "default", "stream", 3)
     take(lines(spark, NOON_MS, b"bad"), lake, USAGE, "default", "stream", 4)
-    outcome = maintain(spark, lake, Retained(days=5), NOON_MS)
+    outcome = maintain(spark, lake, NOON_MS, keep_days=5)
     assert outcome.notes[:2] == (
         "deleted: 4 rows older than 5 days",
         f"{lake.usage}: 3 files became 1",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from weir.pipeline.replay.candidates import RECORDED
-from weir.pipeline.replay.summary import Range, Total, differences, held_back, listed, share
+from weir.pipeline.replay.summary import BUDGET, Range, Total, differences, held_back, listed, share, top
 
 KEY = "producer_byte_rate"
 
@@ -53,3 +55,27 @@ def test_the_replay_summary_lists_ranges_where_demand_was_held_back() -> None:
     found = Total(KEY, "a", 1, (1, 3), 2, None, Range(0.0, 161.4), Range(2.0, None), None)
     (row,) = listed([found]).rows
     assert row == (KEY, "a", "1 to 3", 2, None, "0.0 to 161.4", "2.0 to unknown", None)
+
+
+def test_the_longest_throttled_budgets_are_those_of_which_something_is_known() -> None:
+    """A budget with the bounds `0.0 to unknown` says nothing, so that it is listed only if another file's
+    time is known. A time with a lower bound and without an upper one comes first.
+    """
+    times: list[tuple[str, str, float, float | None]] = [
+        ("nothing", "a", 0.0, None),
+        ("known", "a", 3.0, 3.0),
+        ("known", "b", 0.0, None),
+        ("more", "a", 4.0, 5.0),
+        ("most", "b", 1.0, None),
+        ("never", "a", 0.0, 0.0),
+    ]
+    budgets = pl.DataFrame(
+        [("default", KEY, "u", client_id, 0, *others) for client_id, *others in times],
+        [*BUDGET, "candidate", "throttled_s_lower", "throttled_s_upper"],
+        orient="row",
+    )
+    most = ("default", KEY, "u", "most", "0", None, "1.0 to unknown")
+    more = ("default", KEY, "u", "more", "0", "4.0 to 5.0", None)
+    known = ("default", KEY, "u", "known", "0", "3.0", "0.0 to unknown")
+    assert top(budgets, ("a", "b"), 10).rows == (most, more, known)
+    assert top(budgets, ("a", "b"), 2).rows == (most, more)

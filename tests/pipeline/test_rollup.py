@@ -19,8 +19,8 @@ from weir.pipeline import tables
 from weir.pipeline.lake import Lake, read, sql_name
 from weir.pipeline.outcome import PipelineError
 from weir.pipeline.rollup.columns import PERIODS, ROLLUP
+from weir.pipeline.rollup.compute import rolled
 from weir.pipeline.rollup.job import rollup
-from weir.pipeline.rollup.spread import rolled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -1,0 +1,239 @@
+"""Compute the roll-up in Spark's tasks, with polars.
+
+A task before the shuffle sums up its usage records to windows, by entity of each level and broker, and packs
+them into buckets. Spark shuffles the buckets, a few large binary values instead of many rows. A task after
+the shuffle sums up the windows of its buckets to hours and days.
+
+- A window is as long as the window of a broker's quota, so that its rate is comparable to a quota. A record
+  counts in the window in which its interval began.
+- One entity with most records is no bottleneck: before the shuffle, its records are in many tasks; after the
+  shuffle, it has at most 8,640 windows per day and broker.
+- Texts are compared only once: after the shuffle, the pairs of entity and broker are numbered first.
+- Percentiles are exact: the values of all periods are sorted at once, and looked up at the ranks on both
+  sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import functions as fn
+from pyspark.sql.types import StructType
+
+from weir.pipeline import arrow
+from weir.pipeline.rollup.columns import (
+    AMOUNTS,
+    ANY_BROKER,
+    CHARGED,
+    DAY_S,
+    ENTITY,
+    LEVELS,
+    OF_MUTATIONS,
+    PERIODS,
+    QUOTAS,
+    RATES,
+    ROLLUP,
+    SHARES,
+    SUMS,
+    THROTTLES,
+    TOTALS,
+    VIOLATIONS,
+    Rate,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_BUCKET: Final = StructType().add("bucket", "long").add("rows", "binary")
+_RECORDS_AT_ONCE: Final = 500_000
+"""Number of usage records that a task sums up at once."""
+_BY_QUOTA: Final = (*THROTTLES, *VIOLATIONS)
+_OWNER: Final = (*ENTITY, "broker")
+_WINDOW: Final = (*_OWNER, "window_ms")
+"""Columns that identify a window of an entity at a broker. `level` is an index into `LEVELS`; the name that
+the level lacks is "".
+"""
+_PAIR: Final = tuple(name for name in _WINDOW if name != "level")
+
+
+def rolled(usage: DataFrame, window_s: int, days: int, buckets: int) -> DataFrame:
+    """Return the rows of `columns.ROLLUP` for usage records of this number of whole days (of a cluster), each
+    day divided into this number of `buckets`.
+
+    There is about one task per bucket after the shuffle, so that a task writes files of few days.
+    """
+    packed = _needed(usage, window_s * 1000).mapInArrow(partial(_packed, buckets=buckets), _BUCKET)
+    shuffled = packed.repartition(days * buckets, "bucket")
+    return shuffled.mapInArrow(partial(_unpacked, window_s=window_s), ROLLUP)
+
+
+def _needed(usage: DataFrame, window_ms: int) -> DataFrame:
+    """Return the columns of usage records that windows need, without nulls except `by_quota`: an array of
+    the columns `_BY_QUOTA`, null if all are 0, as in most records.
+    """
+    by_quota = [_count(name) for name in _BY_QUOTA]
+    return usage.select(
+        *(fn.coalesce(name, fn.lit("")).alias(name) for name in ("cluster", "user", "client_id")),
+        fn.coalesce("broker", fn.lit(ANY_BROKER)).alias("broker"),
+        (fn.col("time_ms") - fn.pmod("time_ms", fn.lit(window_ms))).alias("window_ms"),
+        *(_count(name).alias(name) for name in TOTALS),
+        *(
+            fn.when(fn.col("api") == group.value, _count("charged_bytes")).otherwise(0).alias(name)
+            for name, group in CHARGED.items()
+        ),
+        fn.when(fn.greatest(*by_quota) > 0, fn.array(*by_quota)).alias("by_quota"),
+    )
+
+
+def _count(name: str) -> Column:
+    return fn.coalesce(name, fn.lit(0))
+
+
+def _packed(batches: Iterator[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
+    """Yield buckets of windows from batches of usage records (columns: `_needed`). The number of a bucket is
+    that of the day since 1970, times `buckets`, plus a hash.
+    """
+    day = pl.col("window_ms") // (DAY_S * 1000)
+    within = (pl.struct(*_OWNER).hash() % buckets).cast(pl.Int64)
+    for records in arrow.frames(batches, _RECORDS_AT_ONCE):
+        yield from arrow.packed(windows(records).with_columns(bucket=day * buckets + within), ["bucket"])
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch], window_s: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `columns.ROLLUP` from buckets that contain whole days of entities at brokers."""
+    parts = [arrow.unpacked(rows) for batch in batches for rows in batch.column("rows")]
+    if not parts:
+        return
+    whole = merged(parts)
+    del parts
+    for rows in _periods(whole, window_s):
+        yield from arrow.batches(rows, ROLLUP)
+
+
+def windows(records: pl.DataFrame) -> pl.DataFrame:
+    """Return windows (columns `_WINDOW` and `SUMS`) of all levels, from the columns of `_needed`. Mutations
+    are counted at `ANY_BROKER`, and so are throttle times that they caused.
+    """
+    by_quota = (
+        pl.col("by_quota").list.get(index, null_on_oob=True).fill_null(0).alias(name)
+        for index, name in enumerate(_BY_QUOTA)
+    )
+    pairs = _mutations_apart(_summed(records.select(*_PAIR, *AMOUNTS, *by_quota), _PAIR))
+    found = []
+    for index, level in enumerate(LEVELS):
+        of_level = pairs  # a pair may occur twice, because `merged` sums up later
+        if (absent := {"user": "client_id", "client-id": "user"}.get(level)) is not None:
+            of_level = _summed(pairs.with_columns(pl.lit("").alias(absent)), _PAIR)
+        found.append(of_level.select(pl.lit(index, pl.Int8).alias("level"), *_PAIR, *SUMS))
+    return pl.concat(found)
+
+
+def merged(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return windows in which each window occurs once."""
+    return _summed(pl.concat(parts), _WINDOW)
+
+
+def _summed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    return rows.lazy().group_by(*keys).agg(pl.col(SUMS).sum()).collect(engine="streaming")
+
+
+def _mutations_apart(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Move the columns `OF_MUTATIONS` to rows of their own."""
+
+    def zeros(names: Sequence[str]) -> list[pl.Expr]:
+        return [pl.lit(0, pairs.schema[name]).alias(name) for name in names]
+
+    at_any_broker = pl.lit(ANY_BROKER, pairs.schema["broker"]).alias("broker")
+    with_mutations = pairs.filter(pl.any_horizontal(pl.col(OF_MUTATIONS) > 0))
+    apart = with_mutations.with_columns(
+        at_any_broker, *zeros([name for name in SUMS if name not in OF_MUTATIONS])
+    )
+    return pl.concat([pairs.with_columns(zeros(OF_MUTATIONS)), apart])
+
+
+def _periods(windows: pl.DataFrame, window_s: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of `columns.ROLLUP` for hours, then for days. `windows`, each `window_s` (s) long, has
+    all windows of an entity at a broker on a day, each once.
+    """
+    owners = windows.select(_OWNER).unique().with_row_index("owner")
+    numbered = windows.join(owners, on=_OWNER).select(pl.col("owner").cast(pl.Int64), "window_ms", *SUMS)
+    for seconds in PERIODS.values():
+        yield _shaped(_rows(numbered, seconds, window_s), owners, seconds, window_s)
+
+
+def _rows(numbered: pl.DataFrame, seconds: int, window_s: int) -> pl.DataFrame:
+    """Return one row per owner and period of `seconds`: `owner`, `start_ms`, `SUMS`, `active_s`,
+    `throttled_s.QUOTA`, and `RATE.p50`, … per rate, null without use.
+    """
+    length_ms = seconds * 1000
+    number = pl.col("window_ms") // length_ms
+    first, last = numbered.select(number.min().alias("first"), number.max().alias("last")).row(0)
+    count = (last or 0) - (first or 0) + 1
+    within = numbered.with_columns(period=pl.col("owner") * count + (number - first))
+    rows = (
+        within.lazy()
+        .group_by("period")
+        .agg(
+            pl.col(SUMS).sum(),
+            (pl.len() * float(window_s)).alias("active_s"),
+            *(
+                ((pl.col(name) > 0).sum() * float(window_s)).alias(f"throttled_s.{quota}")
+                for quota, name in zip(QUOTAS, THROTTLES, strict=True)
+            ),
+        )
+        .collect(engine="streaming")
+    )
+    for name, rate in RATES.items():
+        spread = _spread(within.select("period", value=rate.amount), name, rate.unit / window_s)
+        rows = rows.join(spread, on="period", how="left")
+    return rows.with_columns(
+        owner=(pl.col("period") // count).cast(pl.UInt32),
+        start_ms=(pl.col("period") % count + first) * length_ms,
+    )
+
+
+def _spread(values: pl.DataFrame, name: str, unit: float) -> pl.DataFrame:
+    """Return the percentiles and the maximum of the values above 0 by `period`, each times `unit`."""
+    above = values.filter(pl.col("value") > 0).sort("period", "value")
+    counts = above.group_by("period", maintain_order=True).agg(pl.len().cast(pl.Int64).alias("count"))
+    begin, last = counts["count"].cum_sum() - counts["count"], counts["count"] - 1
+    ordered = above["value"]
+
+    def at(share: float) -> pl.Series:
+        rank = last * share
+        low = ordered.gather(begin + rank.floor().cast(pl.Int64))
+        high = ordered.gather(begin + rank.ceil().cast(pl.Int64))
+        return (low + (high - low) * (rank - rank.floor())) * unit
+
+    return counts.select("period", *(at(share).alias(f"{name}.{each}") for each, share in SHARES.items()))
+
+
+def _shaped(rows: pl.DataFrame, owners: pl.DataFrame, seconds: int, window_s: int) -> pl.DataFrame:
+    """Return the columns of `ROLLUP`."""
+    named = rows.join(owners, on="owner")
+    level = pl.col("level")
+    columns = {
+        "seconds": pl.lit(seconds, pl.Int64),
+        "day": pl.from_epoch("start_ms", time_unit="ms").dt.date(),
+        "level": level.replace_strict(dict(enumerate(LEVELS)), return_dtype=pl.String),
+        "user": pl.when(level != LEVELS.index("client-id")).then("user"),
+        "client_id": pl.when(level != LEVELS.index("user")).then("client_id"),
+        "window_s": pl.lit(window_s, pl.Int64),
+        **{name: _rate(name, rate) for name, rate in RATES.items()},
+        **{name: _by_quota(name) for name in ("throttle_ms", "violations", "throttled_s")},
+    }
+    return named.select(columns.get(name, pl.col(name)).alias(name) for name in ROLLUP.names)
+
+
+def _rate(name: str, rate: Rate) -> pl.Expr:
+    spread = (pl.col(f"{name}.{share}").alias(share) for share in SHARES)
+    return pl.when(pl.col(rate.amount) > 0).then(pl.struct(*spread))
+
+
+def _by_quota(name: str) -> pl.Expr:
+    fields = [pl.col(f"{name}.{quota}").alias(quota) for quota in QUOTAS]
+    return pl.when(pl.any_horizontal(field > 0 for field in fields)).then(pl.struct(fields))
