@@ -79,9 +79,8 @@ def test_ingest_from_topics_killed_repeatedly_loses_and_doubles_no_record(
             "--batch-records",
             str(size),
         )
-    assert all(
-        before <= after for earlier, later in pairwise(seen) for before, after in zip(earlier, later, strict=True)
-    )
+    pairs = [pair for earlier, later in pairwise(seen) for pair in zip(earlier, later, strict=True)]
+    assert all(before <= after for before, after in pairs)
     assert len(seen) > len(KILLS), "tables grow while they are read"
 
     source = Topic(topic, bootstrap, batch_records=size)
