@@ -63,7 +63,7 @@ _TITLE: Final = (
 
 
 def neighbours(spark: SparkSession, lake: Lake, cluster: str) -> Iterator[Listing]:
-    """Yield a table of the neighbours at all brokers of a cluster; nothing if there is none."""
+    """Yield a table of the neighbours at all brokers of a cluster, unless no client is a neighbour."""
     usage = read(spark, lake.usage, tables.USAGE).where(
         (fn.col("cluster") == cluster) & (fn.col("broker") >= 0)
     )
