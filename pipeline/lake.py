@@ -69,7 +69,7 @@ class Lake:
 def exists(spark: SparkSession, path: str) -> bool:
     """Return True if there is a table at `path`."""
     try:
-        spark.read.format("delta").load(path)
+        spark.read.format("delta").load(path).schema.fieldNames()  # Spark Connect looks only when asked
     except AnalysisException as error:
         if error.getCondition() not in _MISSING:
             raise

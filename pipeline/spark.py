@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Final
 
+from weir.pipeline.connect import SERVER, connected
 from weir.pipeline.jars import JARS, loading, provided
 from weir.pipeline.outcome import PipelineError
 
@@ -49,9 +50,14 @@ def session(
     """Yield a Spark session for the job `name`, and stop the session after the block. `master` None leaves
     the master to spark-submit; `settings` take precedence over `SETTINGS`. Unless spark-submit started this
     process or `settings` has `spark.jars`, the locked jars are loaded, and downloaded if they are missing.
+    A Spark Connect server (`connect.SERVER`) has its own.
 
     Raises PipelineError if Spark, Java or a jar is missing, or Spark does not start.
     """
+    if master is not None and master.startswith(SERVER):
+        with connected(master, {**SETTINGS, **(settings or {})}) as spark:
+            yield spark
+        return
     # Spark also raises the errors that it logs here.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     for logger in ("", "py4j.clientserver"):

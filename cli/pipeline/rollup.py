@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from weir.cli.exits import CommandError
 from weir.cli.pipeline.days import Days
 from weir.cli.pipeline.run import job_options, run_job
 from weir.cli.quantity import Quantity
+from weir.pipeline.connect import SERVER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +48,9 @@ def rollup(
     Without --days or --all, only days with new usage are computed, each completely. The job may be killed and
     run again at any time.
     """
+
+    if (master or "").startswith(SERVER) and not (again or days):
+        raise CommandError("rollup cannot follow new usage at Spark Connect: give --days FROM..TO, or --all")
 
     def job(spark: SparkSession) -> Outcome:
         from weir.pipeline.lake import Lake

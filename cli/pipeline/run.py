@@ -59,7 +59,7 @@ def job_options(command: C) -> C:
             "--master",
             metavar="URL",
             default=None,
-            help="The Spark master. [default: spark-submit's, else local[*]]",
+            help="The Spark master; sc://HOST:PORT: Spark Connect. [default: spark-submit's, else local[*]]",
         ),
         click.option(
             "--driver-memory",
@@ -307,11 +307,12 @@ def _progress(name: str, spark: SparkSession) -> Iterator[None]:
 
 def _watch(name: str, spark: SparkSession, bar: Bar, over: threading.Event) -> None:
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkAttributeError
 
     try:
         _look(name, spark, bar, over)
-    except (Py4JError, OSError):
-        return  # Java has ended: the job reports that
+    except (Py4JError, OSError, PySparkAttributeError):
+        return  # Java has ended, and the job reports that; or Spark Connect, which has no tracker
 
 
 def _look(name: str, spark: SparkSession, bar: Bar, over: threading.Event) -> None:

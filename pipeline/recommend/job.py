@@ -3,10 +3,8 @@
 Spark aggregates the hours (`use`): the need of each entity (`need`), and the load of each broker under the
 proposals (`capacity`). The rest are some rows per entity, on the driver: a limit for each (`proposals`), with
 flags where an operator should look (`flags`), a reason (`reasons`) and a tier (`tiers`). They are written to
-a table, and line by line to the quota file (`file`).
-
-Response times of clients that suffer while another is busy would be a query beside `outlook`, once usage
-records have them.
+a table, and line by line to the quota file (`file`). `neighbours` finds in usage records clients that
+were busy while others waited longer than usual.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from weir.pipeline.recommend import capacity, notes, proposals, use
 from weir.pipeline.recommend.current import Kept, budgets, kept, resolved
 from weir.pipeline.recommend.file import lines
 from weir.pipeline.recommend.need import POT
+from weir.pipeline.recommend.neighbours import neighbours
 from weir.pipeline.recommend.notes import Found
 from weir.pipeline.recommend.plan import QUOTAS, Plan, entity_of
 from weir.pipeline.recommend.reasons import Row, reason
@@ -65,7 +64,7 @@ def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outc
         wrote={"entries": found.entries, "proposals": found.table.height},
         where={"hours": lake.rollup, "entries": plan.output, "proposals": lake.recommendation},
         notes=tuple(notes.notes(found)),
-        listings=tuple(listings(found)),
+        listings=(*listings(found), *neighbours(spark, lake, plan.cluster)),
     )
 
 

@@ -112,7 +112,7 @@ class RequestInFlight:
         The broker's response time then shows the true cost.
         """
         self.arrived_us = 0
-        """Time (µs) at which the request's last byte arrived; set only if the request's cost is unconfirmed.
+        """Time (µs) at which the request's last byte arrived; set only if the request's time or usage counts.
         """
         self.time_ledger: ClientLedger | None = None
         """Quotas of the client, to which the request's time is still to be charged; None if the time is not
@@ -173,7 +173,8 @@ class RequestInFlight:
             counted = (
                 length - plan.flexible_response if charged and plan.on_response and ledger is not None else 0
             )
-            usage_counters.answered(LENGTH_BYTES + length, counted, connection.now_ms)
+            response_time_us = connection.clock.now_us - self.arrived_us
+            usage_counters.answered(LENGTH_BYTES + length, counted, connection.now_ms, response_time_us)
         if self.unconfirmed_us:
             self._confirm(connection)
         if ledger is not None:

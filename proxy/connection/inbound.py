@@ -169,8 +169,8 @@ class Inbound:
             if timed:
                 record.kind, record.cost_us = CHARGED, self._cost_us
                 record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
+                record.arrived_us = connection.clock.now_us
                 if connection.unconfirmed_us and api_key == _PRODUCE and self._time_ledger is not None:
-                    record.arrived_us = connection.clock.now_us
                     record.unconfirmed_us = connection.unconfirmed_us
             if stop > end or decision.counted_to:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length

@@ -87,6 +87,7 @@ class UsageCounters:
         "mutations",
         "request_time_us",
         "requests",
+        "response_time_us",
         "sessions",
         "throttle_ms",
         "violations",
@@ -114,6 +115,7 @@ class UsageCounters:
         self.charged_bytes = 0
         self.sessions = 0
         self.request_time_us = 0.0
+        self.response_time_us = 0
         self.mutations = 0
         self.errors = 0
         self.throttle_ms: list[int] | None = None
@@ -130,15 +132,17 @@ class UsageCounters:
         self.bytes_in += length
         self.charged_bytes += charged
 
-    def answered(self, length: int, charged: int, now_ms: int) -> None:
-        """Count a response of `length` bytes that has begun. `charged` is the number of these bytes that
-        count for a byte rate. `now_ms` is used by traces only.
+    def answered(self, length: int, charged: int, now_ms: int, response_time_us: int = 0) -> None:
+        """Count a response of `length` bytes that has begun, `response_time_us` (µs) after the broker got the
+        request; 0 for a response of Weir's own. `charged` is the number of these bytes that count for a byte
+        rate. `now_ms` is used by traces only.
         """
         del now_ms
         if not self._active:
             self._activate()
         self.bytes_out += length
         self.charged_bytes += charged
+        self.response_time_us += response_time_us
 
     def timed(self, us: float) -> None:
         """Add `us` (µs) to the request time that the client's requests have cost."""
@@ -213,6 +217,7 @@ class UsageCounters:
         self.charged_bytes += other.charged_bytes
         self.sessions += other.sessions
         self.request_time_us += other.request_time_us
+        self.response_time_us += other.response_time_us
         self.mutations += other.mutations
         self.errors += other.errors
         self.throttle_ms = _sums(self.throttle_ms, other.throttle_ms)
@@ -238,6 +243,7 @@ class UsageCounters:
             charged_bytes=self.charged_bytes,
             sessions=self.sessions,
             request_time_us=round(self.request_time_us, 3),
+            response_time_us=self.response_time_us,
             mutations=self.mutations,
             throttle_ms=_by_quota(self.throttle_ms),
             violations=_by_quota(self.violations),
@@ -296,8 +302,8 @@ class RequestTrace(UsageCounters):
         self.charged_bytes += charged
         self._pending.note(self)
 
-    def answered(self, length: int, charged: int, now_ms: int) -> None:
-        self._counts.answered(length, charged, now_ms)
+    def answered(self, length: int, charged: int, now_ms: int, response_time_us: int = 0) -> None:
+        self._counts.answered(length, charged, now_ms, response_time_us)
         self.answered_ms = now_ms
         self._answered_in = self._pending.interval
         self.bytes_out += length

@@ -90,6 +90,7 @@ def test_totals_of_the_pipelines_tables_equal_those_of_the_wire(
     assert ingested["wrote"].keys() == {"usage records", "trace records"}  # no malformed, none late
     assert summed(rows(lake, "usage")) == on_the_wire
     assert summed(rows(lake, "trace")) == on_the_wire
+    check_response_times(rows(lake, "usage"), rows(lake, "trace"))
 
 
 def summed(records: list[dict[str, Any]]) -> dict[str, Totals]:
@@ -104,6 +105,16 @@ def summed(records: list[dict[str, Any]]) -> dict[str, Totals]:
             before.bytes_out + (record["bytes_out"] or 0),
         )
     return found
+
+
+def check_response_times(usage: list[dict[str, Any]], traces: list[dict[str, Any]]) -> None:
+    """Compare the sums of response times with the times in the traces, which are whole milliseconds."""
+    for api in ("produce", "fetch"):
+        answered = [trace for trace in traces if trace["api"] == api and trace["answered_ms"]]
+        traced_ms = sum(trace["answered_ms"] - trace["time_ms"] for trace in answered)
+        summed_ms = sum(record["response_time_us"] or 0 for record in usage if record["api"] == api) / 1000
+        assert traced_ms > 0, api
+        assert abs(summed_ms - traced_ms) <= len(answered), (api, summed_ms, traced_ms)
 
 
 def login(directory: Path) -> tuple[str, ...]:

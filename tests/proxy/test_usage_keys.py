@@ -60,9 +60,11 @@ def test_a_late_response_to_a_removed_client_shares_the_record_of_its_new_connec
     second = registries.of(1)
     second.become("alice", "app")
     second.usage_counters(0, 0, 9).arrived(20, 0, 2)
-    late.answered(30, 0, 2)
+    second.usage_counters(0, 0, 9).answered(5, 0, 2, 400)
+    late.answered(30, 0, 2, 7000)
     (record,) = registries.drain(2000, 1000, "weir")
-    assert (record.requests, record.bytes_in, record.bytes_out) == (1, 20, 30)
+    assert (record.requests, record.bytes_in, record.bytes_out) == (1, 20, 35)
+    assert record.response_time_us == 7400
 
 
 class Scene:

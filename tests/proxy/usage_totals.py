@@ -24,6 +24,7 @@ SUMMED: Final = (
     "bytes_out",
     "charged_bytes",
     "request_time_us",
+    "response_time_us",
     "mutations",
     "errors",
 )

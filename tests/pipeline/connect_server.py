@@ -1,0 +1,68 @@
+"""A Spark Connect server on this machine, as docs/how-to/pipeline/cluster.md starts it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyspark
+
+from weir.pipeline.jars import loading, provided
+from weir.pipeline.java import launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_PATIENCE_S: Final = 180.0
+SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+@contextmanager
+def connect_server(directory: Path) -> Iterator[str]:
+    """Start a server; yield its URL once it listens. Its log is in the directory."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        **SETTINGS,
+        **loading(provided()),
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(directory),
+    }
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--class", _CLASS]
+    command += ["--master", "local[2]", "--driver-memory", "1g"]
+    command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    log = directory / "server.log"
+    with (
+        launcher(local=True),
+        log.open("w") as output,
+        subprocess.Popen(command, stdout=output, stderr=output, cwd=directory) as process,
+    ):
+        try:
+            _wait(process, port, log)
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline_s, log.read_text()
+            time.sleep(0.1)
+        else:
+            return

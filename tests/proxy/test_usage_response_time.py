@@ -1,0 +1,82 @@
+"""Response times in usage records: from a request's end to its response's beginning, without Weir's waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.proxy.usage_totals import Taken, counted_wire
+from tests.proxy.wire import new_connection, quota_table
+from tests.wire.frames import framed, header, padded, response
+from tests.wire.messages import fetch, ping, pong, produce, produced
+from weir.protocol.api import ApiKey
+from weir.protocol.messages import FetchResponse
+
+if TYPE_CHECKING:
+    from tests.proxy.wire import Wire
+
+
+def feed(wire: Wire, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
+    wire.session.clock.now_us = 1000 * now_ms
+    wire.feed(now_ms, client, broker)
+
+
+def response_times_ms(taken: Taken) -> dict[str, float]:
+    """Drain; return the sum of response times (ms) by API group."""
+    return {record.api: record.response_time_us / 1000 for record in taken.drain()}
+
+
+def test_response_times_of_an_interval_are_summed() -> None:
+    taken, wire = counted_wire()
+    feed(wire, 1, client=ping(1) + ping(2))
+    feed(wire, 4, broker=pong(1))
+    feed(wire, 9, broker=pong(2))
+    assert response_times_ms(taken) == {"groups": 3 + 8}
+    feed(wire, 20, client=ping(3))
+    assert response_times_ms(taken) == {"groups": 0}
+    feed(wire, 25, broker=pong(3))
+    assert response_times_ms(taken) == {"groups": 5}, "in the interval of the response"
+    wire.session.end(26)
+    taken.drain()
+    assert [trace.answered_ms - trace.time_ms for trace in taken.traces] == [3, 8, 5]
+
+
+def test_response_time_of_a_large_request_begins_at_its_last_byte() -> None:
+    taken, wire = counted_wire()
+    frame = produce(length=200_000)
+    feed(wire, 1, client=frame[:100_000])
+    feed(wire, 50, client=frame[100_000:])
+    feed(wire, 57, broker=produced())
+    assert response_times_ms(taken) == {"produce": 7}
+
+
+def test_response_time_ends_at_a_large_responses_first_bytes() -> None:
+    taken, wire = counted_wire()
+    answer = padded(response(FetchResponse(), 11), 1_000_000)
+    feed(wire, 1, client=fetch())
+    feed(wire, 4, broker=answer[:100_000])
+    feed(wire, 90, broker=answer[100_000:])
+    assert response_times_ms(taken) == {"fetch": 3}
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_response_time_has_no_throttle_time_of_weir(hold: bool) -> None:
+    taken, wire = counted_wire(new_connection(quota_table(produce=1000), hold=hold))
+    feed(wire, 1, client=produce(1, length=30_000) + ping(2))
+    feed(wire, 3, broker=produced(1))
+    until_ms = wire.session.throttled_until_ms
+    assert until_ms > 1000
+    feed(wire, until_ms + 10)
+    feed(wire, until_ms + 15, broker=pong(2))
+    assert response_times_ms(taken) == {"produce": 2, "groups": 5}
+
+
+def test_requests_without_a_brokers_response_add_no_response_time() -> None:
+    taken, wire = counted_wire()
+    too_new = framed(header(ApiKey.API_VERSIONS, 99, 1, b"app", tags=None))
+    feed(wire, 1, client=too_new)
+    feed(wire, 2, client=produce(2, acks=0))
+    feed(wire, 9, client=ping(3))
+    wire.session.end(10)
+    assert set(response_times_ms(taken).values()) == {0}
