@@ -78,8 +78,10 @@ class Charges(msgspec.Struct, tag=True, frozen=True):
 class OthersUsed(msgspec.Struct, tag=True, frozen=True):
     """Units that clients of other Weirs have used."""
 
-    charges: list[tuple[int, list[tuple[int, float]]]]
-    """(Number of the limiter, [(age in ms, units)]). Units of request time are µs."""
+    charges: list[tuple[int, list[tuple[int, float, int]]]]
+    """(Number of the limiter, [(age in ms, units, number of Weirs as in `others.Charge`)]). Units of request
+    time are µs.
+    """
 
 
 class SharingState(msgspec.Struct, tag=True, frozen=True):

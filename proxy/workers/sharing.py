@@ -45,7 +45,7 @@ class SharingFollower:
             self._blindness.tell(Sight(message.sight), message.weirs, now_ms - message.blind_ms)
             return
         found = {
-            number: [Charge(now_ms - age_ms, units) for age_ms, units in charges]
+            number: [Charge(now_ms - age_ms, units, weirs) for age_ms, units, weirs in charges]
             for number, charges in message.charges
         }
         self._limiters.absorb(found, now_ms)
@@ -89,7 +89,7 @@ class SharingTeller:
         now_ms = self._clock_ms()
         for some in slices(charges.items(), LIMITERS_MAX):
             aged = [
-                (number, [(max(now_ms - each.at_ms, 0), each.units) for each in found])
+                (number, [(max(now_ms - each.at_ms, 0), each.units, each.weirs) for each in found])
                 for number, found in some
             ]
             self._tell(OthersUsed(aged))
