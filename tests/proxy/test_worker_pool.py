@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
 from tests.proxy.rigs import tcp_pair
 from tests.proxy.stage import Stage, until
@@ -24,7 +25,7 @@ from weir.proxy.server.target import BOOTSTRAP
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.link import Link
-from weir.proxy.workers.messages import Away, Brokers, Client, Left, Message, Ready
+from weir.proxy.workers.messages import Away, Brokers, Client, Drain, Drained, Left, Message, Ready
 
 if TYPE_CHECKING:
     from weir.proxy.workers.pool import Pool
@@ -205,3 +206,60 @@ async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: 
         assert processes.taken == sent
         assert processes.lost == [("died", [])]
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("drained", [True, False])
+async def test_a_worker_that_dies_while_it_drains_is_lost_and_not_replaced(
+    monkeypatch: pytest.MonkeyPatch, drained: bool
+) -> None:
+    processes = Processes(monkeypatch)
+    worker = Handle(0, processes.plan)
+    near, far = socket.socketpair()
+    with capture_logs() as logs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+            process = await processes.number(1)
+            await worker.ready.wait()
+            worker.give(Client(0, False, *PEER), near)
+            worker.drain()
+            if drained:
+                process.link.post(Drained())
+                await until(lambda: not worker.alive)
+            process.kill()
+    assert len(processes.started) == 1
+    assert processes.lost == ([] if drained else [("died", [PEER[0]])])
+    assert ("worker lost while it drained" in [line["event"] for line in logs]) is not drained
+    far.close()
+
+
+@pytest.mark.trio
+async def test_a_client_that_a_dying_worker_did_not_get_while_it_drained_is_served_by_another(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    processes = Processes(monkeypatch)
+    worker = Handle(0, processes.plan)
+    near, far = socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+        process = await processes.number(1)
+        await worker.ready.wait()
+        process.kill()
+        worker.give(Client(0, False, *PEER), near)
+        worker.drain()
+        with trio.fail_after(60):
+            second = await processes.number(2)
+            assert await received(second.link, Client)
+            assert await received(second.link, Drain)
+        second.link.post(Drained())
+        second.kill()
+    assert len(processes.started) == 2
+    far.close()
+
+
+async def received(link: Link, kind: type[Message]) -> bool:
+    """Read the next message; return True if it is of this kind. Closes a socket that comes with it."""
+    message, sock = await link.receive()
+    if sock is not None:
+        sock.close()
+    return isinstance(message, kind)
