@@ -43,8 +43,8 @@ class Plan(NamedTuple):
 
     first: Callable[[], Iterable[Message]]
     """Function that returns the first messages to a new process."""
-    state: Callable[[], Iterable[Message]]
-    """Function that returns the messages to a process that is ready."""
+    state: Callable[[], Iterable[Message | None]]
+    """Function that returns the messages to a process that is ready; None after each step of long work."""
     take: Callable[[Message], Awaitable[None]]
     """Coroutine function that obeys a message of the worker."""
     lost: Callable[[Reason, list[str]], None]
@@ -206,17 +206,22 @@ class Handle:
             message, _sock = await link.receive()
             self._silent = 0
             if isinstance(message, Ready):
-                self._begin(link)
+                await self._begin(link)
             elif isinstance(message, Drained):
                 self._link, self._drained = None, True
                 link.end()
             else:
                 await self._plan.take(message)
 
-    def _begin(self, link: Link) -> None:
-        """Serve with a process that is ready."""
+    async def _begin(self, link: Link) -> None:
+        """Serve with a process that is ready. Other tasks run between the steps of `state`, and not between
+        its last message and the first one of `post`.
+        """
         for message in self._plan.state():
-            link.post(message)
+            if message is None:
+                await trio.lowlevel.checkpoint()
+            else:
+                link.post(message)
         self._link = link
         self.ready.set()
         while self._waiting:

@@ -53,8 +53,8 @@ def upstream() -> Iterator[str]:
 
 def events(weirs: Generations, number: int, event: str) -> list[dict[str, object]]:
     """The log lines of a Weir with this event."""
-    lines = weirs.log(number).splitlines()
-    return [line for line in map(json.loads, lines[:-1]) if line["event"] == event]
+    whole, _end, _partial = weirs.log(number).rpartition("\n")
+    return [line for line in map(json.loads, whole.splitlines()) if line["event"] == event]
 
 
 def kill_a_worker(weirs: Generations, number: int) -> int:

@@ -21,11 +21,12 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.supervisor import Task
 from weir.proxy.counters import Counters
-from weir.proxy.server.target import BOOTSTRAP
+from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.link import Link
-from weir.proxy.workers.messages import Away, Brokers, Client, Drain, Drained, Left, Message, Ready
+from weir.proxy.workers.messages import Away, Brokers, Charges, Client, Drain, Drained, Left, Message, Ready
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from weir.proxy.workers.pool import Pool
@@ -263,3 +264,52 @@ async def received(link: Link, kind: type[Message]) -> bool:
     if sock is not None:
         sock.close()
     return isinstance(message, kind)
+
+
+# Usage from before a process
+
+
+CLIENTS = 400
+EACH = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
+
+
+@staged(brokers=(0, 1))
+async def test_a_brokers_usage_is_sent_in_steps_and_once_before_its_first_clients(stage: Stage) -> None:
+    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
+    registry.use(EACH)
+    for number in range(CLIENTS):
+        registry.of(1).ledger("", f"c{number}", now_ms).charge_produce(50, now_ms)
+    async with pool_of(stage) as (pool, ends), trio.open_nursery() as nursery:
+        pairs = [tcp_pair() for _ in range(2)]
+        for near, _far in pairs:
+            nursery.start_soon(pool.receive, near, Target(1), Address(*PEER))
+        await until(lambda: any(len(end.of(Client)) == 2 for end in ends))
+        (end,) = [end for end in ends if end.of(Client)]
+        for _near, far in pairs:
+            far.close()
+    found = [each for each in end.messages if isinstance(each, Charges | Client)]
+    assert [type(each) for each in found[-2:]] == [Client, Client]
+    sent = end.of(Charges)
+    tags = [charge.used.tags.client_id for each in sent for charge in each.charges]
+    assert sorted(tags) == sorted(f"c{number}" for number in range(CLIENTS))
+    assert len(sent) >= CLIENTS // 50  # a step reads 50 limiters
+
+
+@staged(brokers=(0, 1))
+async def test_a_new_process_gets_usage_in_steps_also_of_brokers_that_are_new_meanwhile(stage: Stage) -> None:
+    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
+    registry.use(EACH)
+    for node_id in (0, 1):
+        for number in range(CLIENTS):
+            registry.of(node_id).ledger("", f"c{number}", now_ms).charge_produce(50, now_ms)
+    async with pool_of(stage) as (pool, _ends):
+        pool._owners[0] = 0
+        messages = pool._state(0)
+        first = next(messages)
+        pool._owners[1] = 0
+        found = [first, *messages]
+    brokers = [
+        charge.used.quotas[0] for each in found if isinstance(each, Charges) for charge in each.charges
+    ]
+    assert [brokers.count(node_id) for node_id in (0, 1)] == [CLIENTS, CLIENTS]
+    assert found.count(None) >= 2 * CLIENTS // 50
