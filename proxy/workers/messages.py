@@ -136,7 +136,7 @@ class Drain(msgspec.Struct, tag=True, frozen=True):
 
 
 class Flush(msgspec.Struct, tag=True, frozen=True):
-    """Tell all charges now, and then answer with `Flushed`."""
+    """Send all charges now, and then answer with `Flushed`."""
 
     number: int
 
@@ -153,7 +153,7 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
 
 class Flushed(msgspec.Struct, tag=True, frozen=True):
-    """The answer to `Flush`, with its number: all charges were told."""
+    """The answer to `Flush`, with its number: all charges were sent."""
 
     number: int
 

@@ -33,7 +33,7 @@ from weir.proxy.workers.former_usage import FormerUsage
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
 from weir.proxy.workers.refusing import RefusingListeners
-from weir.proxy.workers.sharing import SharingTeller
+from weir.proxy.workers.sharing import SharingSender
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
 from weir.quotas import QuotaTable
@@ -79,10 +79,10 @@ class Pool:
         self._counts: dict[int, counts.Counts] = {}
         """The latest counters of each worker."""
         self._lost_s = -RECENT_S
-        self.usage = UsageCollector(self._tell, put)
+        self.usage = UsageCollector(self._send, put)
         """The workers' usage records."""
         self._sharing = (
-            None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
+            None if sharing is None else SharingSender(sharing, self._send, lambda: reactor.now_ms)
         )
         self._lists = ConnectionLists(self.handles)
         self._peers = PeerLists(self.handles)
@@ -100,9 +100,9 @@ class Pool:
         server.read_peers = self._peers.read
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
-        server.quotas.on_update.append(self._tell_quotas)
-        server.on_use.append(self._tell_limits)
-        server.address_book.on_change.append(self._tell_brokers)
+        server.quotas.on_update.append(self._send_quotas)
+        server.on_use.append(self._send_limits)
+        server.address_book.on_change.append(self._send_brokers)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run all workers until they have drained, or until cancelled. Calls `task_status.started()` when all
@@ -135,7 +135,7 @@ class Pool:
             self._nursery.cancel_scope.cancel()
 
     async def flush(self) -> None:
-        """Wait until all workers that run have told the charges of their clients, for at most `FLUSH_S`."""
+        """Wait until all workers that run have sent the charges of their clients, for at most `FLUSH_S`."""
         await self._flushes.ask(messages.Flush)
 
     def inherit(self, taken: Iterable[UsedUnits]) -> None:
@@ -144,7 +144,7 @@ class Pool:
         """
         shared = (charges.Charge(used) for used in taken if charges.is_shared(used.quotas))
         for some in slices(shared, charges.CHARGES_MAX):
-            self._tell(messages.Charges(some))
+            self._send(messages.Charges(some))
 
     def records(self) -> tuple[Worker, ...]:
         """Return the states of all workers."""
@@ -248,18 +248,18 @@ class Pool:
         nodes = self._server.address_book.nodes
         return messages.Brokers([(node_id, *address) for node_id, address in nodes.items()])
 
-    def _tell(self, message: messages.Message) -> None:
+    def _send(self, message: messages.Message) -> None:
         for handle in self.handles:
             handle.post(message)
 
-    def _tell_brokers(self) -> None:
-        self._tell(self._brokers())
+    def _send_brokers(self) -> None:
+        self._send(self._brokers())
 
-    def _tell_quotas(self, _table: QuotaTable) -> None:
-        self._tell(self._quotas())
+    def _send_quotas(self, _table: QuotaTable) -> None:
+        self._send(self._quotas())
 
-    def _tell_limits(self, config: Config) -> None:
-        self._tell(messages.Limits(config.settings))
+    def _send_limits(self, config: Config) -> None:
+        self._send(messages.Limits(config.settings))
 
     # Messages of workers
 

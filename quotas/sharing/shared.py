@@ -202,7 +202,7 @@ class SharedLimiters:
         return self._blindness.part(None if usage is None else usage.share)
 
     def look(self, now_ms: int) -> None:
-        """Count what own clients have used since the last look. Call this every `LOOK_MS`."""
+        """Count the usage of own clients since the last look. Call this every `LOOK_MS`."""
         if self._blindness.look(now_ms):
             self._apply_rounds = 2
         for joined in self._joined.values():
@@ -313,7 +313,7 @@ class SharedLimiters:
             self._in_use.note(number, now_ms)
 
     def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
-        """Charge what clients of other Weirs have used. Usage of limiters that do not exist here is kept for
+        """Charge usage of clients of other Weirs. Usage of limiters that do not exist here is kept for
         as long as it counts.
         """
         for number, some in charges.items():

@@ -10,7 +10,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.workers.charges import Charged, take
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
-from weir.proxy.workers.sharing import SharingFollower, SharingTeller
+from weir.proxy.workers.sharing import SharingFollower, SharingSender
 
 LIMIT = 1000
 BLIND_MS = 3000
@@ -26,8 +26,8 @@ class Worker:
         self.sharing = SharingFollower(self.registry, config.load(None, settings).settings, clock.now_ms)
         self.units = 0.0
         """Units that it was told others have used."""
-        self.teller = SharingTeller(supervisor, self._told, clock)
-        self._told(self.teller.state())
+        self.sender = SharingSender(supervisor, self._told, clock)
+        self._told(self.sender.state())
 
     def _told(self, message: Message) -> None:
         assert isinstance(message, OthersUsed | SharingState)
