@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -67,10 +68,17 @@ def kill_a_worker(weirs: Generations, number: int) -> int:
 
 
 def answers(port: int) -> bool:
-    """Return True if a request at this port of Weir is answered."""
-    with socket.create_connection((HOST, port), timeout=PATIENCE_S) as client, client.makefile("rb") as file:
-        client.sendall(request(ApiVersionsRequest(), 0))
-        return len(file.read(4)) == 4
+    """Return True if a request at this port of Weir is answered. A killed worker resets its connections: then
+    connect again.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with suppress(ConnectionError), socket.create_connection((HOST, port), timeout=PATIENCE_S) as client:
+            client.sendall(request(ApiVersionsRequest(), 0))
+            if client.recv(4):
+                return True
+        time.sleep(0.1)  # between attempts; nothing is decided by it
+    return False
 
 
 def assert_served(weirs: Generations, running: Running) -> None:
