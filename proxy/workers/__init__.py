@@ -6,7 +6,8 @@ owns the target broker. A broker belongs to one worker, and Kafka's quotas are p
 local.
 
 `pool`, `handle` and `former_usage` are the supervisor's side, `worker` and `charges_sender` the worker's;
-`link` carries the `messages`. `questions` asks all workers for lists that the admin endpoint or the log needs.
+`link` carries the `messages`. `questions` asks all workers for lists that the admin endpoint or the log
+needs.
 
 Workers are new processes of the interpreter, not forks: the supervisor has threads when it replaces a worker,
 and a fork would keep their locks.
