@@ -5,8 +5,9 @@ It accepts connections, so that limits of connections are exact, and passes each
 owns the target broker. A broker belongs to one worker, and Kafka's quotas are per broker, so budgets stay
 local.
 
-`pool` and `handle` are the supervisor's side, `worker` and `telling` the worker's; `link` carries the
-`messages`. `questions` asks all workers for lists that the admin endpoint or the log needs.
+`pool`, `handle` and `former_usage` are the supervisor's side, `worker` and `charges_sender` the worker's;
+`link` carries the `messages`. `questions` asks all workers for lists that the admin endpoint or the log
+needs.
 
 Workers are new processes of the interpreter, not forks: the supervisor has threads when it replaces a worker,
 and a fork would keep their locks.

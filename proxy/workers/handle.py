@@ -43,8 +43,8 @@ class Plan(NamedTuple):
 
     first: Callable[[], Iterable[Message]]
     """Function that returns the first messages to a new process."""
-    state: Callable[[], Iterable[Message]]
-    """Function that returns the messages to a process that is ready."""
+    state: Callable[[], Iterable[Message | None]]
+    """Function that returns the messages to a process that is ready; None after each step of long work."""
     take: Callable[[Message], Awaitable[None]]
     """Coroutine function that obeys a message of the worker."""
     lost: Callable[[Reason, list[str]], None]
@@ -72,6 +72,8 @@ class Handle:
         self._silent = 0
         """Number of looks since the latest message."""
         self._draining = False
+        self._drained = False
+        """True once the present process has drained."""
 
     @property
     def alive(self) -> bool:
@@ -128,7 +130,8 @@ class Handle:
             except Exception:
                 self._lose("failed")
                 raise
-            if self._draining:
+            if self._draining and (self._drained or not self._waiting):
+                self._end(reason)
                 break
             if trio.current_time() - began_s >= STEADY_S:
                 wait_s = WAIT_S_MIN
@@ -136,6 +139,12 @@ class Handle:
             self._lose(reason)
             await trio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
+
+    def _end(self, reason: Reason) -> None:
+        """Note the end of a process that is not replaced. If it has not drained, its clients were cut off."""
+        if not self._drained:
+            log.error("worker lost while it drained", worker=self.number, reason=reason)
+            self._lose(reason)
 
     def _lose(self, reason: Reason) -> None:
         """Note the end of a process and of its clients' connections; clients that wait for the next process
@@ -150,7 +159,7 @@ class Handle:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = _start(theirs)
-        link, self.pid, self._silent = Link(ours), process.pid, 0
+        link, self.pid, self._silent, self._drained = Link(ours), process.pid, 0, False
         try:
             for message in self._plan.first():
                 link.post(message)
@@ -197,17 +206,22 @@ class Handle:
             message, _sock = await link.receive()
             self._silent = 0
             if isinstance(message, Ready):
-                self._begin(link)
+                await self._begin(link)
             elif isinstance(message, Drained):
-                self._link = None
+                self._link, self._drained = None, True
                 link.end()
             else:
                 await self._plan.take(message)
 
-    def _begin(self, link: Link) -> None:
-        """Serve with a process that is ready."""
+    async def _begin(self, link: Link) -> None:
+        """Serve with a process that is ready. Other tasks run between the steps of `state`, and not between
+        its last message and the first one of `post`.
+        """
         for message in self._plan.state():
-            link.post(message)
+            if message is None:
+                await trio.lowlevel.checkpoint()
+            else:
+                link.post(message)
         self._link = link
         self.ready.set()
         while self._waiting:

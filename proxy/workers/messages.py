@@ -78,8 +78,10 @@ class Charges(msgspec.Struct, tag=True, frozen=True):
 class OthersUsed(msgspec.Struct, tag=True, frozen=True):
     """Units that clients of other Weirs have used."""
 
-    charges: list[tuple[int, list[tuple[int, float]]]]
-    """(Number of the limiter, [(age in ms, units)]). Units of request time are µs."""
+    charges: list[tuple[int, list[tuple[int, float, int]]]]
+    """(Number of the limiter, [(age in ms, units, number of Weirs as in `others.Charge`)]). Units of request
+    time are µs.
+    """
 
 
 class SharingState(msgspec.Struct, tag=True, frozen=True):
@@ -134,7 +136,7 @@ class Drain(msgspec.Struct, tag=True, frozen=True):
 
 
 class Flush(msgspec.Struct, tag=True, frozen=True):
-    """Tell all charges now, and then answer with `Flushed`."""
+    """Send all charges now, and then answer with `Flushed`."""
 
     number: int
 
@@ -151,7 +153,7 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
 
 class Flushed(msgspec.Struct, tag=True, frozen=True):
-    """The answer to `Flush`, with its number: all charges were told."""
+    """The answer to `Flush`, with its number: all charges were sent."""
 
     number: int
 

@@ -7,7 +7,7 @@ import pickle
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import count
 from typing import Final
@@ -29,13 +29,14 @@ from weir.proxy.server.server import Server
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.bootstrap import BootstrapBrokers
+from weir.proxy.workers.former_usage import FormerUsage
 from weir.proxy.workers.handle import Handle, Plan, Reason
 from weir.proxy.workers.questions import FLUSH_S, ConnectionLists, PeerLists, Questions
 from weir.proxy.workers.refusing import RefusingListeners
-from weir.proxy.workers.sharing import SharingTeller
+from weir.proxy.workers.sharing import SharingSender
 from weir.proxy.workers.usage import Put, UsageCollector
 from weir.proxy.workers.worker import message_of
-from weir.quotas import QuotaTable, handover
+from weir.quotas import QuotaTable
 from weir.quotas.handover import UsedUnits
 
 log = structlog.get_logger("weir")
@@ -71,16 +72,17 @@ class Pool:
         self.handles = [self._handle(index) for index in range(number)]
         self._owners: dict[int | None, int] = {}
         """Number of the worker that serves each broker."""
+        self._former = FormerUsage(server.quotas, lambda: reactor.now_ms)
         self._load: Counter[int | None] = Counter()
         """Recent bytes of each broker."""
         self._refusing = RefusingListeners(server.listeners, server.counters)
         self._counts: dict[int, counts.Counts] = {}
         """The latest counters of each worker."""
         self._lost_s = -RECENT_S
-        self.usage = UsageCollector(self._tell, put)
+        self.usage = UsageCollector(self._send, put)
         """The workers' usage records."""
         self._sharing = (
-            None if sharing is None else SharingTeller(sharing, self._tell, lambda: reactor.now_ms)
+            None if sharing is None else SharingSender(sharing, self._send, lambda: reactor.now_ms)
         )
         self._lists = ConnectionLists(self.handles)
         self._peers = PeerLists(self.handles)
@@ -98,9 +100,9 @@ class Pool:
         server.read_peers = self._peers.read
         server.drain = self.drain
         server.conditions.sources.append(self._problems)
-        server.quotas.on_update.append(self._tell_quotas)
-        server.on_use.append(self._tell_limits)
-        server.address_book.on_change.append(self._tell_brokers)
+        server.quotas.on_update.append(self._send_quotas)
+        server.on_use.append(self._send_limits)
+        server.address_book.on_change.append(self._send_brokers)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run all workers until they have drained, or until cancelled. Calls `task_status.started()` when all
@@ -133,7 +135,7 @@ class Pool:
             self._nursery.cancel_scope.cancel()
 
     async def flush(self) -> None:
-        """Wait until all workers that run have told the charges of their clients, for at most `FLUSH_S`."""
+        """Wait until all workers that run have sent the charges of their clients, for at most `FLUSH_S`."""
         await self._flushes.ask(messages.Flush)
 
     def inherit(self, taken: Iterable[UsedUnits]) -> None:
@@ -142,7 +144,7 @@ class Pool:
         """
         shared = (charges.Charge(used) for used in taken if charges.is_shared(used.quotas))
         for some in slices(shared, charges.CHARGES_MAX):
-            self._tell(messages.Charges(some))
+            self._send(messages.Charges(some))
 
     def records(self) -> tuple[Worker, ...]:
         """Return the states of all workers."""
@@ -167,7 +169,18 @@ class Pool:
     async def _give(self, sock: socket.socket, target: Target, listener: Target, peer: Address) -> None:
         node_id = await self._bootstrap.node_id() if target == BOOTSTRAP else target.node_id
         client = messages.Client(node_id, listener == BOOTSTRAP, *peer)
-        self.handles[self.owner(node_id)].give(client, sock)
+        (await self._worker_of(node_id)).give(client, sock)
+
+    async def _worker_of(self, node_id: int | None) -> Handle:
+        """Return the worker that serves this broker, once it has the broker's usage from before a restart of
+        Weir. Other tasks run between the steps.
+        """
+        is_new, handle = node_id not in self._owners, self.handles[self.owner(node_id)]
+        if is_new:
+            await self._former.post(node_id, handle)
+        else:
+            await self._former.wait_posted(node_id)
+        return handle
 
     def _has_worker(self, node_id: int) -> bool:
         """Return False while the worker of this broker does not run."""
@@ -184,8 +197,6 @@ class Pool:
             numbers = range(len(self.handles))
             owner = min(numbers, key=lambda number: (loads[number], brokers[number]))
             self._owners[node_id] = owner
-            for message in self._used([node_id], shared=False):  # before a restart of Weir
-                self.handles[owner].post(message)
         return self._owners[node_id]
 
     def brokers_of(self, number: int) -> list[int | None]:
@@ -212,52 +223,43 @@ class Pool:
         )
         yield self._quotas()
 
-    def _state(self, number: int) -> Iterator[messages.Message]:
-        """Yield the messages to a worker's process that is ready."""
+    def _state(self, number: int) -> Iterator[messages.Message | None]:
+        """Yield the messages to a worker's process that is ready, and None after each step.
+
+        Nobody uses quotas of the worker's brokers meanwhile. All else may change, so it comes last, in one
+        step.
+        """
+        sent: set[int | None] = set()
+        while brokers := [node for node in self.brokers_of(number) if node not in sent]:
+            sent.update(brokers)
+            yield from self._former.at_brokers(brokers)
         yield messages.Limits(self._server.config.settings)
         yield self._quotas()
         yield self._brokers()
         if self._sharing is not None:
             yield self._sharing.state()
-        yield from self._used(self.brokers_of(number), shared=True)
+        yield from self._former.shared()
 
     def _quotas(self) -> messages.Quotas:
         registry = self._server.quotas
         return message_of(registry.table, in_shadow=registry.in_shadow)
 
-    def _used(self, brokers: Collection[int | None], *, shared: bool) -> Iterator[messages.Charges]:
-        """Yield the units used at these brokers, and (`shared`) those of quotas that brokers share."""
-        registry, now_ms = self._server.quotas, self._reactor.now_ms
-        chosen = [
-            each
-            for each in registry.named()
-            if (shared if charges.is_shared(each[0]) else each[0][0] in brokers)
-        ]
-        found = (
-            charges.Charge(used)
-            for of, quotas in chosen
-            for used in handover.used(quotas, of, now_ms)
-            if used
-        )
-        for some in slices(found, charges.CHARGES_MAX):
-            yield messages.Charges(some)
-
     def _brokers(self) -> messages.Brokers:
         nodes = self._server.address_book.nodes
         return messages.Brokers([(node_id, *address) for node_id, address in nodes.items()])
 
-    def _tell(self, message: messages.Message) -> None:
+    def _send(self, message: messages.Message) -> None:
         for handle in self.handles:
             handle.post(message)
 
-    def _tell_brokers(self) -> None:
-        self._tell(self._brokers())
+    def _send_brokers(self) -> None:
+        self._send(self._brokers())
 
-    def _tell_quotas(self, _table: QuotaTable) -> None:
-        self._tell(self._quotas())
+    def _send_quotas(self, _table: QuotaTable) -> None:
+        self._send(self._quotas())
 
-    def _tell_limits(self, config: Config) -> None:
-        self._tell(messages.Limits(config.settings))
+    def _send_limits(self, config: Config) -> None:
+        self._send(messages.Limits(config.settings))
 
     # Messages of workers
 

@@ -1,6 +1,6 @@
 """Sharing with other Weirs, when workers serve the clients.
 
-The supervisor sends and reads the reports. It tells the workers the charges of clients of other Weirs, and
+The supervisor sends and reads the reports. It sends the workers the charges of clients of other Weirs, and
 whether reports get through. Each worker then applies the rules of `quotas.sharing` to its own limiters.
 """
 
@@ -15,7 +15,7 @@ from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.control.slices import slices
 from weir.proxy.workers.charges import Charge as WorkerCharge
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
-from weir.quotas.sharing.blindness import Sight, ToldBlindness
+from weir.quotas.sharing.blindness import GivenBlindness, Sight
 from weir.quotas.sharing.others import Charge
 from weir.quotas.sharing.shared import SharedLimiters
 
@@ -30,7 +30,7 @@ class SharingFollower:
         """Begin without news of other Weirs."""
         self._registry = registry
         self._every_broker = settings.share_usage
-        self._blindness = ToldBlindness(now_ms, open_on_loss=settings.share_on_loss == "open")
+        self._blindness = GivenBlindness(now_ms, open_on_loss=settings.share_on_loss == "open")
         self._limiters = SharedLimiters(None, self._blindness, registry.memory_ms)
 
     def look(self, now_ms: int) -> None:
@@ -42,10 +42,10 @@ class SharingFollower:
     def take(self, message: OthersUsed | SharingState, now_ms: int) -> None:
         """Take news of the supervisor."""
         if isinstance(message, SharingState):
-            self._blindness.tell(Sight(message.sight), message.weirs, now_ms - message.blind_ms)
+            self._blindness.set(Sight(message.sight), message.weirs, now_ms - message.blind_ms)
             return
         found = {
-            number: [Charge(now_ms - age_ms, units) for age_ms, units in charges]
+            number: [Charge(now_ms - age_ms, units, weirs) for age_ms, units, weirs in charges]
             for number, charges in message.charges
         }
         self._limiters.absorb(found, now_ms)
@@ -57,20 +57,20 @@ class SharingFollower:
             self._limiters.note_own(charge.used.quotas, charge.used.tags, units, now_ms)
 
 
-class SharingTeller:
-    """The supervisor's side: tells the workers the news."""
+class SharingSender:
+    """The supervisor's side: sends the workers the news."""
 
     def __init__(
-        self, sharing: UsageSharing, tell: Callable[[Message], None], clock_ms: Callable[[], int]
+        self, sharing: UsageSharing, send: Callable[[Message], None], clock_ms: Callable[[], int]
     ) -> None:
-        """Begin before the first news. `tell` sends a message to all workers; `clock_ms` is the limiters'
+        """Begin before the first news. `send` sends a message to all workers; `clock_ms` is the limiters'
         clock (ms).
         """
         self._sharing = sharing
-        self._tell = tell
+        self._send = send
         self._clock_ms = clock_ms
-        self._told: tuple[Sight, int] | None = None
-        sharing.on_absorb.append(self._tell_charges)
+        self._sent: tuple[Sight, int] | None = None
+        sharing.on_absorb.append(self._send_charges)
         sharing.on_look.append(self._look)
 
     def state(self) -> SharingState:
@@ -81,15 +81,15 @@ class SharingTeller:
     def _look(self) -> None:
         blindness = self._sharing.blindness
         now = blindness.sight, blindness.weirs
-        if now != self._told:
-            self._told = now
-            self._tell(self.state())
+        if now != self._sent:
+            self._sent = now
+            self._send(self.state())
 
-    def _tell_charges(self, charges: Mapping[int, list[Charge]]) -> None:
+    def _send_charges(self, charges: Mapping[int, list[Charge]]) -> None:
         now_ms = self._clock_ms()
         for some in slices(charges.items(), LIMITERS_MAX):
             aged = [
-                (number, [(max(now_ms - each.at_ms, 0), each.units) for each in found])
+                (number, [(max(now_ms - each.at_ms, 0), each.units, each.weirs) for each in found])
                 for number, found in some
             ]
-            self._tell(OthersUsed(aged))
+            self._send(OthersUsed(aged))

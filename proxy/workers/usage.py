@@ -81,11 +81,11 @@ class UsageCollector:
     records on.
     """
 
-    def __init__(self, tell: Callable[[Message], None], put: Put) -> None:
-        """Begin without records. `tell` sends a message to all workers; `put` takes records for writing."""
+    def __init__(self, send: Callable[[Message], None], put: Put) -> None:
+        """Begin without records. `send` sends a message to all workers; `put` takes records for writing."""
         self.traces_dropped = 0
         """Number of request traces that workers have dropped."""
-        self._tell = tell
+        self._send = send
         self._put = put
         self._usage: list[UsageRecord] = []
         """Usage of drained workers, of the interval that has not ended yet."""
@@ -94,7 +94,7 @@ class UsageCollector:
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
         """Ask the workers for the usage of this interval, which ends now; yield that of drained workers."""
-        self._tell(TakeUsage(time_ms, interval_ms, instance))
+        self._send(TakeUsage(time_ms, interval_ms, instance))
         rest, self._usage = self._usage, []
         for record in rest:
             yield msgspec.structs.replace(record, time_ms=time_ms, interval_ms=interval_ms, instance=instance)
@@ -103,7 +103,7 @@ class UsageCollector:
         """Ask the workers for the traces that are complete; yield those of drained workers. `offset_ms` turns
         times of the reactor's clock into ms since 1970.
         """
-        self._tell(TakeTraces(offset_ms, instance))
+        self._send(TakeTraces(offset_ms, instance))
         rest, self._traces = self._traces, []
         for trace in rest:
             yield msgspec.structs.replace(

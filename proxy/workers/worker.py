@@ -36,11 +36,11 @@ from weir.proxy.server.refusals import RefusalError
 from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import charges, counts, messages
 from weir.proxy.workers.addresses import ToldAddresses
+from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.link import Link, LinkError
 from weir.proxy.workers.questions import Answerer
 from weir.proxy.workers.quota_admin import ForwardingQuotaAdmin
 from weir.proxy.workers.sharing import SharingFollower
-from weir.proxy.workers.telling import ChargesTeller
 from weir.proxy.workers.usage import UsageSender
 from weir.quotas import QuotaTable
 from weir.quotas.replication.throttles import ReplicationThrottles
@@ -73,7 +73,7 @@ class Worker:
         self._link = link
         self._left: list[str] = []
         self._address_book = ToldAddresses(config.advertised_listeners, link.post, lambda: reactor.now_ms)
-        self._teller = ChargesTeller(reactor, charges.Charged(registry), link.post, self._note_own)
+        self._charges_sender = ChargesSender(reactor, charges.Charged(registry), link.post, self._note_own)
         self._counts: counts.Counts | None = None
         limiter = _NoLimiter(config, QuotaTable(), lambda: reactor.now_ms)
         limiter.on_leave = self._note_left
@@ -108,7 +108,7 @@ class Worker:
             nursery.start_soon(self._link.send_forever)
             self._admin.nursery = nursery
             self.plane.start_housekeeping(nursery)
-            self._teller.start()
+            self._charges_sender.start()
             self._start(nursery, REPORT_S, self._report)
             keep_running = self.plane.supervisor.keep_running
             nursery.start_soon(keep_running, Task.WORKERS, self._answerer.run)
@@ -123,12 +123,12 @@ class Worker:
                 await self._draining.wait()
                 serving.cancel_scope.cancel()  # clients that are not connected to their broker yet
             await self.plane.drain()
-            await self._tell_rest()
+            await self._send_rest()
 
-    async def _tell_rest(self) -> None:
+    async def _send_rest(self) -> None:
         """Send all that the supervisor does not know yet."""
         await self._report()
-        await in_steps(self._teller.tell_rest())
+        await in_steps(self._charges_sender.send_rest())
         self._tell_left()
         if self._usage is not None:
             await self._usage.finish()
@@ -148,7 +148,7 @@ class Worker:
             elif isinstance(message, messages.Drain):
                 self._draining.set()
             elif isinstance(message, messages.Flush):
-                await in_steps(self._teller.tell_rest())
+                await in_steps(self._charges_sender.send_rest())
                 self._link.post(messages.Flushed(message.number))
             elif isinstance(message, messages.Quotas):
                 await self._use_quotas(message)

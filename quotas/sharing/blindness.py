@@ -84,11 +84,11 @@ class Blindness:
         return min(max(part, PART_MIN), 1.0)
 
 
-class ToldBlindness(Blindness):
-    """Blindness in a process that is told the state by another one, which reads the reports."""
+class GivenBlindness(Blindness):
+    """Blindness in a process that gets the state from another one, which reads the reports."""
 
-    def tell(self, sight: Sight, weirs: int, blind_ms: int) -> None:
-        """Take over the state of the other process. `blind_ms`: time (ms) at which it became blind."""
+    def set(self, sight: Sight, weirs: int, blind_ms: int) -> None:
+        """Replace the state by that of the other process. `blind_ms`: time (ms) at which it became blind."""
         self._is_new = self._is_new or sight is not self.sight
         self.sight, self.weirs, self._blind_ms = sight, weirs, blind_ms
 

@@ -15,6 +15,8 @@ HEARD_MS: Final = 10_000
 """Time (ms) for which a Weir counts as present after its last report."""
 KEPT_MS: Final = 60_000
 """Time (ms) for which the total of a limiter is kept after the last report about it."""
+ACTIVE_MS: Final = 60_000
+"""Time (ms) for which a Weir counts as one whose clients use a limiter, after its last report about it."""
 SENDERS_MAX: Final = 1000
 """Maximum number of incarnations whose totals are kept."""
 TOTALS_MAX: Final = 200_000
@@ -29,6 +31,8 @@ class Charge(NamedTuple):
     at_ms: int
     """Time (ms) at which they count as used."""
     units: float
+    weirs: int = 1
+    """Number of other Weirs whose clients have used the limiter within `ACTIVE_MS`."""
 
 
 class _Sender:
@@ -92,12 +96,17 @@ class OthersUsage:
                 continue
             sender.totals[limiter] = (total, now_ms)
             if units > 0:
-                self._charge(limiter, Charge(at_ms, units))
+                self._charge(limiter, Charge(at_ms, units, self._active(limiter, now_ms)))
+
+    def _active(self, limiter: int, now_ms: int) -> int:
+        """Return the number of other Weirs that have reported usage of this limiter within `ACTIVE_MS`."""
+        totals = (sender.totals.get(limiter) for sender in self._senders.values())
+        return sum(total is not None and now_ms - total[1] < ACTIVE_MS for total in totals)
 
     def _charge(self, limiter: int, charge: Charge) -> None:
         charges = self._charges.setdefault(limiter, [])
         if charges and charge.at_ms - charges[-1].at_ms <= MERGED_MS:
-            charge = Charge(charge.at_ms, charges.pop().units + charge.units)
+            charge = charge._replace(units=charges.pop().units + charge.units)
         charges.append(charge)
 
     def charges(self) -> dict[int, list[Charge]]:

@@ -1,4 +1,4 @@
-"""OwnUsage: what the clients of this Weir have used, and the reports that are due about it.
+"""OwnUsage: usage of the clients of this Weir, and the reports that are due about it.
 
 A report may be lost: the topic is closed, or its leader changes. The next report about a limiter makes up for
 a lost one, but a limiter that is not used again has no next report. So each limiter of a report is reported

@@ -19,7 +19,7 @@ from weir.quotas.limiters.request_time import US_PER_PERCENT, RequestBudget
 from weir.quotas.registry import SLICE
 from weir.quotas.sharing.advances import Advances
 from weir.quotas.sharing.blindness import Blindness, Sight
-from weir.quotas.sharing.others import Charge
+from weir.quotas.sharing.others import ACTIVE_MS, Charge
 from weir.quotas.sharing.own import OwnUsage
 from weir.quotas.sharing.report import limiter_number
 from weir.quotas.used import UsedLimiters, taken
@@ -49,6 +49,8 @@ class _Usage:
     """Usage of one limiter, by own clients and by others'. Older usage counts less."""
 
     __slots__ = (
+        "active",
+        "active_ms",
         "advances",
         "at_ms",
         "believed",
@@ -65,6 +67,10 @@ class _Usage:
         self.believed = 0.0
         """Units of others that were charged and that the limit has not allowed again since."""
         self.advances = Advances()
+        self.active = 0
+        """Number of other Weirs whose clients used the limiter when a charge of others last came."""
+        self.active_ms = now_ms
+        """Time (ms) of that charge."""
         self.own = 0.0
         self.others = 0.0
         self.own_total = 0.0
@@ -86,13 +92,16 @@ class _Usage:
         return units
 
     def expected(self, units: float, limit: float, weirs: int, now_ms: int) -> float:
-        """Return the units that clients of other Weirs use while own clients suddenly use `units`: in
-        proportion to the recent usage, and at each other Weir at most as many as here.
+        """Return the units that clients of other Weirs are expected to use while own clients suddenly use
+        `units`: at each other Weir whose clients use the limiter as many as here.
+
+        Not in proportion to the recent usage. The Weir that came first in the last burst would then expect
+        little of the others, and the others would not expect less of it, so all together would use more.
         """
         sudden = units - limit * min(now_ms - self.own_ms, SUDDEN_MS) / 1000
-        if sudden <= 0 or self.others <= 0 or self.own <= 0:
+        if sudden <= 0 or now_ms - self.active_ms >= ACTIVE_MS:
             return 0.0
-        return sudden * min(self.others / self.own, weirs - 1.0)
+        return sudden * min(self.active, weirs - 1)
 
     @property
     def share(self) -> float | None:
@@ -193,7 +202,7 @@ class SharedLimiters:
         return self._blindness.part(None if usage is None else usage.share)
 
     def look(self, now_ms: int) -> None:
-        """Count what own clients have used since the last look. Call this every `LOOK_MS`."""
+        """Count the usage of own clients since the last look. Call this every `LOOK_MS`."""
         if self._blindness.look(now_ms):
             self._apply_rounds = 2
         for joined in self._joined.values():
@@ -304,7 +313,7 @@ class SharedLimiters:
             self._in_use.note(number, now_ms)
 
     def absorb(self, charges: Mapping[int, list[Charge]], now_ms: int) -> None:
-        """Charge what clients of other Weirs have used. Usage of limiters that do not exist here is kept for
+        """Charge usage of clients of other Weirs. Usage of limiters that do not exist here is kept for
         as long as it counts.
         """
         for number, some in charges.items():
@@ -325,7 +334,8 @@ class SharedLimiters:
         for charge in charges:
             self.others_units += charge.units
             if kept and charge.at_ms - kept[-1].at_ms < 1000:
-                charge = Charge(kept[-1].at_ms, kept.pop().units + charge.units)
+                at_ms, units, _weirs = kept.pop()
+                charge = Charge(at_ms, units + charge.units, charge.weirs)
             kept.append(charge)
         oldest_ms = kept[-1].at_ms - self._memory_ms
         self._waiting[number] = [each for each in kept if each.at_ms > oldest_ms]
@@ -347,6 +357,7 @@ class SharedLimiters:
             at_ms = max(at_ms, limiter.charged_ms)
         limiter.absorb(usage.advances.settle(units), min(at_ms, now_ms))
         usage.note(0.0, charge.units, now_ms)
+        usage.active, usage.active_ms = charge.weirs, now_ms
 
     def _usage_of(self, number: int, now_ms: int) -> _Usage:
         usage = self._usage.get(number)

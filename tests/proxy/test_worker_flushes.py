@@ -14,10 +14,10 @@ from tests.scripted import staged
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
 from weir.proxy.workers.charges import Charge, Charged
+from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.messages import Charges, Flush, Flushed
 from weir.proxy.workers.questions import FLUSH_S, Questions
-from weir.proxy.workers.telling import ChargesTeller
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.handover import UsedUnits
 from weir.quotas.registry import SLICE
@@ -72,8 +72,8 @@ def reactor() -> Iterator[Reactor]:
     reactor.close()
 
 
-def teller_of(registry: QuotaRegistry, reactor: Reactor, posted: list[Charges]) -> ChargesTeller:
-    return ChargesTeller(reactor, Charged(registry), posted.append, lambda _some: None)
+def sender_of(registry: QuotaRegistry, reactor: Reactor, posted: list[Charges]) -> ChargesSender:
+    return ChargesSender(reactor, Charged(registry), posted.append, lambda _some: None)
 
 
 def charge_clients(registry: QuotaRegistry, number: int, now_ms: int) -> None:
@@ -91,10 +91,10 @@ def units_of(posted: list[Charges]) -> float:
 def test_a_flush_tells_the_charges_that_a_look_under_way_has_read(reactor: Reactor) -> None:
     posted, registry = list[Charges](), QuotaRegistry(EACH_CLIENT)
     charge_clients(registry, 2 * SLICE, reactor.now_ms)
-    teller = teller_of(registry, reactor, posted)
-    under_way = teller.tell_rest()
+    sender = sender_of(registry, reactor, posted)
+    under_way = sender.send_rest()
     next(under_way)  # it pauses after a part of the limiters
-    for _step in teller.tell_rest():
+    for _step in sender.send_rest():
         pass
     assert units_of(posted) == 2 * SLICE
 
@@ -112,10 +112,10 @@ def test_charges_that_a_look_has_read_before_an_exception_are_told(reactor: Reac
 
     posted, registry = list[Charges](), QuotaRegistry(EACH_CLIENT)
     charge_clients(registry, 100, reactor.now_ms)
-    teller = ChargesTeller(reactor, Failing(registry), posted.append, lambda _some: None)
+    sender = ChargesSender(reactor, Failing(registry), posted.append, lambda _some: None)
     with pytest.raises(ValueError):  # noqa: PT011
-        list(teller.tell_rest())
-    list(teller_of(registry, reactor, posted).tell_rest())
+        list(sender.send_rest())
+    list(sender_of(registry, reactor, posted).send_rest())
     assert units_of(posted) == 100
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
 from tests.proxy.rigs import tcp_pair
 from tests.proxy.stage import Stage, until
@@ -20,11 +21,12 @@ from weir.proxy.addresses import Address
 from weir.proxy.close_reasons import CloseReason
 from weir.proxy.control.supervisor import Task
 from weir.proxy.counters import Counters
-from weir.proxy.server.target import BOOTSTRAP
+from weir.proxy.server.target import BOOTSTRAP, Target
 from weir.proxy.workers import handle as handles
 from weir.proxy.workers.handle import Handle, Plan
 from weir.proxy.workers.link import Link
-from weir.proxy.workers.messages import Away, Brokers, Client, Left, Message, Ready
+from weir.proxy.workers.messages import Away, Brokers, Charges, Client, Drain, Drained, Left, Message, Ready
+from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from weir.proxy.workers.pool import Pool
@@ -205,3 +207,109 @@ async def test_all_that_a_worker_has_sent_before_its_end_is_obeyed(monkeypatch: 
         assert processes.taken == sent
         assert processes.lost == [("died", [])]
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("drained", [True, False])
+async def test_a_worker_that_dies_while_it_drains_is_lost_and_not_replaced(
+    monkeypatch: pytest.MonkeyPatch, drained: bool
+) -> None:
+    processes = Processes(monkeypatch)
+    worker = Handle(0, processes.plan)
+    near, far = socket.socketpair()
+    with capture_logs() as logs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+            process = await processes.number(1)
+            await worker.ready.wait()
+            worker.give(Client(0, False, *PEER), near)
+            worker.drain()
+            if drained:
+                process.link.post(Drained())
+                await until(lambda: not worker.alive)
+            process.kill()
+    assert len(processes.started) == 1
+    assert processes.lost == ([] if drained else [("died", [PEER[0]])])
+    assert ("worker lost while it drained" in [line["event"] for line in logs]) is not drained
+    far.close()
+
+
+@pytest.mark.trio
+async def test_a_client_that_a_dying_worker_did_not_get_while_it_drained_is_served_by_another(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    processes = Processes(monkeypatch)
+    worker = Handle(0, processes.plan)
+    near, far = socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor().keep_running, Task.WORKERS, worker.run)
+        process = await processes.number(1)
+        await worker.ready.wait()
+        process.kill()
+        worker.give(Client(0, False, *PEER), near)
+        worker.drain()
+        with trio.fail_after(60):
+            second = await processes.number(2)
+            assert await received(second.link, Client)
+            assert await received(second.link, Drain)
+        second.link.post(Drained())
+        second.kill()
+    assert len(processes.started) == 2
+    far.close()
+
+
+async def received(link: Link, kind: type[Message]) -> bool:
+    """Read the next message; return True if it is of this kind. Closes a socket that comes with it."""
+    message, sock = await link.receive()
+    if sock is not None:
+        sock.close()
+    return isinstance(message, kind)
+
+
+# Usage from before a process
+
+
+CLIENTS = 400
+EACH = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
+
+
+@staged(brokers=(0, 1))
+async def test_a_brokers_usage_is_sent_in_steps_and_once_before_its_first_clients(stage: Stage) -> None:
+    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
+    registry.use(EACH)
+    for number in range(CLIENTS):
+        registry.of(1).ledger("", f"c{number}", now_ms).charge_produce(50, now_ms)
+    async with pool_of(stage) as (pool, ends), trio.open_nursery() as nursery:
+        pairs = [tcp_pair() for _ in range(2)]
+        for near, _far in pairs:
+            nursery.start_soon(pool.receive, near, Target(1), Address(*PEER))
+        await until(lambda: any(len(end.of(Client)) == 2 for end in ends))
+        (end,) = [end for end in ends if end.of(Client)]
+        for _near, far in pairs:
+            far.close()
+    found = [each for each in end.messages if isinstance(each, Charges | Client)]
+    assert [type(each) for each in found[-2:]] == [Client, Client]
+    sent = end.of(Charges)
+    tags = [charge.used.tags.client_id for each in sent for charge in each.charges]
+    assert sorted(tags) == sorted(f"c{number}" for number in range(CLIENTS))
+    assert len(sent) >= CLIENTS // 50  # a step reads 50 limiters
+
+
+@staged(brokers=(0, 1))
+async def test_a_new_process_gets_usage_in_steps_also_of_brokers_that_are_new_meanwhile(stage: Stage) -> None:
+    registry, now_ms = stage.server.quotas, stage.server._reactor.now_ms
+    registry.use(EACH)
+    for node_id in (0, 1):
+        for number in range(CLIENTS):
+            registry.of(node_id).ledger("", f"c{number}", now_ms).charge_produce(50, now_ms)
+    async with pool_of(stage) as (pool, _ends):
+        pool._owners[0] = 0
+        messages = pool._state(0)
+        first = next(messages)
+        pool._owners[1] = 0
+        found = [first, *messages]
+    brokers = [
+        charge.used.quotas[0] for each in found if isinstance(each, Charges) for charge in each.charges
+    ]
+    assert [brokers.count(node_id) for node_id in (0, 1)] == [CLIENTS, CLIENTS]
+    assert found.count(None) >= 2 * CLIENTS // 50

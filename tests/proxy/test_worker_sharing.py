@@ -10,7 +10,7 @@ from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.control.sharing.sharing import UsageSharing
 from weir.proxy.workers.charges import Charged, take
 from weir.proxy.workers.messages import Message, OthersUsed, SharingState
-from weir.proxy.workers.sharing import SharingFollower, SharingTeller
+from weir.proxy.workers.sharing import SharingFollower, SharingSender
 
 LIMIT = 1000
 BLIND_MS = 3000
@@ -26,13 +26,13 @@ class Worker:
         self.sharing = SharingFollower(self.registry, config.load(None, settings).settings, clock.now_ms)
         self.units = 0.0
         """Units that it was told others have used."""
-        self.teller = SharingTeller(supervisor, self._told, clock)
-        self._told(self.teller.state())
+        self.sender = SharingSender(supervisor, self._told, clock)
+        self._told(self.sender.state())
 
     def _told(self, message: Message) -> None:
         assert isinstance(message, OthersUsed | SharingState)
         if isinstance(message, OthersUsed):
-            self.units += sum(units for _number, some in message.charges for _age_ms, units in some)
+            self.units += sum(units for _number, some in message.charges for _age_ms, units, _weirs in some)
         self.sharing.take(message, self.clock.now_ms)
 
     def look(self) -> bool:
@@ -116,7 +116,7 @@ def test_a_worker_of_a_blind_weir_begins_with_the_weirs_share_of_the_usage_and_e
     worker.report(supervisor)
     one.look()
     (number,) = one.limiters._limiters
-    worker._told(OthersUsed([(number, [(0, 300.0)])]))
+    worker._told(OthersUsed([(number, [(0, 300.0, 1)])]))
     clock.now_ms += BLIND_MS
     one.look()
     worker.look()
@@ -150,7 +150,7 @@ def test_usage_of_others_from_before_a_clients_first_request_counts_with_its_age
     throttle(supervisor, "shared", 1, clock.now_ms)
     one.look()
     (number,) = one.limiters._limiters
-    worker._told(OthersUsed([(number, [(9_000, 8_000.0)])]))
+    worker._told(OthersUsed([(number, [(9_000, 8_000.0, 1)])]))
     clock.now_ms += 500
     assert throttle(worker.registry, "shared", 5_000, clock.now_ms) > 0
     clock.now_ms += 2_000

@@ -11,7 +11,7 @@ import trio
 from weir.proxy.control.charges_file import ChargesFile
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.workers.charges import Charge, Charged, is_shared, take
-from weir.proxy.workers.telling import SHARED_MS
+from weir.proxy.workers.charges_sender import SHARED_MS
 from weir.quotas import Entity, QuotaKey, QuotaTable
 from weir.quotas.table.options import Options, Pacing, Scope
 from weir.quotas.topics import TopicRates

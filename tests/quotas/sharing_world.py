@@ -36,7 +36,9 @@ class Conditions:
     """How the simulated topic treats reports."""
 
     delay_ms: int = 100
-    """Longest time (ms) from sending a report to reading it; the shortest is half of it."""
+    """Longest time (ms) from sending a report to reading it."""
+    shortest: float = 0.5
+    """Shortest time from sending a report to reading it, as a share of the longest one."""
     lost: float = 0.0
     """Share of the reports that a Weir never reads."""
     doubled: float = 0.0
@@ -140,7 +142,7 @@ class World:
                     self._arrive(weir, data)
 
     def _arrive(self, weir: SimulatedWeir, data: bytes) -> None:
-        delay_ms = int(self.conditions.delay_ms * self.random.uniform(0.5, 1))
+        delay_ms = int(self.conditions.delay_ms * self.random.uniform(self.conditions.shortest, 1))
         at_ms = max(self.now_ms + delay_ms, self._arrivals.get(id(weir), 0), weir.paused_until_ms)
         self._arrivals[id(weir)] = at_ms
         self.at(at_ms, lambda: weir.read(decode(data), self.now_ms) if weir.alive else None)
@@ -208,6 +210,24 @@ def bound(weirs: int, demand: float, delay_ms: int, size: float = SIZE) -> float
     late_s = (delay_ms + PAUSE_MS + LOOK_MS) / 1000
     unknown = (weirs - 1) / weirs * (EPSILON * LIMIT * WINDOW_S + demand * LIMIT * late_s)
     return (unknown + weirs * size) / (LIMIT * WINDOW_S)
+
+
+def greedy_rate(weirs: int, connections: int, conditions: Conditions, seed: int = 1) -> float:
+    """Return the steady rate of clients that send as fast as they may, `connections` at each Weir."""
+    made = world(weirs, conditions, seed)
+    for weir in made.weirs:
+        made.client(weir, 25 * LIMIT, 20_000, connections=connections)
+    return steady_rate(made)
+
+
+def steady_rate(made: World) -> float:
+    """Run for 81 s from now on; return the rate over a minute as a share of the limit. Greedy clients use up
+    a window at once, so it is a mean over beginnings within a window.
+    """
+    began_ms = made.now_ms
+    made.run(began_ms + 81_000)
+    begins_ms = range(began_ms + 15_000, began_ms + 26_000, 500)
+    return sum(rate(made, begin_ms, begin_ms + 55_000) for begin_ms in begins_ms) / len(begins_ms)
 
 
 def rate(made: World, from_ms: int, until_ms: int) -> float:

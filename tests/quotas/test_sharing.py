@@ -316,6 +316,43 @@ def test_sudden_usage_is_charged_for_others_in_advance_and_usage_within_the_limi
     assert units(budget) == 4100 + 1500
 
 
+def test_equal_usage_is_expected_of_each_other_weir_that_has_used_the_limiter_within_a_minute() -> None:
+    """Of a Weir that used little, too: its clients may begin at the same time as here."""
+    quotas = byte_rates(QuotaKey.PRODUCER_BYTE_RATE)
+    quotas.use(TABLE)
+    limiters, _own, blindness = shared()
+    blindness.heard(4, 0)
+    limiters.join(ID, quotas, 10)
+    budget = quotas.budget("a", "", 0)
+    assert budget is not None
+    number = limiter_number(ID, Tags("a", ""))
+    limiters.absorb({number: [Charge(0, 10, weirs=2)]}, 0)
+
+    def expected(now_ms: int) -> float:
+        limiters.look(now_ms)
+        before = sum(units for _at_ms, units in budget.counting(now_ms))
+        budget.charge(1250, now_ms)
+        limiters.look(now_ms)
+        return sum(units for _at_ms, units in budget.counting(now_ms)) - before - 1250
+
+    assert expected(250) == 2 * (1250 - 250)  # the limit allows 250 in 250 ms
+    limiters.look(2000)
+    assert expected(61_000) == 0
+
+
+def test_other_weirs_that_use_a_limiter_are_counted() -> None:
+    others = OthersUsage("me", 1)
+    usage_7, usage_8 = Usage(7, 10, 10), Usage(8, 10, 10)
+    for weir, usages, now_ms in (
+        ("a", (usage_7,), 0),
+        ("b", (usage_7, usage_8), 100),
+        ("c", (usage_7,), 60_050),
+    ):
+        others.take(Report(weir, 1, 0, usages), now_ms)
+    found = {limiter: [each.weirs for each in charges] for limiter, charges in others.charges().items()}
+    assert found == {7: [2, 2], 8: [1]}  # "a" was last heard more than a minute before "c"
+
+
 def units(budget: Budget) -> float:
     return sum(units for _at_ms, units in budget.counting(2100))
 

@@ -1,4 +1,4 @@
-"""UsageSharing: sends what own clients have used, and charges what others report."""
+"""UsageSharing: reports usage of own clients, and charges the reported usage of others."""
 
 from __future__ import annotations
 
@@ -155,12 +155,12 @@ class UsageSharing:
                     await trio.to_thread.run_sync(self._reader.stop)
 
     def report_now(self) -> None:
-        """Send what own clients have used. Call this before a take-over or the end of this process."""
+        """Report the usage of own clients. Call this before a take-over or the end of this process."""
         self.own.hurry()
         self.look()
 
     def look(self) -> None:
-        """Collect what own clients have used, and send the reports that are due."""
+        """Collect the usage of own clients, and send the reports that are due."""
         now_ms = self._clock_ms()
         self.join()
         self.limiters.look(now_ms)

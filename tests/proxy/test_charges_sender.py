@@ -10,10 +10,10 @@ import pytest
 from tests.proxy.rigs import Clock
 from weir.proxy.control.quota_registry import QuotaRegistry
 from weir.proxy.net.reactor import Reactor
-from weir.proxy.workers import telling
+from weir.proxy.workers import charges_sender
 from weir.proxy.workers.charges import Charge, Charged
+from weir.proxy.workers.charges_sender import ChargesSender
 from weir.proxy.workers.messages import Charges
-from weir.proxy.workers.telling import ChargesTeller
 from weir.quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from weir.quotas.registry import SLICE
 from weir.quotas.table.options import Options, Scope
@@ -26,7 +26,7 @@ TABLE: Final = QuotaTable({EACH: 100.0, WHOLE: 100.0}, options={WHOLE: Options(s
 
 
 class Stand:
-    """A teller on a reactor whose time the test sets."""
+    """A sender on a reactor whose time the test sets."""
 
     def __init__(self, table: QuotaTable = TABLE) -> None:
         self.clock = Clock()
@@ -35,8 +35,8 @@ class Stand:
         self.posted: list[Charges] = []
         self.noted: list[Charge] = []
         charged = Charged(self.registry)
-        self.teller = ChargesTeller(self.reactor, charged, self.posted.append, self.noted.extend)
-        self.teller.start()
+        self.sender = ChargesSender(self.reactor, charged, self.posted.append, self.noted.extend)
+        self.sender.start()
 
     def produce(self, client_id: str, units: int) -> None:
         now_ms = self.reactor.now_ms
@@ -81,7 +81,7 @@ def test_the_rest_is_told_of_all_limiters_also_if_one_look_visits_only_some_of_t
     stand = Stand(QuotaTable({one: 100.0}, options={one: Options(scope=Scope.CLUSTER)}))
     for number in range(3 * LOOK_MAX):
         stand.produce(str(number), 1)
-    for _step in stand.teller.tell_rest():
+    for _step in stand.sender.send_rest():
         pass
     assert stand.told() == {str(number): 1 for number in range(3 * LOOK_MAX)}
     stand.reactor.close()
@@ -98,7 +98,7 @@ def test_an_idle_worker_posts_nothing(stand: Stand) -> None:
 def test_everything_is_told_at_the_end_without_waiting(stand: Stand) -> None:
     stand.produce("whole", 30)
     stand.produce("each", 50)
-    list(stand.teller.tell_rest())
+    list(stand.sender.send_rest())
     assert stand.told() == {"whole": 30, "each": 50}
 
 
@@ -123,9 +123,9 @@ def test_a_look_that_fails_is_followed_by_another(stand: Stand, monkeypatch: pyt
     stand.reactor.on_error = errors.append
     stand.produce("whole", 30)
     with monkeypatch.context() as patched:
-        patched.setattr(stand.teller, "_post", None)
+        patched.setattr(stand.sender, "_post", None)
         stand.until(21)
     assert [type(error) for error in errors] == [TypeError]
     stand.produce("whole", 4)
-    stand.until(20 + telling.FAILED_MS)
+    stand.until(20 + charges_sender.FAILED_MS)
     assert stand.told() == {"whole": 4}

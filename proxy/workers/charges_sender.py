@@ -1,4 +1,4 @@
-"""A worker tells the supervisor the charges of its clients.
+"""A worker sends the supervisor the charges of its clients.
 
 The looks are timers of the reactor, not Trio tasks: shared quotas are looked at every 20 ms, and waking Trio
 costs 0.9 ms of CPU, so that an idle worker would use 4 % of a core. Nothing is posted if nothing was used.
@@ -24,7 +24,7 @@ FAILED_MS: Final = 1000
 """Time (ms) until the next look after one that has failed."""
 
 
-class ChargesTeller:
+class ChargesSender:
     """Posts the increase of all limiters, in steps between which sockets are served."""
 
     def __init__(
@@ -45,7 +45,7 @@ class ChargesTeller:
         for shared in (True, False):
             self._again(shared=shared)
 
-    def tell_rest(self) -> Iterator[None]:
+    def send_rest(self) -> Iterator[None]:
         """Look at everything now, in steps; the caller must exhaust the iterator."""
         for shared in (True, False):
             yield from self._steps(shared=shared, everything=True)
@@ -70,7 +70,7 @@ class ChargesTeller:
         self._again(FAILED_MS, shared=shared)
 
     def _steps(self, *, shared: bool, everything: bool = False) -> Iterator[None]:
-        """Tell the charges in steps. Each charge that was read is told before the look pauses or fails: no
+        """Send the charges in steps. Each charge that was read is sent before the look pauses or fails: no
         other look finds it.
         """
         some: list[Charge] = []
@@ -79,14 +79,14 @@ class ChargesTeller:
                 if charge is not None:
                     some.append(charge)
                 if charge is None or len(some) == CHARGES_MAX:
-                    told, some = some, []
-                    self._tell(told)
+                    found, some = some, []
+                    self._send(found)
                 if charge is None:
                     yield
         finally:
-            self._tell(some)
+            self._send(some)
 
-    def _tell(self, some: list[Charge]) -> None:
+    def _send(self, some: list[Charge]) -> None:
         if some:
             self._post(Charges(some))
             self._note(some)
