@@ -1,7 +1,7 @@
 """Load both brokers through one process and through two workers in turn, and one broker through one process.
 
-With the third load, one process has as many connections as each worker. Fewer of them are ready at a time than
-with twice as many, so each request costs more. Compared with this load, two workers cost what they add.
+With the third load, one process has as many connections as each worker. Fewer of them are ready at a time
+than with twice as many, so each request costs more. Compared with this load, two workers cost what they add.
 
 Generator and brokers need cores too, so two workers cannot have two cores for themselves here. The rate that
 workers would reach with a core each is computed: the busiest process is at its limit first.
