@@ -35,6 +35,7 @@ class Budget(CountingLimiter):
         "_is_shadow",
         "_num_samples",
         "_rate",
+        "_spare_total",
         "_throttle_ms_max",
         "_window_s",
         "fetch_max_bytes",
@@ -70,13 +71,14 @@ class Budget(CountingLimiter):
     def set_limit(self, limit: float) -> None:
         """Replace the limit (units per second; `UNLIMITED` for no limit). The usage stays."""
         self.limit = limit
+        self._spare_total = self._rate.total_at(limit)
         self.fetch_max_bytes = fetch_cap(limit, self._num_samples, self._window_s)
 
     def charge(self, value: float, now_ms: int) -> int:
         """Charge `value` units; return the throttle time (ms), 0 if the rate is within the limit."""
         self.charged += value
         self.charged_ms = now_ms
-        rate = self._rate.add(value, now_ms)
+        rate = self._rate.add(value, now_ms, self._spare_total)
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
 
     def _exceeded(self, rate: float, now_ms: int) -> int:

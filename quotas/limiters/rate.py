@@ -23,7 +23,15 @@ Tests compare the results with numbers from Kafka's own classes, to the last bit
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from weir.quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, Samples, added
+
+SURELY: Final = 1 - 1e-6
+"""Factor that is larger than the rounding errors of a sum: `Samples` adds the values of at most one window to
+the exact sum, and a billion additions change it by less.
+"""
 
 
 class Rate(Samples):
@@ -41,8 +49,10 @@ class Rate(Samples):
         self.span_ms = (num_samples - 1) * window_size_ms
         """Minimum length (ms) of the time over which the rate is measured: N-1 windows."""
 
-    def add(self, value: float, now_ms: int) -> float:
-        """Record `value`, and return the new rate (units per second), like `record` and then `measure`."""
+    def add(self, value: float, now_ms: int, spare_total: float = -math.inf) -> float:
+        """Record `value`, and return the new rate (units per second), like `record` and then `measure`. If all
+        samples together are surely below `spare_total`, return 0.0: the caller does not need the rate then.
+        """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._purge(now_ms)
@@ -51,7 +61,16 @@ class Rate(Samples):
         values = self._values
         values[current] += value
         self._lasts[current] = now_ms
+        self._about += value
+        if self._about < spare_total and now_ms >= self._oldest_ms:
+            return 0.0
         return added(values) / (self._window_since(self._oldest_ms, now_ms) / 1000.0)
+
+    def total_at(self, rate: float) -> float:
+        """Return a number of units such that the rate is surely below `rate` while all samples together have
+        less: `spare_total` of `add`. The window is never shorter than `span_ms`.
+        """
+        return rate * (self.span_ms / 1000.0) * SURELY
 
     def measure(self, now_ms: int) -> float:
         """Return the rate (units per second). Like each reading in Kafka, this empties expired samples (sums

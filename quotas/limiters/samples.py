@@ -44,6 +44,7 @@ class Samples:
     """
 
     __slots__ = (
+        "_about",
         "_current",
         "_lasts",
         "_lifetime_ms",
@@ -71,6 +72,8 @@ class Samples:
         self._values: list[float] = []
         self._current = 0
         self._oldest_ms = 0
+        self._about = 0.0
+        """Sum of all samples, but for rounding errors since the ring was last examined."""
         self.on_examined: Callable[[], None] | None = None
         """Function to call whenever the ring is examined: before the first record, and before each record
         after `quiet_until_ms`. None for no call.
@@ -87,6 +90,7 @@ class Samples:
             self._note_span()
         current = self._current
         self._values[current] += value
+        self._about += value
         self._lasts[current] = now_ms
 
     def total(self, now_ms: int) -> float:
@@ -99,7 +103,7 @@ class Samples:
     def inherit(self, other: Samples) -> None:
         """Begin with the samples of `other`, which must have the same N and W."""
         self._starts, self._lasts, self._values = other._starts[:], other._lasts[:], other._values[:]
-        self._current, self._oldest_ms = other._current, other._oldest_ms
+        self._current, self._oldest_ms, self._about = other._current, other._oldest_ms, other._about
         self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
     def counting(self, now_ms: int) -> list[tuple[int, float]]:
@@ -162,6 +166,7 @@ class Samples:
         """
         start_ms = self._starts[self._current]
         self._oldest_ms = min(self._starts)
+        self._about = added(self._values)
         self.quiet_from_ms = start_ms
         self.quiet_until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
         if self.on_examined is not None:

@@ -145,6 +145,30 @@ def test_the_fast_rate_agrees_with_a_plain_implementation(shape: tuple[int, int]
         assert measured == plain.measure(now_ms)
 
 
+@given(shapes, gaps(shortest_ms=-300), st.floats(1, 1e9))
+def test_a_rate_that_matters_is_never_left_out(
+    shape: tuple[int, int], story: list[Gap], limit: float
+) -> None:
+    """With a bound on what is spare, `add` gives the rate of the plain rules, or 0 if that is below the limit."""
+    fast, plain = Rate(*shape), PlainRate(*shape)
+    spare_total, now_ms = fast.total_at(limit), 0
+    for gap_ms, value, what in story:
+        now_ms += gap_ms
+        plain.record(value, now_ms)
+        if what == "record":
+            fast.record(value, now_ms)
+        else:
+            added, expected = fast.add(value, now_ms, spare_total), plain.measure(now_ms)
+            assert added == expected or (added == 0.0 and expected <= limit)
+
+
+def test_far_below_its_limit_a_rate_is_not_computed() -> None:
+    rate = Rate(11, 1000)
+    assert rate.add(9_000, 0, rate.total_at(1000)) == 0.0
+    assert rate.add(999, 0, rate.total_at(1000)) == 0.0
+    assert rate.add(1, 0, rate.total_at(1000)) == 1000.0
+
+
 @given(shapes, gaps(shortest_ms=0), st.sampled_from([Rate, SimpleRate]))
 def test_peeking_at_a_rate_equals_a_measurement_and_changes_nothing(
     shape: tuple[int, int], story: list[Gap], stat: type[AnyRate]
