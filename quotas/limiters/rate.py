@@ -50,8 +50,8 @@ class Rate(Samples):
         """Minimum length (ms) of the time over which the rate is measured: N-1 windows."""
 
     def add(self, value: float, now_ms: int, spare_total: float = -math.inf) -> float:
-        """Record `value`, and return the new rate (units per second), like `record` and then `measure`. If all
-        samples together are surely below `spare_total`, return 0.0: the caller does not need the rate then.
+        """Record `value`, and return the new rate (units per second), like `record` and then `measure`. While
+        all samples together are surely below `spare_total`, return 0.0: the caller needs no rate then.
         """
         if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)

@@ -149,7 +149,7 @@ def test_the_fast_rate_agrees_with_a_plain_implementation(shape: tuple[int, int]
 def test_a_rate_that_matters_is_never_left_out(
     shape: tuple[int, int], story: list[Gap], limit: float
 ) -> None:
-    """With a bound on what is spare, `add` gives the rate of the plain rules, or 0 if that is below the limit."""
+    """With a bound on what is spare, `add` gives the rate of the plain rules, or 0 below the limit."""
     fast, plain = Rate(*shape), PlainRate(*shape)
     spare_total, now_ms = fast.total_at(limit), 0
     for gap_ms, value, what in story:
