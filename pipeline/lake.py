@@ -10,17 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.types import StructField, StructType
 
 from weir.pipeline.tables import BY
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
-    from pyspark.sql.types import StructField, StructType
 
 _VERSIONS: Final = 20
 """Number of versions of a table in which `append_once` looks for its rows."""

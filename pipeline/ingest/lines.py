@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 BLOCK_BYTES: Final = 4 << 20
 """Number of bytes that are read at once."""

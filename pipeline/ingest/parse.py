@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
 from msgspec import Meta
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from weir.pipeline import tables
 from weir.pipeline.ingest.lines import Unread, blocks
 from weir.usage.records import VERSION, TraceRecord, UsageRecord
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 KNOWN_VERSIONS: Final = (VERSION,)
 OLDEST_MS: Final = 1_420_070_400_000

@@ -12,9 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from weir.pipeline.arrow import collected, in_spark
@@ -22,9 +23,6 @@ from weir.pipeline.outcome import PipelineError
 from weir.pipeline.recommend.need import POT
 from weir.pipeline.recommend.plan import Plan, moment
 from weir.quotas import QuotaKey
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 STEPS: Final = 32
 """Number of steps of a grid of factors."""

@@ -10,9 +10,9 @@ were busy while others waited longer than usual.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
+from pyspark.sql import DataFrame, SparkSession
 
 from weir.pipeline import tables
 from weir.pipeline.arrow import in_spark
@@ -30,9 +30,6 @@ from weir.pipeline.recommend.summary import header, listings
 from weir.pipeline.recommend.tiers import tiers
 from weir.pipeline.rollup import reading
 from weir.quotas import QuotaFileError, QuotaKey
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Write = Callable[[Iterable[str]], None]
 """Function that writes the lines of a file; called once."""

@@ -14,10 +14,11 @@ The rule, by broker and hour. Records show that both happened in the same hour, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -27,9 +28,6 @@ from weir.pipeline.arrow import collected
 from weir.pipeline.lake import Lake, read
 from weir.pipeline.outcome import Listing
 from weir.usage.groups import Group
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 SLOWER: Final = 2.0
 CLIENTS: Final = 3

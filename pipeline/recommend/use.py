@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -19,10 +21,6 @@ from weir.pipeline.recommend.need import NEED, POT, needs
 from weir.pipeline.recommend.plan import ANONYMOUS, AUTO, PAIRS, PERCENTILES, Plan, moment
 from weir.pipeline.rollup import reading
 from weir.quotas.table.bounded_names import OVERFLOW
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 NAMES: Final = ("user", "client_id")
 _ROWS_PER_TASK: Final = 500_000

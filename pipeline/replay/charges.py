@@ -9,9 +9,10 @@ client sent its requests in the remaining time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from weir.pipeline.replay.candidates import CLIENT, KEYS, Drawn
@@ -20,9 +21,6 @@ from weir.quotas import QuotaKey
 from weir.quotas.limiters.request_time import US_PER_PERCENT
 from weir.quotas.replay_hours import HOUR_MS
 from weir.usage.groups import Group
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 CHARGES_PER_RECORD: Final = 10
 """Maximum number of charges per usage record with few sessions. More charges take longer and are hardly more

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dc_replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import polars as pl
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from weir.pipeline.arrow import collected
-from weir.pipeline.lake import empty, read, replace, sql_text
+from weir.pipeline.lake import Lake, empty, read, replace, sql_text
 from weir.pipeline.outcome import Outcome, PipelineError
 from weir.pipeline.replay.candidates import CLIENT, RECORDED, Candidate, drawn, not_replayed, read_candidates
 from weir.pipeline.replay.charges import CLIENT_COLUMNS, by_quota
@@ -27,11 +28,6 @@ from weir.pipeline.replay.summary import Total, by_budget, differences, held_bac
 from weir.pipeline.tables import REPLAY, TRACE, USAGE
 from weir.quotas.replay_hours import HOUR_MS
 from weir.quotas.table.options import Pacing
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
 
 Source: TypeAlias = Literal["usage", "trace"]
 TOP: Final = 10

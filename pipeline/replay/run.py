@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from weir.pipeline import arrow
@@ -43,10 +45,6 @@ from weir.quotas.replay_demand import HELD_BACK, UNKNOWN, Outlook, RangedReplay
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
 from weir.quotas.table.options import Pacing
 from weir.quotas.table.quota_table import QuotaKey
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 PERIOD: Final = ("bucket", "period")
 _PACKED: Final = StructType().add("bucket", "long").add("period", "long").add("rows", "binary")

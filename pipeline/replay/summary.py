@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from weir.pipeline.arrow import collected
 from weir.pipeline.outcome import Listing
 from weir.pipeline.replay.candidates import KEYS, RECORDED
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
 
 BUDGET: Final = ("cluster", "quota", "user", "client_id", "broker")
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import polars as pl
 from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from weir.pipeline import tables
 from weir.pipeline.arrow import collected
-from weir.pipeline.lake import read
+from weir.pipeline.lake import Lake, read
 from weir.pipeline.replay.candidates import RECORDED
 from weir.pipeline.replay.summary import bounds
 from weir.pipeline.report.model import (
@@ -39,12 +41,6 @@ from weir.pipeline.report.names import Entity
 from weir.pipeline.rollup import reading
 from weir.pipeline.rollup.columns import QUOTAS, RATES
 from weir.quotas.replay_demand import RECORDED as DEMAND_RECORDED
-
-if TYPE_CHECKING:
-    import polars as pl
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
 
 CLIENTS: Final = 400
 """Maximum number of entities in the report's table."""

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
@@ -44,9 +45,6 @@ from weir.pipeline.rollup.columns import (
     VIOLATIONS,
     Rate,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _BUCKET: Final = StructType().add("bucket", "long").add("rows", "binary")
 _RECORDS_AT_ONCE: Final = 500_000

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import date
+from typing import Final
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from weir.pipeline import lake as delta
+from weir.pipeline.lake import Lake
 from weir.pipeline.rollup.columns import ENTITY, PERIODS, RATE, RATES, ROLLUP
-
-if TYPE_CHECKING:
-    from datetime import date
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from weir.pipeline.lake import Lake
 
 PERIOD: Final = (*ENTITY, "start_ms")
 """Columns that identify a period of an entity."""
