@@ -111,6 +111,11 @@ def empty(spark: SparkSession, columns: StructType) -> DataFrame:
     return spark.range(1).where(fn.lit(False)).select().withColumns(_nulls(columns.fields))
 
 
+def filled(name: str, default: int | str = 0) -> Column:
+    """Return the column or field `name`, with `default` in place of null."""
+    return fn.coalesce(name, fn.lit(default))
+
+
 def _nulls(columns: Sequence[StructField]) -> dict[str, Column]:
     return {each.name: fn.lit(None).cast(each.dataType) for each in columns}
 

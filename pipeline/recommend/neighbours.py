@@ -18,14 +18,14 @@ from typing import Final
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from weir.pipeline import tables
 from weir.pipeline.arrow import collected
-from weir.pipeline.lake import Lake, read
+from weir.pipeline.lake import Lake, filled, read
 from weir.pipeline.outcome import Listing
 from weir.usage.groups import Group
 
@@ -72,21 +72,17 @@ def neighbours(spark: SparkSession, lake: Lake, cluster: str) -> Iterator[Listin
     start = fn.col("time_ms") - fn.pmod("time_ms", fn.lit(_HOUR_MS))
     hours = (
         usage.where(fn.col("day") > fn.date_sub(fn.lit(last), DAYS))
-        .groupBy("broker", *(_or("", name).alias(name) for name in _CLIENT), start.alias("start_ms"))
+        .groupBy("broker", *(filled(name, "").alias(name) for name in _CLIENT), start.alias("start_ms"))
         .agg(
-            fn.sum(fn.when(timed, _or(0, "requests")).otherwise(0)).alias("requests"),
-            fn.sum(fn.when(timed, _or(0, "response_time_us")).otherwise(0)).alias("response_time_us"),
-            fn.sum(_or(0, "request_time_us")).alias("request_time_us"),
-            fn.sum(_or(0, "bytes_in") + _or(0, "bytes_out")).alias("bytes"),
+            fn.sum(fn.when(timed, filled("requests")).otherwise(0)).alias("requests"),
+            fn.sum(fn.when(timed, filled("response_time_us")).otherwise(0)).alias("response_time_us"),
+            fn.sum(filled("request_time_us")).alias("request_time_us"),
+            fn.sum(filled("bytes_in") + filled("bytes_out")).alias("bytes"),
         )
     )
     rows = collected(hours.groupBy("broker").applyInArrow(_of_broker, _FOUND)).sort("broker", *_CLIENT)
     if rows.height:
         yield Listing(_TITLE, _COLUMNS, tuple(rows.rows()))
-
-
-def _or(default: str | int, name: str) -> Column:
-    return fn.coalesce(name, fn.lit(default))
 
 
 def _of_broker(hours: pa.Table) -> pa.Table:

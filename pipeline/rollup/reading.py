@@ -61,10 +61,6 @@ def _rate(quota: str) -> Column:
     return fn.struct(
         fn.lit(quota).alias("quota"),
         mean.alias("mean"),
-        *(_or_0(f"{quota}.{name}").alias(name) for name in RATE.names),
-        *(_or_0(f"{name}.{quota}").alias(name) for name in _BY_QUOTA),
+        *(delta.filled(f"{quota}.{name}").alias(name) for name in RATE.names),
+        *(delta.filled(f"{name}.{quota}").alias(name) for name in _BY_QUOTA),
     )
-
-
-def _or_0(name: str) -> Column:
-    return fn.coalesce(name, fn.lit(0))
