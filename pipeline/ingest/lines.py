@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -19,8 +18,7 @@ COMPRESSIONS: Final = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"
 """Name of the compression by ending of a file's name. Other files are not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(NamedTuple):
     """A part of a file that is not read: one line, or the rest of the file."""
 
     start: bytes
@@ -28,7 +26,7 @@ class Unread:
     reason: str
 
 
-Block: TypeAlias = "bytes | Unread"
+Block: TypeAlias = bytes | Unread
 
 
 def blocks(name: str, content: pa.Buffer | str) -> Iterator[Block]:

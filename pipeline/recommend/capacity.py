@@ -26,7 +26,6 @@ from weir.quotas import QuotaKey
 
 STEPS: Final = 32
 """Number of steps of a grid of factors."""
-WHOLE: Final = (0.0, 1.0)
 LIMITS: Final = (*POT, "quota", "low", "wanted", "is_held_back")
 """Columns of the limits: `low` is the limit with the factor 0, `wanted` with the factor 1."""
 _SLACK: Final = 1 + 1e-9
@@ -93,7 +92,7 @@ def factors(
     Raises PipelineError if even the floors exceed the capacity.
     """
     room = {key: plan.capacity[key] * plan.over_commitment - kept.get(key, 0.0) for key in plan.capacity}
-    found = loads(hours, limits, plan, dict.fromkeys(room, WHOLE))
+    found = loads(hours, limits, plan, dict.fromkeys(room, (0.0, 1.0)))
     last = {key: _last(found, key, room[key]) for key in room}
     for key, index in last.items():
         if index < 0:

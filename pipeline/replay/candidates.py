@@ -59,12 +59,11 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
 def _text(path: Path) -> str:
     try:
         text = path.read_text("utf-8")
+        parse(text)
     except OSError as error:
         raise PipelineError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise PipelineError(f"{path}: not UTF-8") from None
-    try:
-        parse(text)
     except QuotaFileError as error:
         raise PipelineError(f"{path}: {error}") from None
     return text
